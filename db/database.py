@@ -1,0 +1,259 @@
+"""The one place that opens a database: SQLite by default, Postgres by its URL, one behaviour."""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.ext.asyncio import (
+    AsyncEngine,
+    AsyncSession,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
+
+from trainhall.db.migrations import HEAD
+from trainhall.db.types import dump_json
+
+T = TypeVar("T")
+
+_THREADS = 4
+"""Threads (and connections of their own) for `Database.read` and `Database.write`."""
+_TRIES = 4
+"""Of a piece of work whose transaction Postgres undoes for the sake of another one."""
+_UNDONE = ("40P01", "40001")
+"""Postgres: deadlock_detected, serialization_failure."""
+_BUSY_TIMEOUT_MS = 30_000
+_MIGRATION_LOCK = 0x7472_6169_6E68_616C  # "trainhal": an advisory lock of our own
+
+
+class DatabaseUrlError(ValueError):
+    """A database URL that cannot be used."""
+
+
+class Database:
+    """A database, with readers that never wait for the writer.
+
+    On SQLite one writer at a time is let in, each transaction an immediate one, so that none fails
+    half-way for want of the lock. On Postgres transactions run side by side (read committed; what
+    must be serial locks its row) and readers see one snapshot.
+
+    Args:
+        url: `sqlite:///path`, `sqlite://` (a temporary file that `close` removes) or
+            `postgresql://user@host/name`.
+
+    Raises:
+        DatabaseUrlError: for any other URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.url = self._resolve(url)
+        self.dialect = self.url.get_backend_name()
+        # SQLite lets one writer in: ours queue here instead of polling for the file's lock.
+        self._turn = asyncio.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
+        if self.dialect == "sqlite":
+            self._reader = self._sqlite_async(begin="BEGIN", connections=8)
+            self._writer = self._sqlite_async(begin="BEGIN IMMEDIATE", connections=1)
+            self._thread_reader = self._sqlite_sync(begin="BEGIN", connections=_THREADS)
+            self._thread_writer = self._sqlite_sync(begin="BEGIN IMMEDIATE", connections=1)
+        else:
+            self._writer = create_async_engine(
+                self.url, pool_size=10, max_overflow=10, json_serializer=dump_json
+            )
+            self._thread_writer = create_engine(
+                self.url, pool_size=_THREADS, max_overflow=0, json_serializer=dump_json
+            )
+            snapshot: dict[str, Any] = {
+                "isolation_level": "REPEATABLE READ",
+                "postgresql_readonly": True,
+            }
+            self._reader = self._writer.execution_options(**snapshot)
+            self._thread_reader = self._thread_writer.execution_options(**snapshot)
+        self._readers = async_sessionmaker(self._reader, expire_on_commit=False, autoflush=False)
+        self._writers = async_sessionmaker(self._writer, expire_on_commit=False)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncSession]:
+        """A session for reading, from one snapshot. What it changes is lost."""
+        async with self._readers() as session:
+            yield session
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        """A session that commits at the end, or rolls back on an exception."""
+        async with self._turn, self._writers.begin() as session:
+            yield session
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a thread, on one snapshot: one hop, however many statements it has."""
+        return await self._run(self._thread_reader, work)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a thread, in a transaction that commits at its end; one hop, as `read`.
+
+        Where Postgres undoes the transaction for the sake of another one (a deadlock, a failed
+        serialization), `work` runs again, a few times: it must change nothing but the database.
+        """
+        async with self._turn:
+            for _ in range(_TRIES - 1):
+                try:
+                    return await self._run(self._thread_writer, work)
+                except DBAPIError as error:
+                    if not was_undone(error):
+                        raise
+            return await self._run(self._thread_writer, work)
+
+    async def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
+        def run() -> T:
+            with engine.begin() as connection:
+                return work(connection)
+
+        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, and the next writer must not meet its transaction.
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    async def migrate(self) -> None:
+        """Bring the tables up to date. Safe while other coordinators start on the same database."""
+        if self.dialect == "sqlite":
+            await asyncio.to_thread(_use_write_ahead_log, self.url)
+        async with self._writer.connect() as connection:
+            if await connection.run_sync(_revision) == HEAD:
+                return
+        async with self._turn, self._writer.begin() as connection:
+            if self.dialect == "postgresql":
+                await connection.execute(
+                    text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK}
+                )
+            await connection.run_sync(_upgrade)
+
+    async def close(self) -> None:
+        """Close every connection. Nothing may be under way any more."""
+        self._threads.shutdown()
+        self._thread_reader.dispose()
+        self._thread_writer.dispose()
+        await self._reader.dispose()
+        await self._writer.dispose()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _resolve(self, text_url: str) -> URL:
+        try:
+            url = make_url(text_url)
+        except ArgumentError:
+            raise DatabaseUrlError(
+                f"{text_url!r} is no database URL; use sqlite:///path or postgresql://user@host/name"
+            ) from None
+        backend = url.get_backend_name()
+        if backend in ("postgresql", "postgres"):
+            return url.set(drivername="postgresql+psycopg")
+        if backend != "sqlite":
+            raise DatabaseUrlError(
+                f"database {backend!r} is not supported; use sqlite:///path or "
+                "postgresql://user@host/name"
+            )
+        path = url.database
+        if path in (None, "", ":memory:"):
+            # Connections of a pool do not share a real in-memory database.
+            self._temporary = tempfile.TemporaryDirectory(prefix="trainhall-db-")
+            path = str(Path(self._temporary.name) / "trainhall.db")
+        Path(str(path)).parent.mkdir(parents=True, exist_ok=True)
+        return url.set(drivername="sqlite+aiosqlite", database=str(path))
+
+    def _sqlite_async(self, *, begin: str, connections: int) -> AsyncEngine:
+        engine = create_async_engine(
+            self.url,
+            poolclass=AsyncAdaptedQueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=60,
+            json_serializer=dump_json,
+        )
+        _set_up_sqlite(engine.sync_engine, begin)
+        return engine
+
+    def _sqlite_sync(self, *, begin: str, connections: int) -> Engine:
+        engine = create_engine(
+            self.url.set(drivername="sqlite"),
+            poolclass=QueuePool,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=60,
+            json_serializer=dump_json,
+            connect_args={"check_same_thread": False},  # the pool hands it from thread to thread
+        )
+        _set_up_sqlite(engine, begin)
+        return engine
+
+
+def was_undone(error: DBAPIError) -> bool:
+    """Whether Postgres undid a transaction in favour of another: done again it may succeed."""
+    return getattr(error.orig, "sqlstate", None) in _UNDONE
+
+
+def _set_up_sqlite(engine: Engine, begin: str) -> None:
+    @event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # we begin transactions ourselves
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA synchronous = FULL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+
+def _use_write_ahead_log(url: URL) -> None:
+    """Set the mode, which the file keeps. SQLite's own waiting for locks does not cover this."""
+    engine = create_engine(
+        url.set(drivername="sqlite"),
+        poolclass=NullPool,
+        isolation_level="AUTOCOMMIT",
+        connect_args={"timeout": 0},
+    )
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            with engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+            return
+        except OperationalError as error:
+            if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _revision(connection: Connection) -> str | None:
+    """The revision of the tables, or None where there are none; without Alembic's slow import."""
+    if not connection.dialect.has_table(connection, "alembic_version"):
+        return None
+    try:
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    except DatabaseError:
+        return None
+
+
+def _upgrade(connection: Connection) -> None:
+    # Here alone: Alembic's import is a tenth of a second that an up-to-date database saves.
+    from trainhall.db.migrations import runner
+
+    runner.upgrade(connection)

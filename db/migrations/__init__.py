@@ -1,0 +1,4 @@
+"""Alembic migrations, run at the start of every coordinator."""
+
+HEAD = "0001"
+"""The newest revision: a database that has it needs no migration."""

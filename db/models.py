@@ -1,0 +1,362 @@
+"""The tables. `jobs` changes with a job's state, `job_progress` with every batch of metrics."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from trainhall.db.types import BigInt, UtcTime
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it as a class attribute
+        datetime: UtcTime,
+        dict[str, Any]: JSON,
+        list[Any]: JSON,
+        bytes: LargeBinary,
+    }
+
+
+class Job(Base):
+    """What a user submitted, and its state. Only `trainhall.cluster.lifecycle` writes `state`."""
+
+    __tablename__ = "jobs"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    number: Mapped[int] = mapped_column(BigInt, unique=True)
+    """Order of submission, and the tie-breaker of the queue."""
+    name: Mapped[str] = mapped_column(String(128))
+    spec: Mapped[dict[str, Any]]
+    priority: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    reason: Mapped[str] = mapped_column(Text)
+    attempt: Mapped[int] = mapped_column(default=0)
+    """The newest attempt's number; 0 before the first."""
+    generation: Mapped[int] = mapped_column(default=0)
+    world_size: Mapped[int]
+    restarts: Mapped[int] = mapped_column(default=0)
+    """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
+    restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
+    """The step that `restarts` counts from."""
+    restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))
+    """Start the next attempt from this checkpoint instead of the newest good one."""
+    created_at: Mapped[datetime]
+    queued_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+    __table_args__ = (Index("ix_jobs_created_at_id", "created_at", "id"),)
+
+
+class JobProgress(Base):
+    """The hot row of a job: the stream's sequence and the last values, updated once a batch.
+
+    Its row lock makes the order of `stream_seq` the order of commits, on Postgres too: a reader
+    that saw sequence n will never find an unseen smaller one.
+    """
+
+    __tablename__ = "job_progress"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    stream_seq: Mapped[int] = mapped_column(BigInt, default=0)
+    stream_trimmed: Mapped[int] = mapped_column(BigInt, default=0)
+    """Frames up to this sequence are gone from the raw tail; an older viewer gets a `reset`."""
+    step: Mapped[int] = mapped_column(BigInt, default=0)
+    total_steps: Mapped[int | None] = mapped_column(BigInt)
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """Last value of every job-wide series. NaN and infinities are kept as text."""
+
+
+class IdempotencyKey(Base):
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime]
+
+
+class Attempt(Base):
+    """One execution of a job; its token is (number, generation)."""
+
+    __tablename__ = "attempts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    generation: Mapped[int] = mapped_column(default=1)
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    """starting, running, stopping; then completed, paused, cancelled, failed or lost."""
+    reason: Mapped[str] = mapped_column(Text)
+    goal: Mapped[str] = mapped_column(String(8), default="run")
+    """What its agents are told: run, pause or stop."""
+    revoked: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Fenced off: it may change nothing any more, and what it writes is void."""
+    world_size: Mapped[int]
+    allocation: Mapped[list[Any]]
+    """One a node: `{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_…}]}`."""
+    checkpoint_plan: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """`{folder | null, upload, resume: [names]}`; null where each node has its own folder."""
+    rendezvous: Mapped[dict[str, Any] | None]
+    node_outcomes: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """node id → `{outcome, failure}`, as each node's last process ended."""
+    first_step: Mapped[int | None] = mapped_column(BigInt)
+    """The first step it took: on overlapping steps the newest valid attempt wins."""
+    started_at: Mapped[datetime]
+    running_at: Mapped[datetime | None]
+    stopping_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    failure: Mapped[dict[str, Any] | None]
+
+
+class Node(Base):
+    """A host that runs an agent, or one that was announced and has not joined yet."""
+
+    __tablename__ = "nodes"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128), unique=True)
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    """pending (announced), ready, suspect, lost, draining, drained."""
+    reason: Mapped[str] = mapped_column(Text)
+    labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    address: Mapped[str] = mapped_column(String(255), default="")
+    agent_version: Mapped[str | None] = mapped_column(String(64))
+    join_token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    join_expires_at: Mapped[datetime | None]
+    credential_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    host_use: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    removing: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Removed as soon as nothing runs on it."""
+    created_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime | None]
+
+
+class Device(Base):
+    """A GPU or CPU slot of a node, with what it last reported."""
+
+    __tablename__ = "devices"
+
+    node_id: Mapped[str] = mapped_column(
+        ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
+    )
+    index: Mapped[int] = mapped_column(Integer, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(8))
+    name: Mapped[str] = mapped_column(String(128))
+    uuid: Mapped[str | None] = mapped_column(String(128))
+    memory_total: Mapped[int] = mapped_column(BigInt)
+    memory_used: Mapped[int | None] = mapped_column(BigInt)
+    utilization: Mapped[float | None]
+    temperature: Mapped[float | None]
+    power: Mapped[float | None]
+
+
+class Grant(Base):
+    """A device held by an attempt. The key makes it impossible to hold one twice."""
+
+    __tablename__ = "grants"
+
+    node_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    device_index: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(32))
+    attempt: Mapped[int]
+
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["node_id", "device_index"], ["devices.node_id", "devices.index"], ondelete="CASCADE"
+        ),
+        ForeignKeyConstraint(
+            ["job_id", "attempt"], ["attempts.job_id", "attempts.number"], ondelete="CASCADE"
+        ),
+        Index("ix_grants_job_id_attempt", "job_id", "attempt"),
+    )
+
+
+class Checkpoint(Base):
+    """A committed checkpoint."""
+
+    __tablename__ = "checkpoints"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    generation: Mapped[int]
+    step: Mapped[int] = mapped_column(BigInt)
+    name: Mapped[str] = mapped_column(String(128))
+    """Folder name, such as `step-00000120-a1-g1`."""
+    location: Mapped[str] = mapped_column(Text)
+    """Absolute folder on shared storage, or `store:` for the coordinator's own store."""
+    size: Mapped[int] = mapped_column(BigInt)
+    state: Mapped[str] = mapped_column(String(16))
+    """committed, corrupt, deleting (its files still have to go) or deleted."""
+    pinned: Mapped[bool] = mapped_column(Boolean, default=False)
+    metrics: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    created_at: Mapped[datetime]
+
+    __table_args__ = (
+        UniqueConstraint("job_id", "name"),
+        Index("ix_checkpoints_job_id_step", "job_id", "step"),
+    )
+
+
+class Event(Base):
+    """Something that happened to a job, in the order of its stream."""
+
+    __tablename__ = "events"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
+    time: Mapped[datetime]
+    kind: Mapped[str] = mapped_column(String(32))
+    """state, attempt, checkpoint, note, node …"""
+    reason: Mapped[str] = mapped_column(Text)
+    attempt: Mapped[int | None]
+    data: Mapped[dict[str, Any]] = mapped_column(default=dict)
+
+
+class Writer(Base):
+    """A rank process: how far its numbered metric frames and events are committed."""
+
+    __tablename__ = "writers"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    metric_sequence: Mapped[int] = mapped_column(BigInt, default=0)
+    event_sequence: Mapped[int] = mapped_column(BigInt, default=0)
+
+
+class MetricFrame(Base):
+    """The raw tail: frames as they came, for the live stream and until they are packed."""
+
+    __tablename__ = "metric_frames"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
+    attempt: Mapped[int]
+    payload: Mapped[bytes]
+    """One or more frames of `trainhall.training.link`, whole."""
+    tables: Mapped[int]
+    """Tables in the payload. Each has a stream sequence of its own; `seq` is the last one's."""
+    void: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Written after its attempt was revoked: kept, and left out of every curve."""
+    packed: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its points are in `metric_chunks`; it stays a while for viewers that reconnect."""
+
+    __table_args__ = (
+        Index(
+            "ix_metric_frames_raw",
+            "job_id",
+            "seq",
+            sqlite_where=text("packed IS 0"),
+            postgresql_where=text("packed IS false"),
+        ),
+    )
+
+
+class Series(Base):
+    """One named metric of one rank (or of the job: rank -1) within one attempt."""
+
+    __tablename__ = "series"
+
+    id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
+    attempt: Mapped[int]
+    rank: Mapped[int]
+    name: Mapped[str] = mapped_column(String(128))
+    void: Mapped[bool] = mapped_column(Boolean)
+    """Its points arrived after the attempt was revoked."""
+    points: Mapped[int] = mapped_column(BigInt, default=0)
+    """How many points are packed."""
+    last_step: Mapped[int] = mapped_column(BigInt, default=0)
+    """The largest step of a packed point."""
+    ordered: Mapped[bool] = mapped_column(Boolean, default=True)
+    """Every packed step is above the one before, so that steps can be searched."""
+
+    __table_args__ = (UniqueConstraint("job_id", "attempt", "rank", "name", "void"),)
+
+
+class MetricChunk(Base):
+    """1,024 consecutive points of a series, or groups of them, packed."""
+
+    __tablename__ = "metric_chunks"
+
+    series_id: Mapped[int] = mapped_column(
+        ForeignKey("series.id", ondelete="CASCADE"), primary_key=True
+    )
+    level: Mapped[int] = mapped_column(primary_key=True)
+    """0 holds points; level n holds groups of 2**n points (last, min and max)."""
+    index: Mapped[int] = mapped_column(BigInt, primary_key=True)
+    """Chunk i holds the level's entries from i * 1,024 on."""
+    last_step: Mapped[int] = mapped_column(BigInt)
+    count: Mapped[int]
+    """Points or groups in `data`."""
+    data: Mapped[bytes]
+    """As `trainhall.monitoring.chunks` packs it."""
+
+    __table_args__ = (Index("ix_metric_chunks_step", "series_id", "level", "last_step"),)
+
+
+class LogStream(Base):
+    """How many bytes of one output file of one rank are stored."""
+
+    __tablename__ = "log_streams"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    rank: Mapped[int] = mapped_column(primary_key=True)
+    stream: Mapped[str] = mapped_column(String(8), primary_key=True)
+    """stdout or stderr."""
+    length: Mapped[int] = mapped_column(BigInt, default=0)
+    carry: Mapped[bytes] = mapped_column(default=b"")
+    """The unfinished line at the end: acknowledged, and not yet in a chunk."""
+    carried_at: Mapped[datetime | None] = mapped_column(index=True)
+    """When the carry last grew."""
+
+
+class LogChunk(Base):
+    """A compressed run of whole lines (or pieces of very long ones) of one output file."""
+
+    __tablename__ = "log_chunks"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
+    attempt: Mapped[int]
+    rank: Mapped[int]
+    stream: Mapped[str] = mapped_column(String(8))
+    offset: Mapped[int] = mapped_column(BigInt)
+    length: Mapped[int]
+    """Bytes before compression."""
+    time: Mapped[datetime]
+    """When it arrived."""
+    data: Mapped[bytes]
+    """zlib."""
+    void: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Written after its attempt was revoked."""
+
+    __table_args__ = (
+        UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),
+        Index("ix_log_chunks_rank", "job_id", "rank", "seq"),
+    )

@@ -1,0 +1,27 @@
+"""The durable sequence of a job's live stream."""
+
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.db.models import JobProgress
+
+
+async def allocate(session: AsyncSession, job_id: str, count: int = 1) -> int:
+    """The first of `count` fresh sequences, to be stored in the same transaction.
+
+    It locks the job's progress row until the commit, so sequences become visible in their order:
+    a reader that has seen n finds no smaller one later.
+
+    Raises:
+        LookupError: when there is no such job.
+    """
+    last = await session.scalar(
+        update(JobProgress)
+        .where(JobProgress.job_id == job_id)
+        .values(stream_seq=JobProgress.stream_seq + count)
+        .returning(JobProgress.stream_seq)
+        .execution_options(synchronize_session=False)
+    )
+    if last is None:
+        raise LookupError(f"no job {job_id!r}")
+    return int(last) - count + 1

@@ -1,0 +1,58 @@
+"""Column types that read the same on SQLite and Postgres."""
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Dialect, Integer
+from sqlalchemy.types import TypeDecorator
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+BigInt = BigInteger().with_variant(Integer, "sqlite")
+"""64 bits everywhere. SQLite gives an autoincrementing key to INTEGER alone."""
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """An aware UTC datetime, kept as microseconds since the epoch: exact and sortable."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
+        return (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+def dump_json(value: Any) -> str:
+    """JSON as both databases take it: NaN and infinities become text, since JSON has none."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        return json.dumps(_with_text(value), allow_nan=False, separators=(",", ":"))
+
+
+def number_or_text(value: float) -> float | str:
+    """The value itself, or "NaN", "Infinity" or "-Infinity"."""
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def _with_text(value: Any) -> Any:
+    if isinstance(value, float):
+        return number_or_text(value)
+    if isinstance(value, dict):
+        return {key: _with_text(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_text(item) for item in value]
+    return value

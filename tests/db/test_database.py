@@ -1,0 +1,250 @@
+"""The database as every part of the coordinator sees it, on SQLite and on Postgres."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, func, select, text, update
+from sqlalchemy.exc import DatabaseError
+
+from trainhall.db import stream
+from trainhall.db.database import Database, DatabaseUrlError
+from trainhall.db.events import record_event
+from trainhall.db.migrations import HEAD, runner
+from trainhall.db.models import Base, Event, Job, JobProgress
+
+NOW = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
+
+
+ANY_JOB = {
+    "name": "n", "spec": {}, "priority": 0, "state": "queued", "reason": "", "world_size": 1,
+    "attempt": 0, "generation": 0, "restarts": 0, "restarts_step": 0,
+    "created_at": NOW, "queued_at": NOW,
+}  # fmt: skip
+
+
+def job(job_id: str, number: int = 1) -> list[Base]:
+    return [
+        Job(id=job_id, number=number, **ANY_JOB),
+        JobProgress(job_id=job_id),
+    ]
+
+
+async def add_job(database: Database, job_id: str = "a") -> None:
+    async with database.transaction() as session:
+        row, progress = job(job_id)
+        session.add(row)
+        await session.flush()
+        session.add(progress)
+
+
+async def test_models_and_migrations_agree(database: Database) -> None:
+    # Imported here: Alembic is a cost that no other test should pay.
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    def differences(connection):
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return compare_metadata(context, Base.metadata)
+
+    async with database.transaction() as session:
+        connection = await session.connection()
+        assert await connection.run_sync(differences) == []
+    assert ScriptDirectory.from_config(runner.config()).get_current_head() == HEAD
+
+
+async def test_several_coordinators_may_migrate_at_once(empty_database_url: str) -> None:
+    databases = [Database(empty_database_url) for _ in range(3)]
+    await asyncio.gather(*(database.migrate() for database in databases))
+    async with databases[0].session() as session:
+        assert (await session.scalars(text("SELECT version_num FROM alembic_version"))).all() == [
+            HEAD
+        ]
+    for database in databases:
+        await database.close()
+
+
+async def test_times_keep_their_microseconds_and_zone(database: Database) -> None:
+    await add_job(database)
+    async with database.session() as session:
+        assert (await session.scalars(select(Job.created_at))).one() == NOW
+
+
+async def test_concurrent_events_get_consecutive_sequences(database: Database) -> None:
+    await add_job(database)
+
+    async def record() -> None:
+        async with database.transaction() as session:
+            await record_event(session, "a", time=NOW, kind="note", reason="")
+
+    await asyncio.gather(*(record() for _ in range(20)))
+    async with database.session() as session:
+        found = (await session.scalars(select(Event.seq).order_by(Event.seq))).all()
+    assert list(found) == list(range(1, 21))
+
+
+async def test_a_failed_transaction_leaves_no_trace_and_no_gap(database: Database) -> None:
+    await add_job(database)
+
+    async def fail() -> None:
+        async with database.transaction() as session:
+            await record_event(session, "a", time=NOW, kind="note", reason="")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await fail()
+    async with database.transaction() as session:
+        assert await stream.allocate(session, "a", 5) == 1
+        assert await stream.allocate(session, "a") == 6
+
+
+async def test_an_unknown_job_has_no_stream(database: Database) -> None:
+    with pytest.raises(LookupError, match="ghost"):
+        async with database.transaction() as session:
+            await stream.allocate(session, "ghost")
+
+
+async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
+    await add_job(database)
+    async with database.transaction() as writing:
+        await record_event(writing, "a", time=NOW, kind="note", reason="")
+        await writing.flush()
+        async with database.session() as reading:
+            assert (await reading.scalars(select(Event))).all() == []
+
+
+async def test_a_reader_sees_one_snapshot(database: Database) -> None:
+    await add_job(database)
+    async with database.session() as reading:
+        assert (await reading.scalars(select(Event))).all() == []
+        async with database.transaction() as writing:
+            await record_event(writing, "a", time=NOW, kind="note", reason="")
+        assert (await reading.scalars(select(Event))).all() == []
+
+
+async def test_an_event_keeps_whatever_a_rank_said(database: Database) -> None:
+    await add_job(database)
+    data = {"loss": float("nan"), "best": [float("inf"), -float("inf"), 1.5], "text": "\0\ud800"}
+    async with database.transaction() as session:
+        await record_event(session, "a", time=NOW, kind="note", reason="a\0b\ud800", data=data)
+    async with database.session() as session:
+        event = (await session.scalars(select(Event))).one()
+    assert event.reason == "a\ufffdb?"
+    assert event.data == {
+        "loss": "NaN", "best": ["Infinity", "-Infinity", 1.5], "text": "\0\ud800",
+    }  # fmt: skip
+
+
+async def test_work_in_a_thread_commits_or_rolls_back(database: Database) -> None:
+    def add(connection: Connection) -> str:
+        rows = [{"id": n, **ANY_JOB, "number": i} for i, n in enumerate("ab")]
+        connection.execute(Job.__table__.insert(), rows)
+        return "added"
+
+    def add_and_fail(connection: Connection) -> None:
+        connection.execute(Job.__table__.delete())
+        raise RuntimeError
+
+    def count(connection: Connection) -> int:
+        return connection.scalar(select(func.count()).select_from(Job)) or 0
+
+    assert await database.write(add) == "added"
+    with pytest.raises(RuntimeError):
+        await database.write(add_and_fail)
+    assert await database.read(count) == 2
+
+
+async def test_a_cancelled_write_is_over_before_the_next(database: Database) -> None:
+    """A thread cannot be stopped, so whoever waited for it waits for its end."""
+    await add_job(database)
+    entered, leave = threading.Event(), threading.Event()
+
+    def slow(connection: Connection) -> None:
+        connection.execute(update(Job).values(name="slow"))
+        entered.set()
+        leave.wait(20)
+
+    writing = asyncio.create_task(database.write(slow))
+    await asyncio.to_thread(entered.wait, 20)
+    writing.cancel()
+    after = asyncio.create_task(database.write(lambda c: c.scalar(select(Job.name))))
+    leave.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert await after in ("slow", "n")
+    assert await database.read(lambda c: c.scalar(select(Job.name))) == "slow"
+
+
+async def test_sqlite_is_set_up_to_last(sqlite_template: Path) -> None:
+    database = Database(f"sqlite:///{sqlite_template}")
+
+    def settings(connection: Connection) -> list[object]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+        return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
+
+    async with database.session() as session:
+        by_session = await (await session.connection()).run_sync(settings)
+    assert await database.read(settings) == await database.write(settings) == by_session
+    assert by_session[:3] == ["wal", 2, 1]
+    assert by_session[3] >= 5000
+    await database.close()
+
+
+async def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "trainhall.db"
+    path.write_bytes(b"no database at all, but long enough to look at" * 100)
+    database = Database(f"sqlite:///{path}")
+    with pytest.raises(DatabaseError, match="not a database"):
+        await database.migrate()
+    await database.close()
+
+
+async def test_the_memory_mode_is_a_file_that_goes() -> None:
+    database = Database("sqlite://")
+    await database.migrate()
+    folder = Path(str(database.url.database)).parent
+    assert folder.exists()
+    await database.close()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://localhost/x"])
+def test_a_url_of_another_kind_is_refused_in_words(url: str) -> None:
+    with pytest.raises(DatabaseUrlError, match="sqlite:///path"):
+        Database(url)
+
+
+async def test_work_that_postgres_undoes_in_a_deadlock_runs_again(database: Database) -> None:
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite lets one writer in at a time")
+    async with database.transaction() as session:
+        for number, job_id in enumerate(("a", "b"), 1):
+            session.add_all(job(job_id, number))
+            await session.flush()
+    both_hold_one = threading.Barrier(2)
+    runs: list[str] = []
+
+    def crossing(first: str, second: str) -> Callable[[Connection], None]:
+        def work(connection: Connection) -> None:
+            again = first in runs
+            runs.append(first)
+            connection.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+            for job_id in (first, second):
+                connection.execute(
+                    update(JobProgress)
+                    .where(JobProgress.job_id == job_id)
+                    .values(step=JobProgress.step + 1)
+                )
+                if job_id == first and not again:
+                    both_hold_one.wait(20)
+
+        return work
+
+    await asyncio.gather(database.write(crossing("a", "b")), database.write(crossing("b", "a")))
+    assert len(runs) > 2
+    async with database.session() as session:
+        assert (await session.scalars(select(JobProgress.step))).all() == [2, 2]
