@@ -1,0 +1,359 @@
+"""The live stream of a job: what is stored in the database, told to every viewer in its order.
+
+The hub holds no state that matters. One feed per watched job reads the rows behind its position
+when it is woken (and now and then by itself: another coordinator may have stored some), makes each
+into a frame once, and hands it to all viewers. A viewer who comes with `after` is first told what
+the database holds between there and the feed's position.
+"""
+
+import asyncio
+import contextlib
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import orjson
+import structlog
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.db.database import Database
+from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
+from trainhall.db.types import number_or_text
+from trainhall.monitoring.codec import Floats, Ints, Table, decode_frames
+from trainhall.monitoring.prometheus import VIEWERS_DROPPED
+
+POLL_SECONDS = 2.0
+"""How late a frame is at most that another coordinator stored."""
+REPLAY_ROWS = 20_000
+"""A viewer who missed more is told to reload."""
+PAGE_ROWS = 1_000
+FRAME_ROWS = 2_000
+"""Of longer tables some points are streamed, the extremes among them: a chart looks the same."""
+GATHER_SECONDS = 0.02
+"""What is stored in so short a time is read together."""
+QUEUE_BYTES = 4 * 1024 * 1024
+"""What may wait for one viewer; who falls further behind is dropped."""
+
+log = structlog.get_logger(__name__)
+
+
+class ViewerTooSlow(Exception):
+    """The viewer fell too far behind and is dropped; it may come back with its last sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message of the stream: its sequence and the whole of it as JSON, made once for all."""
+
+    seq: int
+    text: str
+
+
+@dataclass(eq=False)
+class _Viewer:
+    waiting: deque[Frame] = field(default_factory=deque)
+    size: int = 0
+    too_slow: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, frames: list[Frame]) -> None:
+        if self.too_slow:
+            return
+        self.waiting.extend(frames)
+        self.size += sum(len(frame.text) for frame in frames)
+        if self.size > QUEUE_BYTES:
+            self.too_slow = True
+            self.waiting.clear()
+            VIEWERS_DROPPED.inc()
+        self.news.set()
+
+    def take(self) -> list[Frame]:
+        frames = list(self.waiting)
+        self.waiting.clear()
+        self.size = 0
+        self.news.clear()
+        return frames
+
+
+class _Feed:
+    """The one reader of a job, for as long as somebody watches."""
+
+    def __init__(self, database: Database, job_id: str, position: int) -> None:
+        self.position = position
+        self.viewers: set[_Viewer] = set()
+        self.woken = asyncio.Event()
+        self._database = database
+        self._job_id = job_id
+        self.task = asyncio.create_task(self._run(), name=f"feed of {job_id}")
+        self.task.add_done_callback(self._ended)
+
+    async def _run(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self.woken.wait()
+            self.woken.clear()
+            try:
+                while await self._read_on():
+                    pass
+            except DBAPIError as error:
+                log.warning("live frames wait", job_id=self._job_id, error=str(error.orig))
+                await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        for viewer in self.viewers:
+            viewer.news.set()
+
+    async def _read_on(self) -> bool:
+        """Hand on the next frames; True when there may be more."""
+        before = self.position
+        page = await read_frames(self._database, self._job_id, before)
+        # No await between these: a viewer that joins sees both the old or both the new.
+        self.position = page.upto
+        if page.frames:
+            for viewer in self.viewers:
+                viewer.offer(page.frames)
+        return page.upto - before >= PAGE_ROWS
+
+
+class Hub:
+    """Live streams of all jobs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._feeds: dict[str, _Feed] = {}
+
+    def wake(self, job_id: str) -> None:
+        """Say that something was stored for a job. Costs next to nothing when nobody watches."""
+        feed = self._feeds.get(job_id)
+        if feed is not None:
+            feed.woken.set()
+
+    async def follow(self, job_id: str, after: int) -> AsyncIterator[list[Frame]]:
+        """Frames with a sequence above `after`, none missing and none twice, until `close`.
+
+        A `reset` frame says that what came after `after` cannot be told: the viewer reads the job
+        anew and goes on with the frames behind the reset's sequence.
+
+        Raises:
+            ViewerTooSlow: when the viewer fell too far behind.
+            LookupError: when there is no such job.
+        """
+        last = await self._last_sequence(job_id)
+        feed = self._feeds.get(job_id)
+        if feed is None or feed.task.done():
+            feed = self._feeds[job_id] = _Feed(self._database, job_id, last)
+        viewer = _Viewer()
+        feed.viewers.add(viewer)
+        try:
+            position = after
+            async for frames in self._replay(job_id, after, feed.position):
+                yield frames
+                position = frames[-1].seq
+            while True:
+                await viewer.news.wait()
+                frames = [frame for frame in viewer.take() if frame.seq > position]
+                if viewer.too_slow:
+                    raise ViewerTooSlow(
+                        "the viewer took frames too slowly; connect again with its last seq"
+                    )
+                if feed.task.cancelled():
+                    return
+                if feed.task.done():
+                    raise RuntimeError(f"the feed of {job_id} ended") from feed.task.exception()
+                if frames:
+                    yield frames
+        finally:
+            feed.viewers.discard(viewer)
+            if not feed.viewers and self._feeds.get(job_id) is feed:
+                del self._feeds[job_id]
+                feed.task.cancel()
+
+    async def close(self) -> None:
+        """End every feed."""
+        feeds = list(self._feeds.values())
+        self._feeds.clear()
+        for feed in feeds:
+            feed.task.cancel()
+        await asyncio.gather(*(feed.task for feed in feeds), return_exceptions=True)
+
+    async def _last_sequence(self, job_id: str) -> int:
+        async with self._database.session() as session:
+            progress = await session.get(JobProgress, job_id)
+        if progress is None:
+            raise LookupError(f"no job {job_id!r}")
+        return progress.stream_seq
+
+    async def _replay(self, job_id: str, after: int, upto: int) -> AsyncIterator[list[Frame]]:
+        """What is stored above `after` and up to `upto`."""
+        if after > upto or upto - after > REPLAY_ROWS:
+            yield [_reset(upto)]
+            return
+        position = after
+        while position < upto:
+            page = await read_frames(self._database, job_id, position, upto)
+            if page.frames:
+                yield page.frames
+            position = page.upto
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Frames in order; every sequence up to `upto` is told."""
+
+    frames: list[Frame]
+    upto: int
+
+
+async def read_frames(
+    database: Database, job_id: str, after: int, before_or_at: int | None = None
+) -> Page:
+    """The next frames above `after`, from one snapshot."""
+
+    def read(connection: Connection) -> Page:
+        return _read(connection, job_id, after, before_or_at)
+
+    return await database.read(read)
+
+
+def _read(connection: Connection, job_id: str, after: int, limit: int | None) -> Page:
+    stored = connection.execute(
+        select(JobProgress.stream_seq, JobProgress.stream_trimmed).where(
+            JobProgress.job_id == job_id
+        )
+    ).first()
+    upto = 0 if stored is None else stored.stream_seq
+    if limit is not None:
+        upto = min(upto, limit)
+    if stored is None or upto <= after:
+        return Page([], after)
+    if after < stored.stream_trimmed:
+        upto = max(upto, stored.stream_trimmed)
+        return Page([_reset(upto)], upto)
+    # No table has rows without sequences, so a span of sequences bounds what is read at once.
+    upto = min(upto, after + PAGE_ROWS)
+    frames: list[Frame] = []
+    # A metric row's tables share it: the row that holds the span's end may begin within it.
+    metrics = connection.execute(
+        select(MetricFrame.seq, MetricFrame.tables, MetricFrame.payload, MetricFrame.void)
+        .where(
+            MetricFrame.job_id == job_id,
+            MetricFrame.seq > after,
+            MetricFrame.seq - MetricFrame.tables < upto,
+        )
+        .order_by(MetricFrame.seq)
+    )
+    for seq, tables, payload, void in metrics:
+        if not void:
+            first = seq - tables + 1
+            frames += _metric_frames(payload, first, after, upto)
+    logs = connection.execute(
+        select(
+            LogChunk.seq, LogChunk.attempt, LogChunk.rank, LogChunk.stream,
+            LogChunk.offset, LogChunk.time, LogChunk.data,
+        ).where(LogChunk.job_id == job_id, LogChunk.seq > after, LogChunk.seq <= upto)
+    )  # fmt: skip
+    for row in logs:
+        text = zlib.decompress(row.data).decode("utf-8", errors="replace")
+        frames.append(
+            _frame(
+                row.seq,
+                "log",
+                attempt=row.attempt,
+                rank=row.rank,
+                stream=row.stream,
+                offset=row.offset,
+                time=_time(row.time),
+                text=text,
+            )
+        )
+    events = connection.execute(
+        select(Event.seq, Event.time, Event.kind, Event.reason, Event.attempt, Event.data).where(
+            Event.job_id == job_id, Event.seq > after, Event.seq <= upto
+        )
+    )
+    for row in events:
+        frames.append(_event_frame(row))
+    frames.sort(key=lambda frame: frame.seq)
+    return Page(frames, upto)
+
+
+def _metric_frames(payload: bytes, first: int, after: int, upto: int) -> Iterator[Frame]:
+    for seq, table in enumerate(decode_frames(payload), first):
+        if after < seq <= upto:
+            yield _frame(seq, "metrics", rank=table.rank, points=_points(table))
+
+
+def _points(table: Table) -> dict[str, list[list[Any]]]:
+    points = {}
+    for name, values in table.columns.items():
+        steps, times = table.steps, table.times
+        if len(values) > FRAME_ROWS:
+            chosen = _telling(values, FRAME_ROWS)
+            steps, times, values = steps[chosen], times[chosen], values[chosen]
+        numbers: list[float | str] = values.tolist()
+        if not np.isfinite(values).all():
+            numbers = [number_or_text(float(number)) for number in values]
+        points[name] = [
+            [step, _time(datetime.fromtimestamp(time, UTC)), number]
+            for step, time, number in zip(steps.tolist(), times.tolist(), numbers, strict=True)
+        ]
+    return points
+
+
+def _telling(values: Floats, limit: int) -> Ints:
+    """Places of at most `limit` values: of each of equal spans the smallest, largest and last."""
+    rows = -(-len(values) // (limit // 3))
+    spans = -(-len(values) // rows)
+    # The last span is filled up with its last value, whose place is then cut off again.
+    grid = np.append(values, np.full(spans * rows - len(values), values[-1])).reshape(spans, rows)
+    starts = np.arange(spans) * rows
+    places = np.concatenate(
+        [
+            starts + np.where(np.isnan(grid), np.inf, grid).argmin(axis=1),
+            starts + np.where(np.isnan(grid), -np.inf, grid).argmax(axis=1),
+            starts + rows - 1,
+        ]
+    )
+    return np.unique(np.minimum(places, len(values) - 1))
+
+
+def _event_frame(row: Any) -> Frame:
+    if row.kind == "state":
+        return _frame(
+            row.seq,
+            "state",
+            state=row.data.get("state"),
+            reason=row.reason,
+            attempt=row.attempt,
+            time=_time(row.time),
+        )
+    if row.kind == "checkpoint":
+        return _frame(row.seq, "checkpoint", **row.data)
+    return _frame(
+        row.seq,
+        "event",
+        time=_time(row.time),
+        kind=row.kind,
+        reason=row.reason,
+        attempt=row.attempt,
+        data=row.data,
+    )
+
+
+def _reset(seq: int) -> Frame:
+    return _frame(seq, "reset")
+
+
+def _frame(seq: int, kind: str, /, **rest: Any) -> Frame:
+    return Frame(seq, orjson.dumps({**rest, "seq": seq, "type": kind}).decode())
+
+
+def _time(time: datetime) -> str:
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")

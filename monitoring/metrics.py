@@ -1,0 +1,251 @@
+"""Reading a job's curves: as many entries as asked for, from rollups, chunks and the raw tail."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, MetricChunk, MetricFrame, Series
+from trainhall.monitoring.chunks import CHUNK, LEVELS, STRIDE, Run, joined
+from trainhall.monitoring.codec import decode_frames
+
+_EVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesData:
+    """One curve over all attempts. In each entry step, time (seconds since the epoch) and value are
+    those of its last point, low and high the extremes of all its points."""
+
+    name: str
+    rank: int | None
+    """None: job-wide."""
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The steps of one attempt that count, as far as they were asked for."""
+
+    first: int
+    last: int
+
+    def of(self, run: Run) -> Run:
+        """What of a run of points lies in this part."""
+        inside = (run.steps >= self.first) & (run.steps <= self.last)
+        return run if inside.all() else run.at(inside)
+
+
+CurveKey = tuple[int, str]
+"""Rank (-1: job-wide) and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What one attempt gives to a curve: a span of packed points, then points in memory."""
+
+    series: Any
+    start: int
+    end: int
+    points: Run
+
+    def __len__(self) -> int:
+        return self.end - self.start + len(self.points)
+
+
+async def read_metrics(
+    database: Database,
+    job_id: str,
+    names: list[str] | None = None,
+    from_step: int | None = None,
+    to_step: int | None = None,
+    max_points: int = 1000,
+) -> list[SeriesData]:
+    """The curves of a job, job-wide ones first, each with at most `max_points` entries.
+
+    A curve that has no more points than that comes point by point. Void points are left out. Where
+    attempts overlap, the newest that took the step wins; within an attempt, the point that came
+    last. An unknown job has no curves.
+
+    Raises:
+        ValueError: when `max_points` is below 1.
+    """
+    if max_points < 1:
+        raise ValueError(f"max_points must be at least 1, not {max_points}")
+    first, last = from_step or 0, _EVER if to_step is None else to_step
+
+    def read(connection: Connection) -> list[SeriesData]:
+        return list(_read(connection, job_id, names, first, last, max_points))
+
+    return await database.read(read)
+
+
+def _read(
+    connection: Connection,
+    job_id: str,
+    names: list[str] | None,
+    first: int,
+    last: int,
+    max_points: int,
+) -> Iterator[SeriesData]:
+    parts = _parts(connection, job_id, first, last)
+    packed = _packed_series(connection, job_id, names)
+    tail = _raw_tail(connection, job_id, names, parts)
+    curves: dict[CurveKey, list[_Piece]] = defaultdict(list)
+    for attempt, key in sorted(packed.keys() | tail.keys()):
+        part = parts.get(attempt)
+        if part is not None and part.first <= part.last:
+            series, points = packed.get((attempt, key)), tail.get((attempt, key), Run.empty())
+            curves[key].append(_piece(connection, series, points, part))
+    for (rank, name), pieces in sorted(curves.items()):
+        total = sum(map(len, pieces))
+        if total:
+            size = _group_size(total, max_points)
+            level = max(n for n in (0, *LEVELS) if 1 << n <= size)
+            run = joined([run for piece in pieces for run in _entries(connection, piece, level)])
+            yield SeriesData(name, None if rank < 0 else rank, run.grouped(size))
+
+
+def _parts(connection: Connection, job_id: str, first: int, last: int) -> dict[int, _Part]:
+    """By attempt, the steps that no newer attempt took again."""
+    rows = connection.execute(
+        select(Attempt.number, Attempt.first_step)
+        .where(Attempt.job_id == job_id)
+        .order_by(Attempt.number.desc())
+    )
+    parts: dict[int, _Part] = {}
+    for number, first_step in rows:
+        parts[number] = _Part(first, last)
+        if first_step is not None:
+            last = min(last, first_step - 1)
+    return parts
+
+
+def _packed_series(
+    connection: Connection, job_id: str, names: list[str] | None
+) -> dict[tuple[int, CurveKey], Any]:
+    query = select(Series.__table__).where(Series.job_id == job_id, Series.void.is_(False))
+    if names is not None:
+        query = query.where(Series.name.in_(names))
+    return {(row.attempt, (row.rank, row.name)): row for row in connection.execute(query)}
+
+
+def _raw_tail(
+    connection: Connection, job_id: str, names: list[str] | None, parts: dict[int, _Part]
+) -> dict[tuple[int, CurveKey], Run]:
+    rows = connection.execute(
+        select(MetricFrame.attempt, MetricFrame.payload)
+        .where(
+            MetricFrame.job_id == job_id,
+            MetricFrame.packed.is_(False),
+            MetricFrame.void.is_(False),
+        )
+        .order_by(MetricFrame.seq)
+    )
+    found: dict[tuple[int, CurveKey], list[Run]] = defaultdict(list)
+    for attempt, payload in rows:
+        if attempt not in parts:
+            continue
+        for table in decode_frames(payload):
+            rank = -1 if table.rank is None else table.rank
+            for name, values in table.columns.items():
+                if names is None or name in names:
+                    run = Run.of_points(table.steps, table.times, values)
+                    found[attempt, (rank, name)].append(run)
+    return {key: joined(runs) for key, runs in found.items()}
+
+
+def _piece(connection: Connection, series: Any, tail: Run, part: _Part) -> _Piece:
+    if series is None:
+        return _Piece(None, 0, 0, part.of(tail).in_order())
+    in_order = series.ordered and tail.ordered()
+    if in_order and (not len(tail) or tail.steps[0] > series.last_step):
+        start, end = _span(connection, series, part)
+        return _Piece(series, start, end, part.of(tail))
+    # Steps went back, as a script's may. Its points are put in order here, all of them.
+    points = joined([*_chunks(connection, series.id, 0, 0, series.points), tail])
+    return _Piece(None, 0, 0, part.of(points).in_order())
+
+
+def _span(connection: Connection, series: Any, part: _Part) -> tuple[int, int]:
+    """The places of the packed points of a part, from the first to behind the last."""
+    start = _place(connection, series, part.first)
+    end = series.points
+    if part.last < series.last_step:
+        end = _place(connection, series, part.last + 1)
+    return start, max(start, end)
+
+
+def _place(connection: Connection, series: Any, step: int) -> int:
+    """The place of the first packed point at or behind a step."""
+    if step <= 0:
+        return 0
+    row = connection.execute(
+        select(MetricChunk.index, MetricChunk.count, MetricChunk.data)
+        .where(
+            MetricChunk.series_id == series.id,
+            MetricChunk.level == 0,
+            MetricChunk.last_step >= step,
+        )
+        .order_by(MetricChunk.last_step)
+        .limit(1)
+    ).first()
+    if row is None:
+        return int(series.points)
+    index, count, data = row
+    return int(index * CHUNK + np.searchsorted(Run.unpack(0, count, data).steps, step))
+
+
+def _group_size(points: int, max_points: int) -> int:
+    """Points in an entry: a power of two, so that a curve that grows is not regrouped each time."""
+    size = 1
+    while -(-points // size) > max_points:
+        size *= 2
+    return size
+
+
+def _entries(connection: Connection, piece: _Piece, level: int) -> Iterator[Run]:
+    """A piece in entries of at most 2**level points, never one that reaches beyond it."""
+    if piece.end > piece.start:
+        yield from _rolled_up(connection, piece.series.id, level, piece.start, piece.end)
+    yield piece.points
+
+
+def _rolled_up(
+    connection: Connection, series_id: int, level: int, start: int, end: int
+) -> Iterator[Run]:
+    """Groups of 2**level points where they lie inside, and smaller ones at both ends."""
+    if start >= end:
+        return
+    first, behind = -(-start >> level), end >> level
+    if level and first >= behind:
+        yield from _rolled_up(connection, series_id, level - STRIDE, start, end)
+        return
+    if level:
+        yield from _rolled_up(connection, series_id, level - STRIDE, start, first << level)
+    yield from _chunks(connection, series_id, level, first, behind)
+    if level:
+        yield from _rolled_up(connection, series_id, level - STRIDE, behind << level, end)
+
+
+def _chunks(
+    connection: Connection, series_id: int, level: int, start: int, end: int
+) -> Iterator[Run]:
+    """The entries of a level from place `start` to before `end`."""
+    rows = connection.execute(
+        select(MetricChunk.index, MetricChunk.count, MetricChunk.data)
+        .where(
+            MetricChunk.series_id == series_id,
+            MetricChunk.level == level,
+            MetricChunk.index.between(start // CHUNK, (end - 1) // CHUNK),
+        )
+        .order_by(MetricChunk.index)
+    )
+    for index, count, data in rows:
+        base = index * CHUNK
+        run = Run.unpack(level, count, data)
+        yield run.at(slice(max(start - base, 0), min(end - base, count)))

@@ -1,0 +1,375 @@
+"""Storing what ranks wrote, one job at a time, in the transaction of whoever calls.
+
+Locks are taken in one order, on Postgres, which is everybody's: a job's progress, then its attempts
+(a new writer's row refers to one), then its writers; of several jobs in the order of their ids. So
+two batches of a job wait for each other, and the order of the stream is the order of commits.
+"""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, tuple_, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from trainhall.db.models import (
+    Attempt,
+    Base,
+    Job,
+    JobProgress,
+    LogChunk,
+    LogStream,
+    MetricFrame,
+    Writer,
+)
+from trainhall.db.types import number_or_text
+from trainhall.monitoring.codec import FrameHeader, Table, decode_payload, frame_headers
+from trainhall.monitoring.errors import UnknownAttempt
+from trainhall.monitoring.lines import cut_lines
+
+CHUNK_BYTES = 256 * 1024
+"""About the most bytes of output that one chunk holds."""
+MAX_LAST_VALUES = 1000
+"""So many series show their last value with the job."""
+_ZLIB_LEVEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Frames of one writer, parsed."""
+
+    attempt: int
+    writer: str
+    body: bytes
+    headers: list[FrameHeader]
+    tables: list[list[Table]]
+    """By frame."""
+
+    @classmethod
+    def parse(cls, attempt: int, writer: str, body: bytes) -> "Metrics":
+        """
+        Raises:
+            DamagedFrame: when the body is not a run of whole frames.
+        """
+        headers = frame_headers(body)
+        tables = [list(decode_payload(body, h.payload, h.end)) for h in headers]
+        return cls(attempt, writer, body, headers, tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Bytes of one output file of a rank, from `offset` on."""
+
+    attempt: int
+    rank: int
+    stream: str
+    offset: int
+    data: bytes
+
+
+Item = Metrics | Output
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of an item."""
+
+    acknowledged: int
+    """Of metrics: the writer's newest stored sequence. Of output: the next offset."""
+    points: int = 0
+    log_bytes: int = 0
+    first_step: int | None = None
+    """The attempt's first step, where nobody has told it yet."""
+
+
+@dataclass
+class _Job:
+    """The job's row of progress, locked, and what it becomes."""
+
+    job_id: str
+    now: datetime
+    seq: int
+    step: int
+    metrics: dict[str, Any]
+    newest_attempt: int
+    changed: bool = False
+
+
+def store(
+    connection: Connection, job_id: str, items: Sequence[Item], now: datetime
+) -> list[Stored | UnknownAttempt]:
+    """Store what is new of the items of one job, in their order; each answer at its item's place.
+
+    Repeated frames and bytes are passed over. Of an item that leaves a gap nothing is stored, and
+    its answer says where to go on from.
+    """
+    attempts = {
+        row.number: row
+        for row in connection.execute(
+            select(Attempt.number, Attempt.revoked, Attempt.first_step).where(
+                Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items})
+            )
+        )
+    }
+    known = [item for item in items if item.attempt in attempts]
+    if not known:
+        return [UnknownAttempt(job_id, item.attempt) for item in items]
+    job = _locked_progress(connection, job_id, now)
+    writers = _writers(connection, job_id, known)
+    files = _files(connection, job_id, known)
+    frames: list[dict[str, Any]] = []
+    chunks: list[dict[str, Any]] = []
+    answers: list[Stored | UnknownAttempt] = []
+    for item in items:
+        attempt = attempts.get(item.attempt)
+        if attempt is None:
+            answers.append(UnknownAttempt(job_id, item.attempt))
+        elif isinstance(item, Metrics):
+            answers.append(_add_metrics(job, item, attempt, writers, frames))
+        else:
+            answers.append(_add_output(job, item, attempt.revoked, files, chunks))
+    if job.changed:
+        _write(connection, job, writers, files, frames, chunks)
+    return answers
+
+
+def note_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
+    """An attempt took its first step here, unless it has told another one itself."""
+    connection.execute(
+        update(Attempt)
+        .where(Attempt.job_id == job_id, Attempt.number == attempt, Attempt.first_step.is_(None))
+        .values(first_step=step)
+    )
+
+
+def log_chunks(
+    file: dict[str, Any], seq: int, start: int, text: bytes, now: datetime, *, void: bool
+) -> list[dict[str, Any]]:
+    """Rows for lines that begin at byte `start` of their file; their sequences follow `seq`."""
+    rows = []
+    for part in _parts(text):
+        seq += 1
+        rows.append(
+            {
+                "job_id": file["job_id"],
+                "seq": seq,
+                "attempt": file["attempt"],
+                "rank": file["rank"],
+                "stream": file["stream"],
+                "offset": start,
+                "length": len(part),
+                "time": now,
+                "data": zlib.compress(part, _ZLIB_LEVEL),
+                "void": void,
+            }
+        )
+        start += len(part)
+    return rows
+
+
+def upsert(connection: Connection, table: type[Base], keys: Sequence[str]) -> Any:
+    """`INSERT`, or `UPDATE` of every other column where the keys are there already."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table)
+    rest = [c.name for c in table.__table__.columns if c.name not in keys]
+    return statement.on_conflict_do_update(
+        index_elements=list(keys), set_={name: statement.excluded[name] for name in rest}
+    )
+
+
+def _writers(
+    connection: Connection, job_id: str, items: Iterable[Item]
+) -> dict[tuple[int, str], int]:
+    """The newest sequence of each writer, its row locked."""
+    wanted = sorted({(i.attempt, i.writer) for i in items if isinstance(i, Metrics)})
+    if not wanted:
+        return {}
+    query = (
+        select(Writer.attempt, Writer.name, Writer.metric_sequence)
+        .where(Writer.job_id == job_id, tuple_(Writer.attempt, Writer.name).in_(wanted))
+        .order_by(Writer.attempt, Writer.name)
+        .with_for_update()
+    )
+    found = {(row.attempt, row.name): row.metric_sequence for row in connection.execute(query)}
+    missing = [key for key in wanted if key not in found]
+    if missing:
+        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+        connection.execute(
+            dialect.insert(Writer).on_conflict_do_nothing(),
+            [
+                {
+                    "job_id": job_id,
+                    "attempt": attempt,
+                    "name": name,
+                    "metric_sequence": 0,
+                    "event_sequence": 0,
+                }
+                for attempt, name in missing
+            ],
+        )
+        found = {(row.attempt, row.name): row.metric_sequence for row in connection.execute(query)}
+    return found
+
+
+def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job:
+    row = connection.execute(
+        select(JobProgress.stream_seq, JobProgress.step, JobProgress.metrics, Job.attempt)
+        .join(Job, Job.id == JobProgress.job_id)
+        .where(JobProgress.job_id == job_id)
+        .with_for_update(of=JobProgress)
+    ).one()
+    return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.attempt)
+
+
+def _files(
+    connection: Connection, job_id: str, items: Iterable[Item]
+) -> dict[tuple[int, int, str], dict[str, Any]]:
+    wanted = {(i.attempt, i.rank, i.stream) for i in items if isinstance(i, Output)}
+    if not wanted:
+        return {}
+    rows = connection.execute(
+        select(LogStream.__table__).where(
+            LogStream.job_id == job_id,
+            tuple_(LogStream.attempt, LogStream.rank, LogStream.stream).in_(wanted),
+        )
+    ).mappings()
+    found = {(row["attempt"], row["rank"], row["stream"]): dict(row) for row in rows}
+    for attempt, rank, stream in wanted - found.keys():
+        found[attempt, rank, stream] = {
+            "job_id": job_id,
+            "attempt": attempt,
+            "rank": rank,
+            "stream": stream,
+            "length": 0,
+            "carry": b"",
+            "carried_at": None,
+        }
+    return found
+
+
+def _add_metrics(
+    job: _Job,
+    item: Metrics,
+    attempt: Any,
+    writers: dict[tuple[int, str], int],
+    rows: list[dict[str, Any]],
+) -> Stored:
+    key = item.attempt, item.writer
+    stored = writers[key]
+    first_step = None
+    if attempt.first_step is None:
+        steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
+        first_step = min(steps, default=None)
+    # Sequences rise by one, so the new frames are the rest behind the stored ones.
+    skip = stored + 1 - item.headers[0].sequence if item.headers else 0
+    if skip < 0 or skip >= len(item.headers):
+        return Stored(stored, first_step=first_step)
+    tables = [table for part in item.tables[skip:] for table in part]
+    writers[key] = item.headers[-1].sequence
+    job.seq += max(len(tables), 1)
+    job.changed = True
+    rows.append(
+        {
+            "job_id": job.job_id,
+            "seq": job.seq,
+            "attempt": item.attempt,
+            "payload": item.body[item.headers[skip].start :],
+            "tables": len(tables),
+            "void": attempt.revoked,
+            "packed": False,
+        }
+    )
+    if item.attempt == job.newest_attempt and not attempt.revoked:
+        _note_last_values(job, tables)
+    points = sum(len(table.steps) * len(table.columns) for table in tables)
+    return Stored(writers[key], points=points, first_step=first_step)
+
+
+def _note_last_values(job: _Job, tables: list[Table]) -> None:
+    last: dict[str, Any] = {}
+    step: int | None = None
+    for table in tables:
+        if table.rank is None and len(table.steps):
+            step = max(int(table.steps[-1]), -1 if step is None else step)
+            for name, values in table.columns.items():
+                last[name] = number_or_text(float(values[-1]))
+    if step is not None:
+        job.step = step
+        merged = {**job.metrics, **last}
+        job.metrics = dict(list(merged.items())[:MAX_LAST_VALUES])
+
+
+def _add_output(
+    job: _Job,
+    item: Output,
+    void: bool,
+    files: dict[tuple[int, int, str], dict[str, Any]],
+    rows: list[dict[str, Any]],
+) -> Stored:
+    file = files[item.attempt, item.rank, item.stream]
+    length = file["length"]
+    fresh = item.data[length - item.offset :] if item.offset <= length else b""
+    if not fresh:
+        return Stored(length)
+    start = length - len(file["carry"])
+    whole, carry = cut_lines(file["carry"] + fresh)
+    file.update(length=length + len(fresh), carry=carry, carried_at=job.now if carry else None)
+    job.changed = True
+    added = log_chunks(file, job.seq, start, whole, job.now, void=void)
+    job.seq += len(added)
+    rows += added
+    return Stored(file["length"], log_bytes=len(fresh))
+
+
+def _parts(text: bytes) -> Iterable[bytes]:
+    """Text of whole lines in parts of about `CHUNK_BYTES`, each again of whole lines."""
+    at = 0
+    while len(text) - at > CHUNK_BYTES:
+        end = text.rfind(b"\n", at, at + CHUNK_BYTES) + 1
+        end = end or text.find(b"\n", at) + 1 or len(text)
+        yield text[at:end]
+        at = end
+    if at < len(text):
+        yield text[at:]
+
+
+def _write(
+    connection: Connection,
+    job: _Job,
+    writers: dict[tuple[int, str], int],
+    files: dict[tuple[int, int, str], dict[str, Any]],
+    frames: list[dict[str, Any]],
+    chunks: list[dict[str, Any]],
+) -> None:
+    if frames:
+        connection.execute(MetricFrame.__table__.insert(), frames)  # type: ignore[attr-defined]
+        connection.execute(
+            _WRITER_UPDATE,
+            [
+                {"of_job": job.job_id, "of_attempt": attempt, "of_name": name, "sequence": sequence}
+                for (attempt, name), sequence in writers.items()
+            ],
+        )
+    if chunks:
+        connection.execute(LogChunk.__table__.insert(), chunks)  # type: ignore[attr-defined]
+    if files:
+        keys = ("job_id", "attempt", "rank", "stream")
+        connection.execute(upsert(connection, LogStream, keys), list(files.values()))
+    connection.execute(
+        update(JobProgress)
+        .where(JobProgress.job_id == job.job_id)
+        .values(stream_seq=job.seq, step=job.step, metrics=job.metrics)
+    )
+
+
+_WRITER_UPDATE = (
+    update(Writer)
+    .where(
+        Writer.job_id == bindparam("of_job"),
+        Writer.attempt == bindparam("of_attempt"),
+        Writer.name == bindparam("of_name"),
+    )
+    .values(metric_sequence=bindparam("sequence"))
+)

@@ -1,0 +1,237 @@
+"""Every frame once, however often and in whatever order it is sent."""
+
+import asyncio
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
+from support.frames import NOW, add_job, frame, revoke, table
+
+from trainhall.cluster.lifecycle import lock_job
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, JobProgress, MetricFrame, Writer
+from trainhall.monitoring.codec import frame_headers
+from trainhall.monitoring.errors import DamagedFrame, UnknownAttempt
+from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.metrics import read_metrics
+
+
+class Woken(list[str]):
+    def __call__(self, job_id: str) -> None:
+        self.append(job_id)
+
+
+def ingest_of(database: Database, woken: Any = lambda _: None) -> Ingest:
+    return Ingest(database, lambda: NOW, woken)
+
+
+async def progress_of(database: Database, job_id: str = "job") -> JobProgress:
+    async with database.session() as session:
+        found = await session.get(JobProgress, job_id)
+        assert found is not None
+        return found
+
+
+async def stored_sequences(database: Database) -> list[int]:
+    async with database.session() as session:
+        rows = await session.scalars(select(MetricFrame.payload).order_by(MetricFrame.seq))
+        return [header.sequence for body in rows for header in frame_headers(body)]
+
+
+async def test_a_batch_is_one_row_and_the_job_shows_its_last_values(database: Database) -> None:
+    await add_job(database)
+    woken = Woken()
+    body = frame(1, table([1, 2], loss=[3.0, 2.0]), table([1, 2], rank=1, step_seconds=[9.0, 9.0]))
+    body += frame(2, table([3], loss=[math.nan], accuracy=[math.inf]))
+    assert await ingest_of(database, woken).metrics("job", 1, "0-ab", body) == 2
+    progress = await progress_of(database)
+    assert progress.step == 3
+    assert progress.metrics == {"loss": "NaN", "accuracy": "Infinity"}
+    assert progress.stream_seq == 3
+    assert woken == ["job"]
+    async with database.session() as session:
+        (row,) = (await session.scalars(select(MetricFrame))).all()
+        assert (row.seq, row.tables, row.payload, row.void) == (3, 3, body, False)
+        attempt = await session.get(Attempt, ("job", 1))
+        assert attempt is not None
+        assert attempt.first_step == 1
+
+
+async def test_a_repeated_batch_changes_nothing(database: Database) -> None:
+    await add_job(database)
+    woken = Woken()
+    ingest = ingest_of(database, woken)
+    body = frame(1, table([1], loss=[3.0]))
+    assert [await ingest.metrics("job", 1, "w", body) for _ in range(3)] == [1, 1, 1]
+    assert await stored_sequences(database) == [1]
+    assert (await progress_of(database)).stream_seq == 1
+    assert woken == ["job"]
+
+
+async def test_of_an_overlapping_batch_the_rest_is_taken(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    frames = [frame(i, table([i], loss=[float(i)])) for i in range(1, 5)]
+    await ingest.metrics("job", 1, "w", b"".join(frames[:2]))
+    assert await ingest.metrics("job", 1, "w", b"".join(frames)) == 4
+    assert await stored_sequences(database) == [1, 2, 3, 4]
+
+
+async def test_behind_a_gap_nothing_is_stored(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    assert await ingest.metrics("job", 1, "w", frame(2, table([2], loss=[0.0]))) == 0
+    assert await ingest.metrics("job", 1, "w", frame(1, table([1], loss=[0.0]))) == 1
+    assert await ingest.metrics("job", 1, "w", frame(3, table([3], loss=[0.0]))) == 1
+    assert await stored_sequences(database) == [1]
+
+
+async def test_an_empty_body_tells_how_far_the_writer_is(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "w", frame(1, table([1], loss=[0.0])))
+    assert await ingest.metrics("job", 1, "w", b"") == 1
+
+
+async def test_unknown_attempts_and_damage_are_refused(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    body = frame(1, table([1], loss=[0.0]))
+    with pytest.raises(UnknownAttempt, match="attempt 2"):
+        await ingest.metrics("job", 2, "w", body)
+    with pytest.raises(UnknownAttempt, match="ghost"):
+        await ingest.metrics("ghost", 1, "w", body)
+    with pytest.raises(DamagedFrame):
+        await ingest.metrics("job", 1, "w", body[:-1])
+    assert await stored_sequences(database) == []
+
+
+async def test_one_refusal_is_not_the_others(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    body = frame(1, table([1], loss=[0.0]))
+    answers = await asyncio.gather(
+        ingest.metrics("ghost", 1, "w", body),
+        ingest.metrics("job", 1, "w", body),
+        ingest.metrics("job", 7, "w", body),
+        ingest.metrics("job", 1, "v", body),
+        ingest.logs("job", 1, 0, "stdout", 0, b"hello\n"),
+        return_exceptions=True,
+    )
+    assert [type(a) if isinstance(a, Exception) else a for a in answers] == [
+        UnknownAttempt, 1, UnknownAttempt, 1, 6,
+    ]  # fmt: skip
+
+
+async def test_what_comes_after_a_revocation_is_kept_and_void(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "w", frame(1, table([1], loss=[1.0])))
+    await revoke(database)
+    assert await ingest.metrics("job", 1, "w", frame(2, table([2], loss=[2.0]))) == 2
+    assert (await progress_of(database)).metrics == {"loss": 1.0}
+    (curve,) = await read_metrics(database, "job")
+    assert curve.run.steps.tolist() == [1]
+
+
+async def test_an_older_attempt_does_not_change_the_last_values(database: Database) -> None:
+    await add_job(database, attempts=2)
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 2, "w", frame(1, table([50], loss=[5.0])))
+    await ingest.metrics("job", 1, "w", frame(1, table([90], loss=[9.0])))
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (50, {"loss": 5.0})
+
+
+async def test_two_coordinators_store_each_frame_once(
+    database: Database, database_url: str
+) -> None:
+    await add_job(database)
+    other = Database(database_url)
+    ingests = [ingest_of(database), ingest_of(other)]
+    frames = [frame(i, table([i], loss=[float(i)])) for i in range(1, 21)]
+
+    async def send(ingest: Ingest) -> None:
+        acked = 0
+        while acked < 20:
+            acked = await ingest.metrics("job", 1, "w", b"".join(frames[acked : acked + 3]))
+
+    await asyncio.gather(*(send(ingest) for ingest in ingests * 2))
+    await other.close()
+    assert await stored_sequences(database) == list(range(1, 21))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 6), st.integers(0, 6), st.booleans()),
+        max_size=30,
+    )
+)
+def test_repeats_reorder_and_lost_answers_count_each_point_once(
+    sqlite_template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    sends: list[tuple[int, int, int, bool]],
+) -> None:
+    """Batches of two writers, any of them sent again or early; a lost answer is sent again."""
+
+    async def scenario() -> None:
+        path = tmp_path_factory.mktemp("sends") / "trainhall.db"
+        shutil.copyfile(sqlite_template, path)
+        database = Database(f"sqlite:///{path}")
+        try:
+            await add_job(database)
+            ingest = ingest_of(database)
+            frames = [
+                [frame(i + 1, table([10 * w + i], rank=w, loss=[float(i)])) for i in range(7)]
+                for w in (0, 1)
+            ]
+            stored = [0, 0]
+            for writer, start, end, at_once in sends:
+                body = b"".join(frames[writer][min(start, end) : max(start, end)])
+                calls = [ingest.metrics("job", 1, str(writer), body) for _ in range(1 + at_once)]
+                if min(start, end) <= stored[writer]:
+                    stored[writer] = max(stored[writer], max(start, end))
+                answers = await asyncio.gather(*calls)
+                assert answers == [stored[writer]] * len(calls)
+            for writer in (0, 1):
+                body = b"".join(frames[writer])
+                assert await ingest.metrics("job", 1, str(writer), body) == 7
+            curves = await read_metrics(database, "job")
+            assert {c.rank: c.run.steps.tolist() for c in curves} == {
+                0: list(range(7)), 1: list(range(10, 17)),
+            }  # fmt: skip
+        finally:
+            await database.close()
+
+    asyncio.run(scenario())
+
+
+async def test_metrics_and_events_of_a_new_writer_lock_in_one_order(database: Database) -> None:
+    await add_job(database)
+    async with database.transaction() as session:
+        await lock_job(session, "job")  # as the acceptance of a rank's events begins
+        metrics = asyncio.create_task(
+            ingest_of(database).metrics("job", 1, "0-ab", frame(1, table([1], loss=[1.0])))
+        )
+        if database.dialect == "postgresql":
+            # The first to look for a deadlock is its victim: here that would be this transaction.
+            await session.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+            blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            async with asyncio.timeout(20):
+                while not await session.scalar(blocked):  # noqa: ASYNC110 - nobody tells of locks
+                    await asyncio.sleep(0.005)
+        session.add(
+            Writer(job_id="job", attempt=1, name="0-ab", metric_sequence=0, event_sequence=1)
+        )
+        await session.flush()
+    assert await metrics == 1
+    async with database.session() as session:
+        writer = await session.get(Writer, ("job", 1, "0-ab"))
+        assert writer is not None
+        assert (writer.metric_sequence, writer.event_sequence) == (1, 1)

@@ -1,0 +1,248 @@
+"""The live stream: every frame once, in order, to every viewer who keeps up."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+import numpy as np
+import orjson
+import pytest
+from support.frames import NOW, add_job, frame, revoke, table
+
+from trainhall.db.database import Database
+from trainhall.db.events import record_event
+from trainhall.monitoring import live
+from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.live import Frame, Hub, ViewerTooSlow
+from trainhall.monitoring.packer import Packer
+
+
+class Hall:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.hub = Hub(database)
+        self.ingest = Ingest(database, lambda: NOW, self.hub.wake)
+        self.sent: dict[str, int] = {}
+
+    def follow(self, after: int = 0) -> AsyncGenerator[list[Frame], None]:
+        return cast(AsyncGenerator[list[Frame], None], self.hub.follow("job", after))
+
+    async def send(self, *tables: Any, writer: str = "w") -> None:
+        self.sent[writer] = self.sent.get(writer, 0) + 1
+        await self.ingest.metrics("job", 1, writer, frame(self.sent[writer], *tables))
+
+    async def note(self, kind: str = "note", **data: Any) -> None:
+        async with self.database.transaction() as session:
+            await record_event(
+                session, "job", time=NOW, kind=kind, reason="why", attempt=1, data=data
+            )
+        self.hub.wake("job")
+
+    async def first(self, count: int, after: int = 0) -> list[dict[str, Any]]:
+        """The next so many frames."""
+        found: list[dict[str, Any]] = []
+        async with asyncio.timeout(20), aclosing(self.follow(after)) as frames_of:
+            async for frames in frames_of:
+                found += [orjson.loads(one.text) for one in frames]
+                if len(found) >= count:
+                    break
+        return found
+
+
+@pytest.fixture
+async def hall(database: Database) -> Any:
+    await add_job(database)
+    made = Hall(database)
+    yield made
+    await made.hub.close()
+
+
+async def test_frames_tell_what_was_stored(hall: Hall) -> None:
+    await hall.note("state", state="running")
+    await hall.send(
+        table([1, 2], loss=[0.5, float("nan")]), table([1], rank=1, step_seconds=[0.25])
+    )
+    await hall.ingest.logs("job", 1, 0, "stderr", 0, "café\nopen".encode())
+    await hall.note("checkpoint", id="c1", step=2)
+    await hall.note("note", more=1)
+    assert await hall.first(6) == [
+        {
+            "seq": 1, "type": "state", "state": "running", "reason": "why", "attempt": 1,
+            "time": "2024-05-06T07:08:09.123456Z",
+        },
+        {
+            "seq": 2, "type": "metrics", "rank": None,
+            "points": {
+                "loss": [
+                    [1, "2001-09-09T01:46:41.000000Z", 0.5],
+                    [2, "2001-09-09T01:46:42.000000Z", "NaN"],
+                ]
+            },
+        },
+        {
+            "seq": 3, "type": "metrics", "rank": 1,
+            "points": {"step_seconds": [[1, "2001-09-09T01:46:41.000000Z", 0.25]]},
+        },
+        {
+            "seq": 4, "type": "log", "attempt": 1, "rank": 0, "stream": "stderr", "offset": 0,
+            "time": "2024-05-06T07:08:09.123456Z", "text": "café\n",
+        },
+        {"seq": 5, "type": "checkpoint", "id": "c1", "step": 2},
+        {
+            "seq": 6, "type": "event", "time": "2024-05-06T07:08:09.123456Z", "kind": "note",
+            "reason": "why", "attempt": 1, "data": {"more": 1},
+        },
+    ]  # fmt: skip
+
+
+async def test_a_viewer_comes_back_in_the_middle_of_a_batch(hall: Hall) -> None:
+    await hall.send(*(table([1], rank=rank, loss=[1.0]) for rank in range(5)))
+    assert [f["rank"] for f in await hall.first(2, after=3)] == [3, 4]
+
+
+async def test_what_is_stored_while_somebody_watches_comes_by_itself(hall: Hall) -> None:
+    watching = asyncio.create_task(hall.first(3))
+    for step in (1, 2, 3):
+        await hall.send(table([step], loss=[1.0]))
+    assert [f["seq"] for f in await watching] == [1, 2, 3]
+
+
+async def test_void_points_are_not_told(hall: Hall) -> None:
+    await hall.send(table([1], loss=[1.0]))
+    await revoke(hall.database)
+    await hall.send(table([2], loss=[1.0]))
+    await hall.note()
+    assert [f["seq"] for f in await hall.first(2)] == [1, 3]
+
+
+async def test_an_unknown_job_is_told(hall: Hall) -> None:
+    with pytest.raises(LookupError, match="ghost"):
+        await anext(aiter(hall.hub.follow("ghost", 0)))
+
+
+async def test_who_comes_too_late_or_from_elsewhere_is_told_to_reload(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in range(1, 31):
+        await hall.send(table([step], loss=[1.0]))
+    await Packer(hall.database, lambda: NOW, pack_frames=1, keep_sequences=10).pack_once()
+    assert await hall.first(1, after=5) == [{"seq": 30, "type": "reset"}]
+    assert [f["seq"] for f in await hall.first(10, after=20)] == list(range(21, 31))
+    assert await hall.first(1, after=99) == [{"seq": 30, "type": "reset"}]
+    monkeypatch.setattr(live, "REPLAY_ROWS", 5)
+    assert await hall.first(1, after=22) == [{"seq": 30, "type": "reset"}]
+
+
+async def test_after_a_reset_the_stream_goes_on(hall: Hall) -> None:
+    async with aclosing(hall.follow(after=7)) as frames_of:
+        assert [f.seq for f in await anext(frames_of)] == [0]
+        await hall.note()
+        assert [f.seq for f in await anext(frames_of)] == [1]
+
+
+async def test_a_slow_viewer_is_dropped_and_the_others_are_not(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "QUEUE_BYTES", 2000)
+    async with aclosing(hall.follow()) as slow, aclosing(hall.follow()) as quick:
+        await hall.note()
+        await anext(slow)
+        seen = [one.seq for one in await anext(quick)]
+        for _ in range(30):
+            await hall.note()
+            while len(seen) < (await progress(hall)):
+                seen += [one.seq for one in await anext(quick)]
+        assert seen == list(range(1, 32))
+        with pytest.raises(ViewerTooSlow, match="too slowly"):
+            await anext(slow)
+
+
+async def progress(hall: Hall) -> int:
+    return (await live.read_frames(hall.database, "job", 0)).upto
+
+
+async def test_nobody_watching_costs_nothing(hall: Hall) -> None:
+    async with aclosing(hall.follow()) as frames_of:
+        await hall.note()
+        await anext(frames_of)
+        assert len(hall.hub._feeds) == 1
+    assert hall.hub._feeds == {}
+
+
+async def test_closing_the_hub_ends_every_stream(hall: Hall) -> None:
+    await hall.note()
+    async with aclosing(hall.follow()) as frames_of:
+        await anext(frames_of)
+        await hall.hub.close()
+        assert [frames async for frames in frames_of] == []
+
+
+async def test_frames_of_another_coordinator_come_by_the_slow_look(
+    database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.05)
+    await add_job(database)
+    here, there = Hall(database), Hall(Database(database_url))
+    async with aclosing(here.follow()) as frames_of:
+        await there.note()
+        async with asyncio.timeout(20):
+            assert [f.seq for f in await anext(frames_of)] == [1]
+    await here.hub.close()
+    await there.database.close()
+
+
+async def test_no_gap_and_no_repeat_while_all_write_at_once(hall: Hall) -> None:
+    """Viewers join at any time while writers of every kind commit."""
+    total = 3 * 25 + 25 + 25
+
+    async def metrics(writer: str) -> None:
+        for step in range(25):
+            await hall.send(table([step + 1], rank=int(writer), loss=[1.0]), writer=writer)
+
+    async def notes() -> None:
+        for _ in range(25):
+            await hall.note()
+
+    async def logs() -> None:
+        for line in range(25):
+            await hall.ingest.logs("job", 1, 0, "stdout", 2 * line, b"x\n")
+
+    async def view(after: int) -> list[int]:
+        seen: list[int] = []
+        async with asyncio.timeout(60), aclosing(hall.follow(after)) as frames_of:
+            async for frames in frames_of:
+                seen += [one.seq for one in frames]
+                if seen[-1] == total:
+                    break
+        return seen
+
+    async def view_from(after: int) -> list[int]:
+        """Join once the stream is well beyond `after`."""
+        async with aclosing(hall.follow()) as frames_of:
+            while (await anext(frames_of))[-1].seq < after + 20:
+                pass
+        return await view(after)
+
+    viewers = [asyncio.create_task(view(0)) for _ in range(3)]
+    writing = [asyncio.create_task(metrics(str(w))) for w in range(3)]
+    writing += [asyncio.create_task(notes()), asyncio.create_task(logs())]
+    viewers += [asyncio.create_task(view_from(after)) for after in (0, 3, 10)]
+    await asyncio.gather(*writing)
+    found = await asyncio.gather(*viewers)
+    assert found[:4] == [list(range(1, total + 1))] * 4
+    assert found[4] == list(range(4, total + 1))
+    assert found[5] == list(range(11, total + 1))
+
+
+async def test_a_long_table_is_thinned_and_keeps_its_extremes(hall: Hall) -> None:
+    values = np.zeros(10_001)
+    values[4321], values[8765], values[17] = 7.0, -7.0, np.nan
+    await hall.send(table(range(1, 10_002), loss=values.tolist()))
+    (told,) = await hall.first(1)
+    points = told["points"]["loss"]
+    assert len(points) <= live.FRAME_ROWS
+    steps = [step for step, _, _ in points]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 10_001
+    assert {4322: 7.0, 8766: -7.0}.items() <= {step: value for step, _, value in points}.items()

@@ -1,0 +1,290 @@
+"""Output of ranks: every byte once, every line whole, pages that continue exactly."""
+
+import asyncio
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+from support.frames import NOW, add_job, revoke
+
+from trainhall.db.database import Database
+from trainhall.db.models import JobProgress, LogChunk
+from trainhall.monitoring.errors import BadCursor, UnknownAttempt
+from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
+from trainhall.monitoring.logs import LogLine, LogPage, read_logs
+from trainhall.monitoring.packer import Packer
+from trainhall.monitoring.store import CHUNK_BYTES
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = NOW
+
+    def __call__(self) -> datetime:
+        return self.time
+
+
+class Output:
+    """Sends output as an agent does, and reads it."""
+
+    def __init__(self, database: Database) -> None:
+        self.clock = Clock()
+        self.woken: list[str] = []
+        self.database = database
+        self.ingest = Ingest(database, self.clock, self.woken.append)
+        self.packer = Packer(database, self.clock, self.woken.append)
+        self.offsets: dict[tuple[int, int, str], int] = {}
+
+    async def write(
+        self, data: bytes, rank: int = 0, stream: str = "stdout", attempt: int = 1
+    ) -> None:
+        key = attempt, rank, stream
+        offset = self.offsets.get(key, 0)
+        self.offsets[key] = offset + len(data)
+        told = await self.ingest.logs("job", attempt, rank, stream, offset, data)
+        assert told == self.offsets[key]
+
+    async def wait(self, seconds: float) -> None:
+        self.clock.time += timedelta(seconds=seconds)
+        await self.packer.pack_once()
+
+    async def texts(self, **options: object) -> list[str]:
+        page = await read_logs(self.database, "job", **options)  # type: ignore[arg-type]
+        return [line.text for line in page.items]
+
+
+@pytest.fixture
+async def output(database: Database) -> Output:
+    await add_job(database, attempts=2)
+    return Output(database)
+
+
+async def all_pages(database: Database, limit: int) -> list[LogLine]:
+    lines: list[LogLine] = []
+    after = None
+    while True:
+        page = await read_logs(database, "job", after=after, limit=limit)
+        assert len(page.items) <= limit
+        if not page.items:
+            return lines
+        lines += page.items
+        after = page.next_cursor
+
+
+async def test_lines_tell_where_they_come_from(output: Output) -> None:
+    await output.write(b"one\ntwo\n")
+    await output.write(b"boom\n", rank=1, stream="stderr")
+    page = await read_logs(output.database, "job")
+    assert page.items == [
+        LogLine(1, 0, "stdout", 0, NOW, "one", void=False),
+        LogLine(1, 0, "stdout", 4, NOW, "two", void=False),
+        LogLine(1, 1, "stderr", 0, NOW, "boom", void=False),
+    ]
+
+
+async def test_a_line_in_parts_is_told_once_and_whole(output: Output) -> None:
+    await output.write(b"a lo")
+    await output.write(b"other\n", rank=1)
+    assert await output.texts() == ["other"]
+    await output.write(b"ng line\nnext")
+    assert await output.texts() == ["other", "a long line"]
+
+
+async def test_an_idle_prompt_is_shown_and_the_rest_follows(output: Output) -> None:
+    await output.write(b"ready\nContinue? ")
+    await output.wait(0.5)
+    assert await output.texts() == ["ready"]
+    output.woken.clear()
+    await output.wait(0.6)
+    assert await output.texts() == ["ready", "Continue? "]
+    assert output.woken == ["job"]
+    await output.wait(5)
+    await output.write(b"yes\n")
+    page = await read_logs(output.database, "job")
+    assert [(line.offset, line.text) for line in page.items] == [
+        (0, "ready"), (6, "Continue? "), (16, "yes"),
+    ]  # fmt: skip
+
+
+async def test_overlaps_are_trimmed_and_gaps_refused(output: Output) -> None:
+    ingest = output.ingest
+    assert await ingest.logs("job", 1, 0, "stdout", 0, b"one\ntwo\n") == 8
+    assert await ingest.logs("job", 1, 0, "stdout", 4, b"two\nthree\n") == 14
+    assert await ingest.logs("job", 1, 0, "stdout", 0, b"one\n") == 14
+    assert await ingest.logs("job", 1, 0, "stdout", 20, b"later\n") == 14
+    assert await ingest.logs("job", 1, 0, "stdout", 0, b"") == 14
+    assert await output.texts() == ["one", "two", "three"]
+
+
+async def test_what_cannot_be_is_refused(output: Output) -> None:
+    with pytest.raises(UnknownAttempt):
+        await output.ingest.logs("job", 9, 0, "stdout", 0, b"x\n")
+    for rank, stream, offset in [(0, "trace", 0), (-1, "stdout", 0), (0, "stdout", -1)]:
+        with pytest.raises(ValueError, match="stdout or stderr"):
+            await output.ingest.logs("job", 1, rank, stream, offset, b"x\n")
+
+
+async def test_filters(output: Output) -> None:
+    await output.write(b"a\n")
+    await output.write(b"b\n", rank=1)
+    await output.write(b"c\n", stream="stderr")
+    await output.write(b"d\n", attempt=2)
+    assert await output.texts(rank=0) == ["a", "c", "d"]
+    assert await output.texts(stream="stderr") == ["c"]
+    assert await output.texts(attempt=2) == ["d"]
+    assert await output.texts(rank=1, stream="stderr") == []
+    assert await output.texts(rank=0, tail=2) == ["c", "d"]
+
+
+async def test_the_tail_and_what_follows_it(output: Output) -> None:
+    for i in range(100):
+        await output.write(b"line %d\nand %d\n" % (i, i))
+    page = await read_logs(output.database, "job", tail=3)
+    assert [line.text for line in page.items] == ["and 98", "line 99", "and 99"]
+    again = await read_logs(output.database, "job", after=page.next_cursor)
+    assert again == LogPage([], page.next_cursor)
+    await output.write(b"new\n")
+    more = await read_logs(output.database, "job", after=page.next_cursor)
+    assert [line.text for line in more.items] == ["new"]
+    assert await output.texts(tail=1000) == await output.texts(limit=1000)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+async def test_pages_join_without_gap_or_repeat(output: Output, limit: int) -> None:
+    for i in range(12):
+        await output.write(b"".join(b"%d.%d\n" % (i, j) for j in range(i)), rank=i % 3)
+    lines = await all_pages(output.database, limit)
+    assert [line.text for line in lines] == [f"{i}.{j}" for i in range(12) for j in range(i)]
+
+
+async def test_no_lines_have_a_cursor_too(output: Output) -> None:
+    page = await read_logs(output.database, "job", tail=10)
+    assert page.items == []
+    await output.write(b"first\n")
+    assert await output.texts(after=page.next_cursor) == ["first"]
+    assert (await read_logs(output.database, "ghost")).items == []
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "é", "WzFd", "bnVsbA", "WyJhIiwgMV0", "Wy0xLDBd"])
+async def test_a_cursor_that_is_none_is_refused(database: Database, cursor: str) -> None:
+    with pytest.raises(BadCursor, match="next_cursor"):
+        await read_logs(database, "job", after=cursor)
+
+
+async def test_bytes_that_are_no_text_are_replaced(output: Output) -> None:
+    await output.write(b"\xff\xfe caf\xc3\xa9 \x1b[31mred\x1b[0m \0\n")
+    assert await output.texts() == ["\ufffd\ufffd café \x1b[31mred\x1b[0m \0"]
+
+
+async def test_of_a_progress_bar_the_last_state_is_told(output: Output) -> None:
+    await output.write(b"\r10%\r20%\r30%")
+    await output.write(b"\r40%\r\n")
+    await output.write(b"dos\r\nunix\n")
+    assert await output.texts() == ["20%", "40%", "dos", "unix"]
+
+
+async def test_what_a_revoked_attempt_writes_is_marked(output: Output) -> None:
+    await output.write(b"before\n")
+    await revoke(output.database)
+    await output.write(b"after\n")
+    page = await read_logs(output.database, "job")
+    assert [(line.text, line.void) for line in page.items] == [("before", False), ("after", True)]
+
+
+async def test_a_large_batch_becomes_chunks_of_whole_lines(output: Output) -> None:
+    data = b"".join(b"%08d\n" % i for i in range(100_000))
+    await output.write(data)
+    async with output.database.session() as session:
+        chunks = (await session.execute(select(LogChunk.seq, LogChunk.length))).all()
+        assert len(chunks) == -(-len(data) // CHUNK_BYTES)
+        assert all(length <= CHUNK_BYTES and length % 9 == 0 for _, length in chunks)
+        assert await session.scalar(select(JobProgress.stream_seq)) == len(chunks)
+    lines = await all_pages(output.database, 10_000)
+    assert [line.text for line in lines] == [f"{i:08d}" for i in range(100_000)]
+    assert all(line.offset == 9 * i for i, line in enumerate(lines))
+
+
+async def test_a_very_long_line_comes_in_pieces(output: Output) -> None:
+    text = "ä€😀x" * 20_000
+    for i in range(0, len(text.encode()), 7001):
+        await output.write(text.encode()[i : i + 7001])
+    await output.write(b"\nend\n")
+    *pieces, end = (await read_logs(output.database, "job")).items
+    assert "".join(piece.text for piece in pieces) == text
+    assert end.text == "end"
+    offset = 0
+    for piece in pieces:
+        size = len(piece.text.encode())
+        assert piece.offset == offset
+        assert size <= PIECE_BYTES
+        offset += size
+
+
+ANY = st.lists(
+    st.sampled_from([b"a", b"\n", b"\r", b"\xc3", b"\xa9", b"\xf0\x9f\x98\x80", b"x" * 9000]),
+    max_size=30,
+).map(b"".join)
+
+
+@given(ANY)
+def test_cutting_loses_nothing(data: bytes) -> None:
+    whole, rest = cut_lines(data)
+    assert whole + rest == data
+    assert len(rest) < PIECE_BYTES
+    end = 0
+    for offset, line in split_lines(whole):
+        assert offset >= end
+        assert set(whole[end:offset]) <= set(b"\r\n") or whole[offset - 1 : offset] == b"\r"
+        assert whole[offset : offset + len(line)] == line
+        assert len(line) <= PIECE_BYTES
+        assert b"\n" not in line
+        end = offset + len(line)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    data=ANY,
+    cuts=st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 300_000)), max_size=10),
+)
+def test_any_order_of_requests_stores_the_file(
+    sqlite_template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    data: bytes,
+    cuts: list[tuple[int, int]],
+) -> None:
+    """Requests that repeat, overlap, leave gaps: the answers alone lead to the whole file."""
+
+    async def scenario() -> None:
+        path = tmp_path_factory.mktemp("logs") / "trainhall.db"
+        shutil.copyfile(sqlite_template, path)
+        database = Database(f"sqlite:///{path}")
+        try:
+            await add_job(database)
+            ingest = Ingest(database, lambda: NOW, lambda _: None)
+            stored = 0
+            for a, b in cuts:
+                start, end = min(a, b) % (len(data) + 1), max(a, b)
+                told = await ingest.logs("job", 1, 0, "stdout", start, data[start:end])
+                if start <= stored:
+                    stored = max(stored, min(end, len(data)))
+                assert told == stored
+            assert await ingest.logs("job", 1, 0, "stdout", stored, data[stored:]) == len(data)
+            await Packer(database, lambda: NOW + timedelta(minutes=1)).pack_once()
+            found = (await read_logs(database, "job", limit=1_000_000)).items
+            for line in found:
+                raw = data[line.offset : line.offset + PIECE_BYTES]
+                assert raw.decode("utf-8", "replace").startswith(line.text.rstrip("\ufffd"))
+            letters = sum(line.text.count("a") for line in found)
+            shown = data.replace(b"\r\n", b"\n")
+            assert letters <= shown.count(b"a")
+            if b"\r" not in data:
+                assert letters == data.count(b"a")
+        finally:
+            await database.close()
+
+    asyncio.run(scenario())
