@@ -1,0 +1,105 @@
+"""Joining and leaving the process group of one generation of an attempt."""
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from trainhall.distributed.environment import RankEnvironment
+
+JOIN_TIMEOUT = timedelta(minutes=5)
+"""The slowest host may need this long to start (a cold import over a network file system)."""
+COLLECTIVE_TIMEOUT = timedelta(minutes=30)
+"""A rank may wait this long for the others: one of them may be writing a large checkpoint."""
+
+
+@contextmanager
+def joined(
+    environment: RankEnvironment,
+    *,
+    device: torch.device,
+    namespace: str,
+) -> Iterator[None]:
+    """Be a member of the default process group: Gloo for CPU tensors, NCCL for those on a GPU.
+
+    Args:
+        namespace: prefix of the keys in the store, fresh for every generation. A restart that
+            shared the keys of the ranks before it could wait for the dead ones for ever.
+    """
+    choose_interface(environment.master_addr)
+    store = dist.TCPStore(
+        environment.master_addr,
+        environment.master_port,
+        is_master=False,
+        wait_for_workers=False,
+        timeout=JOIN_TIMEOUT,
+    )
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+        store=dist.PrefixStore(namespace, store),
+        rank=environment.rank,
+        world_size=environment.world_size,
+        timeout=COLLECTIVE_TIMEOUT,
+    )
+    yield
+    # Nobody leaves while another still waits for its numbers. After an exception there is no such
+    # goodbye: others may be inside a collective, and the closed sockets tell them. The group is not
+    # destroyed, since that can deadlock in Gloo; the process leaves with `os._exit`.
+    dist.barrier(group=cpu_group())
+
+
+def cpu_group() -> dist.ProcessGroup:
+    """The default group, for tensors in host memory."""
+    group = dist.group.WORLD
+    if group is None:
+        raise RuntimeError("the process group was not joined yet")
+    return group
+
+
+def choose_interface(address: str) -> None:
+    """Tell Gloo and NCCL which network interface leads to the other hosts, unless the user did.
+
+    Without it Gloo takes the interface of the host's own name, which on a laptop may be a VPN that
+    is down. `address` is the rendezvous store's.
+    """
+    interface = interface_towards(address)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        if interface != _loopback():
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
+
+
+def interface_towards(address: str) -> str | None:
+    """The interface by which this host reaches `address`; None where it cannot be told."""
+    if _is_loopback(address):
+        return _loopback()
+    try:
+        family, _, _, _, target = socket.getaddrinfo(address, 9, type=socket.SOCK_DGRAM)[0]
+        # Connecting a datagram socket sends nothing; it only asks the kernel for the route.
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(target)
+            own = str(probe.getsockname()[0])
+    except OSError:
+        return None
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(a.address.partition("%")[0] == own for a in addresses):
+            return name
+    return None
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _loopback() -> str:
+    return "lo0" if sys.platform == "darwin" else "lo"

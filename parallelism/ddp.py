@@ -1,0 +1,56 @@
+"""Data parallelism: every rank holds the whole model and gradients are averaged over the ranks."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Module:
+    """Spread a plain model over the default process group; a group of one needs nothing.
+
+    Args:
+        model: on `device` already, with equal shapes on all ranks; rank 0's weights win.
+        bucket_mb: MiB of gradients that are averaged in one collective, while the backward pass
+            still computes the next ones (Li et al., arXiv:2006.15704).
+    """
+    if dist.get_world_size() == 1:
+        return model
+    wrapped = DistributedDataParallel(
+        model,
+        device_ids=[device] if device.type == "cuda" else None,
+        bucket_cap_mb=bucket_mb,
+        gradient_as_bucket_view=True,
+    )
+    if dist.get_world_size() > 2:
+        _settle_buckets(wrapped)
+    return wrapped
+
+
+def _settle_buckets(wrapped: DistributedDataParallel) -> None:
+    """Have DDP lay out its buckets now, once and for all.
+
+    It does so anew after a process's first backward pass, in the order in which gradients came.
+    A ring adds an element's values in an order that depends on its place in the bucket, so with
+    more than two ranks the first step after a resume would round differently from the same step of
+    an uninterrupted job. A pass over the bare parameters, with gradients of zero, makes the choice
+    without running the model: nothing is drawn at random and no buffer changes.
+    """
+    module = wrapped.module
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    module.forward = lambda: sum((p * 0).sum() for p in parameters)
+    try:
+        wrapped().backward()
+    finally:
+        del module.forward
+    wrapped.zero_grad(set_to_none=True)
+
+
+def local_gradients(model: nn.Module) -> AbstractContextManager[None]:
+    """Within it backward passes only accumulate; the next one outside averages over the ranks."""
+    if isinstance(model, DistributedDataParallel):
+        context: AbstractContextManager[None] = model.no_sync()
+        return context
+    return nullcontext()

@@ -1,0 +1,233 @@
+"""Any damage is found, newer formats are refused, and no path leads out of the folder."""
+
+import hashlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.checkpoint_writer import write
+
+from trainhall.training.checkpoint.errors import BadCheckpoint
+from trainhall.training.checkpoint.manifest import (
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    read_manifest,
+    verify_folder,
+)
+
+NAME = "step-00000007-a1-g1"
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    write(tmp_path, 1, 7)
+    return tmp_path / NAME
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    write(folder, 1, 7)
+    return folder / NAME
+
+
+def seal(fields: Any) -> bytes:
+    """A manifest that its own hash vouches for, whatever it says."""
+    body = b'"manifest":' + json.dumps(fields).encode() + b"}\n"
+    return b'{"sha256":"' + hashlib.sha256(body).hexdigest().encode() + b'",\n' + body
+
+
+def fields_of(folder: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads((folder / "manifest.json").read_bytes())["manifest"]
+    return fields
+
+
+def test_a_good_checkpoint_has_no_problems(good: Path) -> None:
+    assert verify_folder(good) == []
+    assert read_manifest(good).step == 7
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_every_flipped_bit_and_every_truncation_is_found(good: Path, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(sorted(good.iterdir())))
+    original = path.read_bytes()
+    at = data.draw(st.integers(0, len(original) - 1))
+    if data.draw(st.booleans()):
+        damaged = bytearray(original)
+        damaged[at] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        damaged = bytearray(original[:at])
+    path.write_bytes(damaged)
+    try:
+        problems = verify_folder(good)
+    finally:
+        path.write_bytes(original)
+    assert [problem.path for problem in problems] == [path.name]
+
+
+def test_each_problem_names_file_expected_and_found(checkpoint: Path) -> None:
+    (checkpoint / "tensors-0.safetensors").unlink()
+    with (checkpoint / "tensors-1.safetensors").open("ab") as file:
+        file.write(b"x")
+    assert [str(problem) for problem in verify_folder(checkpoint)] == [
+        "tensors-0.safetensors: expected a file of 5003 bytes, found no such file",
+        "tensors-1.safetensors: expected 5003 bytes, found 5004 bytes",
+    ]
+
+
+def test_a_missing_folder_or_manifest_is_told(tmp_path: Path, checkpoint: Path) -> None:
+    assert [str(p) for p in verify_folder(tmp_path / "gone")] == [
+        "the folder: expected a folder, found nothing"
+    ]
+    (checkpoint / "manifest.json").unlink()
+    assert [str(p) for p in verify_folder(checkpoint)] == [
+        "manifest.json: expected a manifest, found no such file"
+    ]
+
+
+def test_a_checkpoint_under_the_name_of_another_is_found(checkpoint: Path) -> None:
+    moved = checkpoint.rename(checkpoint.with_name("step-00000009-a1-g1"))
+    assert [str(p) for p in verify_folder(moved)] == [
+        f"manifest.json: expected the manifest of step-00000009-a1-g1, found that of {NAME}"
+    ]
+    assert verify_folder(moved.rename(moved.with_name("a copy kept aside"))) == []
+
+
+def test_a_newer_format_is_refused_in_plain_words(checkpoint: Path) -> None:
+    newer = {"format_version": 2, "files": {"of": "another form"}}
+    (checkpoint / "manifest.json").write_bytes(seal(newer))
+    assert [str(p) for p in verify_folder(checkpoint)] == [
+        "manifest.json: expected format version 1 or older, found version 2, written by a newer "
+        "Trainhall; upgrade this one to read it"
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside",
+        "/etc/hostname",
+        "a/../../outside",
+        "./a",
+        "a//b",
+        "a/",
+        "..",
+        ".",
+        "",
+        "a\\b",
+        "a\0b",
+        "a\nb",
+        "manifest.json",
+    ],
+)
+def test_paths_that_could_leave_the_folder_are_refused(checkpoint: Path, path: str) -> None:
+    (checkpoint.parent / "outside").write_bytes(b"")
+    fields = fields_of(checkpoint)
+    fields["files"].append({"path": path, "size": 0, "sha256": hashlib.sha256().hexdigest()})
+    (checkpoint / "manifest.json").write_bytes(seal(fields))
+    problems = verify_folder(checkpoint)
+    assert [problem.path for problem in problems] == ["manifest.json"]
+
+
+@given(st.text(max_size=30))
+def test_a_listed_path_stays_within_the_folder(path: str) -> None:
+    try:
+        decode_manifest(
+            seal(
+                {
+                    "format_version": 1,
+                    "job_id": "job",
+                    "attempt": 1,
+                    "generation": 1,
+                    "step": 1,
+                    "created_at": "",
+                    "world_size": 1,
+                    "files": [{"path": path, "size": 0, "sha256": "0" * 64}],
+                }
+            )
+        )
+    except BadCheckpoint:
+        return
+    inside = Path("/folder")
+    assert inside in Path(os.path.normpath(inside / path)).parents
+
+
+@pytest.mark.parametrize("kind", ["link", "folder link", "fifo", "folder"])
+def test_only_regular_files_are_read(checkpoint: Path, kind: str) -> None:
+    fields = fields_of(checkpoint)
+    path = checkpoint / "tensors-0.safetensors"
+    outside = path.rename(checkpoint.parent / "outside")
+    match kind:
+        case "link":
+            path.symlink_to(outside)
+        case "folder link":
+            (checkpoint / "sub").symlink_to(checkpoint.parent)
+            fields["files"][0]["path"] = "sub/outside"
+            (checkpoint / "manifest.json").write_bytes(seal(fields))
+        case "fifo":
+            os.mkfifo(path)
+        case _:
+            path.mkdir()
+    problems = verify_folder(checkpoint)
+    assert [problem.path for problem in problems] == [fields["files"][0]["path"]]
+
+
+class Trap:
+    """Unpickling it leaves a file behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_a_pickle_in_the_manifests_place_is_not_opened(checkpoint: Path) -> None:
+    sprung = checkpoint.parent / "sprung"
+    (checkpoint / "manifest.json").write_bytes(pickle.dumps(Trap(sprung)))
+    assert len(verify_folder(checkpoint)) == 1
+    assert not sprung.exists()
+
+
+@pytest.mark.parametrize(
+    "fields", [None, [], 3, {}, {"format_version": 1}, {"format_version": "2"}]
+)
+def test_what_is_no_manifest_is_refused(fields: Any) -> None:
+    with pytest.raises(BadCheckpoint, match=r"manifest\.json"):
+        decode_manifest(seal(fields))
+
+
+def test_a_file_listed_twice_is_refused(checkpoint: Path) -> None:
+    fields = fields_of(checkpoint)
+    fields["files"].append(fields["files"][0])
+    (checkpoint / "manifest.json").write_bytes(seal(fields))
+    assert "is listed twice" in str(verify_folder(checkpoint)[0])
+
+
+def test_unknown_fields_of_the_same_version_are_passed_over(checkpoint: Path) -> None:
+    (checkpoint / "manifest.json").write_bytes(seal({**fields_of(checkpoint), "new": 1}))
+    assert verify_folder(checkpoint) == []
+
+
+def test_a_manifest_comes_back(good: Path) -> None:
+    manifest = read_manifest(good)
+    assert decode_manifest(encode_manifest(manifest)) == manifest
+    assert isinstance(manifest, Manifest)
+
+
+def test_verifying_needs_no_torch() -> None:
+    code = (
+        "import sys\n"
+        "import trainhall.training.checkpoint.removal, trainhall.training.checkpoint.manifest\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

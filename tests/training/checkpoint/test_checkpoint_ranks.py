@@ -1,0 +1,132 @@
+"""Ranks save and load together, on Gloo."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from support.attempts import RankServer
+
+from trainhall.training.checkpoint.checkpointer import Checkpointer
+from trainhall.training.checkpoint.draft import Draft
+from trainhall.training.checkpoint.manifest import Manifest
+from trainhall.training.checkpoint.names import Token
+from trainhall.training.checkpoint.storage import SafetensorsReader, SafetensorsWriter
+
+
+def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:
+    codes = ranks.call(f"support.checkpoint_ranks:{function}", world_size, folder)
+    errors = [p.read_text() for p in sorted(folder.glob("ranks/*/stderr.log"))]
+    shutil.rmtree(folder / "ranks")
+    assert codes == [0] * world_size, "\n".join(errors)
+
+
+def save_alone(folder: Path, step: int) -> str:
+    told: list[str] = []
+    checkpointer = Checkpointer(folder, ("job", 1, 1), None, lambda c: told.append(c.name))
+    checkpointer.save(step, {"model": {"weight": torch.full((4,), float(step))}})
+    checkpointer.wait()
+    return told[0]
+
+
+def test_replicated_ranks_save_and_load_while_they_train(ranks: RankServer, tmp_path: Path) -> None:
+    call(ranks, "replicate", 2, tmp_path)
+
+
+def outcomes(ranks: RankServer, folder: Path, *names: list[str]) -> list[dict[str, Any]]:
+    """What two ranks make of the same names, or of their own."""
+    (folder / "names.json").write_text(json.dumps(names if len(names) == 2 else names * 2))
+    call(ranks, "choose_alike", 2, folder)
+    return [json.loads((folder / f"outcome{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_all_ranks_take_the_same_checkpoint(ranks: RankServer, tmp_path: Path) -> None:
+    old, new = save_alone(tmp_path / "host0", 1), save_alone(tmp_path / "host0", 2)
+    shutil.copytree(tmp_path / "host0", tmp_path / "host1")
+    first, second = outcomes(ranks, tmp_path, [new, old])
+    assert first == second == {"name": new, "notes": []}
+
+    first, second = outcomes(ranks, tmp_path, [new, old], [old])
+    told = f"{new} was not used: rank 1 does not have it"
+    assert first == second == {"name": old, "notes": [told]}
+    first, second = outcomes(ranks, tmp_path, [old], [new, old])
+    told = f"{new} was not used: rank 0 does not have it"
+    assert first == second == {"name": old, "notes": [told]}
+
+    # Nobody missed an older one.
+    for names in ([new], [new, old]), ([new, old], [new]):
+        first, second = outcomes(ranks, tmp_path, *names)
+        assert first == second == {"name": new, "notes": []}
+
+    (tmp_path / "host1" / new / "state.json").unlink()
+    first, second = outcomes(ranks, tmp_path, [new, old])
+    assert first == second
+    assert first["name"] == old
+    [note] = first["notes"]
+    assert note.startswith(f"{new} was not used: on rank 1: state.json: expected a file of")
+
+    shutil.rmtree(tmp_path / "host1" / old)
+    (tmp_path / "host1" / "elsewhere").mkdir()
+    save_alone(tmp_path / "host1" / "elsewhere", 1)
+    shutil.move(tmp_path / "host1" / "elsewhere" / old, tmp_path / "host1" / old)
+    first, second = outcomes(ranks, tmp_path, [old])
+    assert first == second
+    assert first["notes"] == [
+        f"{old} was not used: the ranks see different checkpoints under this name"
+    ]
+
+
+def test_a_mismatch_on_one_rank_stops_all(ranks: RankServer, tmp_path: Path) -> None:
+    save_alone(tmp_path, 1)
+    call(ranks, "mismatch_on_one", 2, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def sharded(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sharded")
+    call(ranks, "save_sharded", 2, folder)
+    return folder
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_sharded_checkpoints_load_on_any_number_of_ranks(
+    ranks: RankServer, sharded: Path, world_size: int
+) -> None:
+    call(ranks, "load_sharded", world_size, sharded)
+
+
+def test_a_full_disk_on_one_rank_fails_the_save_on_all(ranks: RankServer, tmp_path: Path) -> None:
+    call(ranks, "fail_on_one", 2, tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_distributed_checkpoint_itself_saves_and_loads_through_the_storage(tmp_path: Path) -> None:
+    token = Token("job", 1, 1)
+    state = {"a": torch.randn(3, 4), "b": {"c": torch.arange(5)}, "d": torch.tensor(1.5)}
+    draft = Draft.create(tmp_path, token, 1)
+    dcp.save(state, storage_writer=SafetensorsWriter(draft, max_file_bytes=30), no_dist=True)
+    assert len([f for f in draft.files if f.path.startswith("tensors")]) == 3
+    committed = draft.commit(
+        Manifest(
+            job_id="job",
+            attempt=1,
+            generation=1,
+            step=1,
+            created_at="2026-01-01T00:00:00Z",
+            world_size=1,
+            files=draft.files,
+        )
+    )
+    target = {"a": torch.zeros(3, 4), "b": {"c": torch.zeros(5).long()}, "d": torch.tensor(0.0)}
+    dcp.load(target, storage_reader=SafetensorsReader(committed.path), no_dist=True)
+    torch.testing.assert_close(target, state, rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_what_distributed_checkpoint_would_pickle_is_refused(tmp_path: Path) -> None:
+    draft = Draft.create(tmp_path, Token("job", 1, 1), 1)
+    with pytest.raises(dcp.CheckpointException, match="epoch is not a tensor"):
+        dcp.save({"epoch": object()}, storage_writer=SafetensorsWriter(draft), no_dist=True)

@@ -1,0 +1,115 @@
+"""Deleting takes checkpoints alone, at once, and never what a live attempt writes."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.checkpoint_writer import write
+
+from trainhall.training.checkpoint import removal
+from trainhall.training.checkpoint.draft import Draft
+from trainhall.training.checkpoint.errors import NotRemoved
+from trainhall.training.checkpoint.names import CheckpointName, Token, removed_name, scan
+from trainhall.training.checkpoint.removal import (
+    keep_latest,
+    remove_checkpoint,
+    remove_leftovers,
+    vanish,
+)
+
+
+def test_a_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:
+    write(tmp_path, 1, 7)
+    folder = tmp_path / "step-00000007-a1-g1"
+    (folder / "manifest.json").write_bytes(b"damaged")
+    remove_checkpoint(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, 1, 7)
+    good = tmp_path / "step-00000007-a1-g1"
+    home = tmp_path / "home"
+    shutil.copytree(good, home)
+    empty = tmp_path / "step-00000008-a1-g1"
+    empty.mkdir()
+    link = tmp_path / "step-00000009-a1-g1"
+    link.symlink_to(good)
+    file = tmp_path / "step-00000010-a1-g1"
+    file.write_text("a file")
+    missing = tmp_path / "step-00000011-a1-g1"
+    before = sorted(tmp_path.rglob("*"))
+    for path in (home, empty, link, file, missing, tmp_path, Path("/")):
+        with pytest.raises(NotRemoved, match=str(path)):
+            remove_checkpoint(path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_deletion_that_is_cut_short_leaves_no_half_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 1, 7)
+
+    def cut_short(path: Path) -> None:
+        next(path.iterdir()).unlink()
+        raise OSError("power cut")
+
+    monkeypatch.setattr(removal.shutil, "rmtree", cut_short)
+    with pytest.raises(OSError, match="power cut"):
+        remove_checkpoint(tmp_path / "step-00000007-a1-g1")
+    monkeypatch.undo()
+    assert scan(tmp_path) == []
+    # The same name may be committed and removed again over the remains.
+    shutil.rmtree(tmp_path / removed_name(CheckpointName(7, 1, 1)) / "x", ignore_errors=True)
+    write(tmp_path, 1, 7)
+    remove_checkpoint(tmp_path / "step-00000007-a1-g1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_older_temporary_folders_of_the_same_job_go(tmp_path: Path) -> None:
+    writers = {
+        "older attempt": Token("job", 1, 5),
+        "older generation": Token("job", 2, 1),
+        "itself": Token("job", 2, 2),
+        "newer generation": Token("job", 2, 3),
+        "newer attempt": Token("job", 3, 1),
+        "another job": Token("other", 1, 1),
+    }
+    drafts = {who: Draft.create(tmp_path, token, 9).path for who, token in writers.items()}
+    tombstone = tmp_path / removed_name(CheckpointName(1, 1, 1))
+    tombstone.mkdir()
+    bystander = tmp_path / ".partial-notes"
+    bystander.mkdir()
+    gone = remove_leftovers(tmp_path, Token("job", 2, 2))
+    expected = {drafts["older attempt"], drafts["older generation"], tombstone}
+    assert set(gone) == {path.name for path in expected}
+    assert set(tmp_path.iterdir()) == {bystander, *drafts.values()} - expected
+    assert remove_leftovers(tmp_path / "missing", Token("job", 2, 2)) == []
+
+
+def test_the_newest_are_kept(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    for step in (1, 2, 3):
+        write(source / str(step), 1, step)
+        name = f"step-{step:08d}-a1-g1"
+        shutil.move(source / str(step) / name, tmp_path / name)
+    unreadable = tmp_path / "step-00000000-a1-g1"
+    unreadable.mkdir()
+    assert keep_latest(tmp_path, "another", 1) == []
+    assert keep_latest(tmp_path, "job", 1, keep=["step-00000001-a1-g1"]) == ["step-00000002-a1-g1"]
+    assert [found.name.step for found in scan(tmp_path)] == [3, 1, 0]
+    with pytest.raises(ValueError, match="at least one"):
+        keep_latest(tmp_path, "job", 0)
+
+
+def test_whatever_has_a_checkpoints_name_can_be_made_to_vanish(tmp_path: Path) -> None:
+    bare = tmp_path / "step-00000008-a1-g1"
+    bare.mkdir()
+    (bare / "rest").touch()
+    vanish(bare)
+    vanish(bare)  # what is gone already is gone
+    (tmp_path / removed_name(CheckpointName(8, 1, 1))).mkdir()
+    vanish(bare)  # finishes what was cut short
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(NotRemoved, match="not named"):
+        vanish(tmp_path)

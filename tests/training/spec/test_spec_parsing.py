@@ -1,0 +1,214 @@
+"""Whatever bytes arrive, the answer is a job spec or advice by field."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainhall.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError, parse_spec
+from trainhall.training.spec.parse import validate_spec
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+FORMATS = st.sampled_from(["json", "yaml"])
+
+MINIMAL: dict[str, Any] = {"name": "x", "task": {"name": "digits"}}
+KEYS = ["name", "task", "script", "params", "resources", "workers", "training", "steps", "path",
+        "learning_rate_schedule", "kind", "checkpoint", "every_seconds", "env"]  # fmt: skip
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["digits", "synthetic", "auto", "step", "sgd", "bf16", "/tmp/x", "\udc80"])
+)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=5), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+def accept_or_advise(raw: bytes | str, format_: Any) -> None:
+    with contextlib.suppress(SpecError):
+        assert isinstance(parse_spec(raw, format_), JobSpec)
+        return
+    with pytest.raises(SpecError) as caught:
+        parse_spec(raw, format_)
+    assert caught.value.problems
+    for problem in caught.value.problems:
+        assert problem.message
+        # What is shown must be printable anywhere.
+        f"{problem.field}{problem.message}{problem.value}".encode()
+
+
+@given(st.binary(max_size=300), FORMATS)
+def test_no_bytes_raise_anything_but_advice(raw: bytes, format_: str) -> None:
+    accept_or_advise(raw, format_)
+
+
+@given(st.text(alphabet=" \n-:,{}[]&*!|>'\"#?%@`\\\0xnametask0.~eE+", max_size=80), FORMATS)
+def test_no_syntax_raises_anything_but_advice(text: str, format_: str) -> None:
+    accept_or_advise(text, format_)
+
+
+@given(TREES)
+def test_no_document_raises_anything_but_advice(tree: Any) -> None:
+    accept_or_advise(json.dumps(tree), "json")
+    accept_or_advise(json.dumps({**MINIMAL, "training": tree}), "json")
+    accept_or_advise(json.dumps({"name": "x", "task": tree}), "json")
+
+
+@given(TREES)
+def test_no_plain_yaml_document_raises_anything_but_advice(tree: Any) -> None:
+    accept_or_advise(
+        yaml.safe_dump({**MINIMAL, "task": {"name": "digits", "params": tree}}), "yaml"
+    )
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_no_override_raises_anything_but_advice(field: str, value: str) -> None:
+    with contextlib.suppress(SpecError):
+        parse_spec(json.dumps(MINIMAL), "json", {field: value})
+
+
+def problems(document: Any) -> dict[str, str]:
+    with pytest.raises(SpecError) as caught:
+        validate_spec(document)
+    return {p.field: p.message for p in caught.value.problems}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"traning": {}}, "traning", "did you mean 'training'?"),
+        ({"task": {"name": "digit"}}, "task.name", "known tasks: digits, synthetic"),
+        (
+            {"task": {"name": "digits", "params": {"hiden": 1}}},
+            "task.params.hiden",
+            "did you mean 'hidden'?",
+        ),
+        (
+            {"task": {"name": "digits", "params": {"dropout": 2}}},
+            "task.params.dropout",
+            "less than 1",
+        ),
+        ({"task": None}, "task", "exactly one of task and script"),
+        ({"script": {"path": "/a.py"}}, "script", "give one"),
+        ({"script": {"path": "a.py"}}, "script.path", "must be an absolute path on every node"),
+        ({"training": {"steps": 1, "epochs": 1}}, "training.epochs", "give one"),
+        ({"training": {"steps": 0}}, "training.steps", "greater than or equal to 1"),
+        ({"training": {"learning_rate": float("nan")}}, "training.learning_rate", "finite"),
+        (
+            {"resources": {"workers": 3}},
+            "training.global_batch_size",
+            "the nearest that does is 63",
+        ),
+        ({"parallelism": {"data": 2}}, "parallelism.data", "number of workers"),
+        ({"checkpoint": {"path": "relative"}}, "checkpoint.path", "absolute"),
+        (
+            {"checkpoint": {"every_steps": 1, "every_seconds": 1}},
+            "checkpoint.every_seconds",
+            "give one",
+        ),
+        (
+            {"training": {"learning_rate_schedule": {"kind": "step"}}},
+            "training.learning_rate_schedule.decay_every",
+            "give a number of steps",
+        ),
+        ({"name": "a\nb"}, "name", "line breaks"),
+    ],
+)
+def test_a_refusal_names_the_field_and_the_remedy(
+    change: dict[str, Any], field: str, words: str
+) -> None:
+    found = problems({**MINIMAL, **change})
+    assert words in found[field]
+
+
+@pytest.mark.parametrize(
+    ("path", "resolved"),
+    [
+        ("train.py", "/lab/specs/train.py"),
+        ("./src/../train.py", "/lab/specs/train.py"),
+        ("../train.py", "/lab/train.py"),
+        ("/srv/train.py", "/srv/train.py"),
+    ],
+)
+def test_a_relative_script_is_found_from_the_folder_of_the_spec(path: str, resolved: str) -> None:
+    text = json.dumps({"name": "x", "script": {"path": path}})
+    spec = parse_spec(text, "json", folder=Path("/lab/specs"))
+    assert spec.script is not None
+    assert spec.script.path == resolved
+
+
+@pytest.mark.parametrize("script", ["text", {"path": 7}, {"path": ""}, {"path": "a\0b"}, {}])
+def test_a_folder_hides_no_wrong_script(script: Any) -> None:
+    text = json.dumps({"name": "x", "script": script})
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "json", folder=Path("/lab/specs"))
+    assert caught.value.problems[0].field in ("script", "script.path")
+
+
+def test_every_wrong_field_is_named_at_once() -> None:
+    found = problems({"name": "", "task": {"name": "digits"}, "training": {"steps": -1}, "x": 1})
+    assert set(found) == {"name", "training.steps", "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &x [1]\nb: *x", "line 2, column 4: aliases are not supported"),
+        ("a: 1\na: 2", "key 'a' is given twice"),
+        ("[" * 40, "deeper than 32 levels"),
+        ("a: !!python/object/apply:os.abort []", "not valid YAML: line 1"),
+        ("a: 0x" + "f" * 9000, "more than 64 bits"),
+        ("a: \0", "NUL byte at character 3"),
+        ("- 1", "a mapping of keys, not a list"),
+        ("", "not nothing"),
+        ("x" * (MAX_SPEC_BYTES + 1), f"the limit is {MAX_SPEC_BYTES}"),
+    ],
+)
+def test_dangerous_yaml_is_refused_by_place(text: str, words: str) -> None:
+    with pytest.raises(SpecError, match=r".") as caught:
+        parse_spec(text)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"a": 1, "a": 2}', "key 'a' is given twice"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": "\\ud800"}', "half a surrogate pair"),
+        ("[" * 100_000, "deeper than 32 levels"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_dangerous_json_is_refused(text: str, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "json")
+    assert words in str(caught.value)
+
+
+def test_overrides_are_yaml_values() -> None:
+    spec = parse_spec(json.dumps(MINIMAL), "json", {"training.steps": "20", "name": "other"})
+    assert (spec.training.steps, spec.name) == (20, "other")
+
+
+def test_a_spec_survives_its_own_json() -> None:
+    spec = parse_spec(json.dumps({**MINIMAL, "training": {"learning_rate": "1e-3"}}), "json")
+    assert parse_spec(spec.model_dump_json(), "json") == spec
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.name)
+def test_the_examples_are_valid(path: Path) -> None:
+    parse_spec(path.read_bytes())

@@ -1,0 +1,120 @@
+"""Whole runs of real ranks: what they learn, write and say."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.attempts import RankServer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+JOB_SERIES = {
+    "loss", "accuracy", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
+    "data_seconds", "forward_seconds", "backward_seconds", "communication_seconds",
+    "optimizer_seconds", "peak_memory_bytes",
+}  # fmt: skip
+RANK_SERIES = {name for name in JOB_SERIES if name.endswith(("_seconds", "_bytes"))}
+
+
+def job(task: str = "digits", workers: int = 2, **training: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": task},
+        "resources": {"workers": workers},
+        "training": {"steps": 30, "global_batch_size": 32, **training},
+    }
+
+
+def test_the_digits_example_learns_to_read(ranks: RankServer, tmp_path: Path) -> None:
+    spec = yaml.safe_load((EXAMPLES / "digits.yaml").read_text())
+    spec["training"]["steps"] = 700
+    spec.pop("checkpoint")
+    attempt = ranks.run(tmp_path, spec)
+    assert attempt.codes == [0, 0], attempt.stderr()
+    done = attempt.event("completed")
+    assert done["metrics"]["eval_accuracy"] >= 0.95
+    assert [step for step, _ in attempt.curve("eval_accuracy")] == [200, 400, 600, 700]
+    assert attempt.event("started") == {
+        "resumed_from": None,
+        "total_steps": 700,
+        "samples": 1438,
+    }
+
+
+def test_every_step_has_a_point_in_every_series(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, job(gradient_accumulation=2))
+    assert attempt.codes == [0, 0], attempt.stderr()
+    steps = list(range(1, 31))
+    for rank, names in ((None, JOB_SERIES), (0, RANK_SERIES), (1, RANK_SERIES)):
+        for name in names:
+            curve = attempt.curve(name, rank)
+            assert [step for step, _ in curve] == steps, name
+            assert all(math.isfinite(value) and value >= 0 for _, value in curve), name
+    for rank in (0, 1):
+        parts = [
+            attempt.curve(n, rank) for n in RANK_SERIES - {"step_seconds", "peak_memory_bytes"}
+        ]
+        for i, (_, whole) in enumerate(attempt.curve("step_seconds", rank)):
+            assert sum(part[i][1] for part in parts) == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_low_precision_learns_too(ranks: RankServer, tmp_path: Path, precision: str) -> None:
+    attempt = ranks.run(tmp_path, job(steps=150, learning_rate=0.003, precision=precision))
+    assert attempt.codes == [0, 0], attempt.stderr()
+    assert attempt.event("completed")["metrics"]["eval_accuracy"] > 0.85
+
+
+def test_gradients_are_clipped_and_their_norm_is_told(ranks: RankServer, tmp_path: Path) -> None:
+    options = {"optimizer": "sgd", "momentum": 0, "learning_rate": 1.0}
+    free = ranks.run(tmp_path / "free", job(steps=2, **options))
+    tight = ranks.run(tmp_path / "tight", job(steps=2, gradient_clip=1e-6, **options))
+    assert free.curve("gradient_norm")[0] == tight.curve("gradient_norm")[0]
+    assert free.curve("gradient_norm")[0][1] > 0.1
+    losses = [value for _, value in tight.curve("loss")]
+    assert abs(losses[0] - losses[1]) < 0.2
+    assert free.curve("loss")[1] != tight.curve("loss")[1]
+
+
+def test_a_loss_that_is_no_number_is_said_once(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, job("synthetic", optimizer="sgd", learning_rate=1e6))
+    assert attempt.codes == [0, 0], attempt.stderr()
+    (note,) = attempt.events(kind="note")
+    first = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
+    assert f"at step {first};" in note["data"]["message"]
+    assert len(attempt.curve("loss")) == 30
+    assert "loss" not in attempt.event("completed")["metrics"]
+
+
+def test_a_failure_says_what_to_do(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, job(global_batch_size=4096))
+    assert attempt.codes == [1, 1]
+    for rank in (0, 1):
+        failure = attempt.event("failure", rank)
+        assert failure["type"] == "TooFewSamples"
+        assert "give at most 1438" in failure["message"]
+        assert "Traceback" in failure["traceback"]
+        assert "TooFewSamples" in attempt.stderr(rank)
+
+
+def test_epochs_set_the_number_of_steps(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, job(steps=None, epochs=2, global_batch_size=500))
+    assert attempt.event("completed")["steps"] == 4
+
+
+def test_checkpoints_come_at_their_steps_and_at_the_end(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, {**job(), "checkpoint": {"every_steps": 12}})
+    saved = [e["data"] for e in attempt.events(kind="checkpoint")]
+    assert [s["step"] for s in saved] == [12, 24, 30]
+    assert saved[-1]["metrics"]["loss"] == attempt.curve("loss")[-1][1]
+
+
+def test_checkpoints_come_by_the_clock(ranks: RankServer, tmp_path: Path) -> None:
+    spec = job("synthetic", steps=60)
+    spec["task"]["params"] = {"step_seconds": 0.01}
+    attempt = ranks.run(tmp_path, {**spec, "checkpoint": {"every_seconds": 0.05}})
+    assert attempt.codes == [0, 0], attempt.stderr()
+    steps = [e["data"]["step"] for e in attempt.events(kind="checkpoint")]
+    assert len(steps) >= 3
+    assert steps == sorted(set(steps))

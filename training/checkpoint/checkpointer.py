@@ -1,0 +1,588 @@
+"""Saving a training's state in the background, and loading the newest good one."""
+
+import hashlib
+import logging
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.tensor import DTensor
+
+from trainhall.training.checkpoint.draft import Committed, Draft
+from trainhall.training.checkpoint.errors import (
+    BadCheckpoint,
+    CheckpointError,
+    NewerFormat,
+    NoGoodCheckpoint,
+    PassedOver,
+    Reason,
+    StateMismatch,
+)
+from trainhall.training.checkpoint.index import Index, dtype_name
+from trainhall.training.checkpoint.manifest import (
+    FileRecord,
+    Manifest,
+    describe,
+    encode_manifest,
+    read_manifest,
+    verify_files,
+)
+from trainhall.training.checkpoint.names import Token, parse_name
+from trainhall.training.checkpoint.ranks import Alone, Group, Ranks, together, twin
+from trainhall.training.checkpoint.removal import keep_latest, remove_leftovers
+from trainhall.training.checkpoint.staging import Staging
+from trainhall.training.checkpoint.state import (
+    FlatState,
+    Plain,
+    flatten,
+    from_json,
+    put_values,
+    to_json,
+)
+from trainhall.training.checkpoint.storage import (
+    SafetensorsReader,
+    SafetensorsWriter,
+    same_memory,
+)
+
+log = logging.getLogger(__name__)
+
+EXTRA = "extra"
+"""The key of a state that is plain data, not tensors."""
+
+WRITE_TIMEOUT = timedelta(minutes=30)
+"""How long the ranks of a sharded save wait for the slowest disk."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was loaded beside the tensors."""
+
+    step: int
+    name: str
+    extra: dict[str, Any]
+    notes: list[PassedOver]
+    """Why better candidates were not taken; empty if the first one was good."""
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class _Why:
+    """What keeps a candidate from being loaded."""
+
+    reason: Reason
+    text: str
+
+
+class _NotNamed(CheckpointError):
+    """A candidate that is none."""
+
+
+@dataclass
+class _Plan:
+    """Which rank writes what. It holds as long as names, shapes and dtypes stay."""
+
+    shape_of_state: list[tuple[str, Any, Any]]
+    mine: SavePlan
+    metadata: Metadata
+
+
+@dataclass
+class _Save:
+    """A save between the copy to host memory and the commit."""
+
+    step: int
+    plan: _Plan
+    copies: dict[MetadataIndex, Tensor]
+    values: dict[str, Plain]
+    rank_values: dict[int, dict[str, Plain]]
+    extra: dict[str, Any]
+    metrics: dict[str, float]
+    created_at: str
+
+
+class Checkpointer:
+    """One rank's side of a job's checkpoints. All ranks call the same methods in the same order.
+
+    A state is `{"model": {...}, "optimizer": {...}, ..., "extra": {...}}`: nested dicts and lists
+    of tensors and plain values, and under `extra` plain data that is kept in the manifest as JSON.
+
+    With `replicated` state (data parallelism) all ranks hold the same: rank 0 alone copies and
+    writes, and a save needs no collective at all. What differs between ranks, their random state,
+    the caller gathers into `extra`. Otherwise each rank writes its own shards; the ranks agree on
+    the calling thread over `process_group` and in the background over a group of their own.
+
+    Saves are written one at a time: a second one waits for the first (`busy="wait"`), or is left
+    out (`busy="skip"`).
+
+    Args:
+        folder: holds one folder per checkpoint, of this job alone; made at the first save. Unless
+            `replicated`, all ranks must see the same storage under it.
+        token: job, attempt, generation. Checkpoints are named by it, and none is ever replaced.
+        process_group: one that carries host memory (Gloo); None for a process by itself.
+        on_commit: called on rank 0 in the background thread, once the checkpoint is durable.
+        on_error: called on each rank that knows of it (rank 0 at least), in the background thread
+            or, where there is no memory for the copy, within `save`: the save came to nothing,
+            earlier checkpoints are as they were, training may go on. By default the error is
+            logged. Neither callback may call the checkpointer.
+        mesh: degrees of parallelism, for the manifest; by default `{"data": world size}`.
+        keep_latest: rank 0 deletes all but so many of the job's checkpoints after each commit.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        token: tuple[str, int, int],
+        process_group: dist.ProcessGroup | None,
+        on_commit: Callable[[Committed], None],
+        *,
+        on_error: Callable[[Exception], None] | None = None,
+        replicated: bool = True,
+        mesh: Mapping[str, int] | None = None,
+        keep_latest: int | None = None,
+    ) -> None:
+        self.folder = folder
+        self.token = Token(*token)
+        self._ranks: Ranks = Alone() if process_group is None else Group(process_group)
+        self._replicated = replicated or process_group is None
+        if self._replicated or process_group is None:
+            self._writers: Ranks = Alone()
+        else:
+            self._writers = twin(process_group, WRITE_TIMEOUT)
+        self._on_commit = on_commit
+        self._on_error = on_error or _log_error
+        self._mesh = dict(mesh) if mesh is not None else {"data": self._ranks.size}
+        self._keep_latest = keep_latest
+        self._staging = Staging()
+        self._plan: _Plan | None = None
+        self._thread: threading.Thread | None = None
+        self._cleaned = False
+
+    @property
+    def _idle(self) -> bool:
+        """This rank has nothing to write."""
+        return self._replicated and self._ranks.rank != 0
+
+    def prepare(self, state: Mapping[str, Any]) -> None:
+        """Plan for such a state, and have the background thread allocate the memory for its copy.
+
+        Without it the first save does both, and takes several times as long as later ones.
+        """
+        if self._idle:
+            return
+        self.wait()
+        _, tensors = self._planned(_without_extra(state))
+        pieces, _ = _pieces(tensors)
+        shapes = [torch.empty_like(piece, device="meta") for piece in pieces]
+        pinned = any(piece.is_cuda for piece in pieces)
+        self._start("prepare", lambda: self._reserve(shapes, pinned))
+
+    def save(
+        self,
+        step: int,
+        state: Mapping[str, Any],
+        metrics: Mapping[str, float] | None = None,
+        *,
+        busy: Literal["wait", "skip"] = "wait",
+    ) -> bool:
+        """Copy a state to host memory and write it in the background.
+
+        The caller may change its tensors as soon as this returns. Metrics that are not finite are
+        left out.
+
+        Returns:
+            False if another save was under way and this one was skipped. Of replicated ranks, only
+            rank 0 knows of it.
+
+        Raises:
+            TypeError: the state holds what a checkpoint cannot.
+        """
+        if self._idle:
+            return True
+        if busy == "skip" and any(self._plan_ranks.gather(self.saving)):
+            return False
+        self.wait()
+        extra = to_json(dict(state.get(EXTRA, {})))
+        flat = _without_extra(state)
+        plan, tensors = self._planned(flat)
+        values, rank_values = _common(self._plan_ranks.gather(flat.values))
+        pieces, places = _pieces(tensors)
+        pinned = any(piece.is_cuda for piece in pieces)
+        try:
+            together(self._plan_ranks, lambda: self._staging.reserve(pieces, pinned=pinned))
+        except (OSError, MemoryError, RuntimeError) as error:
+            self._report(error)
+            return True
+        copies = self._staging.copy(pieces)
+        save = _Save(
+            step=step,
+            plan=plan,
+            copies={index: copies[place] for index, place in places.items()},
+            values=values,
+            rank_values=rank_values,
+            extra=extra,
+            metrics={k: float(v) for k, v in (metrics or {}).items() if math.isfinite(v)},
+            created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        self._start(f"step {step}", lambda: self._run(save))
+        return True
+
+    @property
+    def saving(self) -> bool:
+        """A save is under way on this rank."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Until the save under way is committed or given up; its callbacks have returned."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def load(self, names: Sequence[str], state: dict[str, Any]) -> Loaded | None:
+        """Load the first good checkpoint among `names`, on all ranks the same.
+
+        Every file is hashed before any is used. Tensors are filled in place and plain values
+        replaced in place; `extra` comes back in the result and is not looked for in `state`.
+        Hosts without shared storage may have been given different names (one of them could not
+        fetch the newest): only those that all ranks have are tried, in rank 0's order.
+
+        Returns:
+            None if `names` is empty on all ranks.
+
+        Raises:
+            NoGoodCheckpoint: none of them can be loaded; it says why for each.
+            StateMismatch: the first good one does not fit; it names the first difference.
+        """
+        self.wait()
+        target = {key: part for key, part in state.items() if key != EXTRA}
+        flat = flatten(target)
+        lists = self._ranks.gather(list(names))
+        notes: list[PassedOver] = []
+        for name in _merged(lists):
+            lacking = [rank for rank, others in enumerate(lists) if name not in others]
+            if lacking:
+                text = f"rank {lacking[0]} does not have it"
+                notes.append(PassedOver(name, Reason.MISSING, text))
+                continue
+            outcome = self._open(name)
+            if isinstance(outcome, _Why):
+                notes.append(PassedOver(name, outcome.reason, outcome.text))
+                continue
+            manifest, reader = outcome
+            self._refuse_mismatch(name, flat, reader.index)
+            if why := self._agreed(lambda: _read_tensors(reader, flat.tensors)):  # noqa: B023
+                notes.append(PassedOver(name, why.reason, why.text))
+                continue
+            put_values(target, reader.index.values_of(self._ranks.rank))
+            state.update(target)
+            for note in notes if self._ranks.rank == 0 else ():
+                log.warning("%s", note)
+            return Loaded(manifest.step, name, from_json(manifest.extra), notes, manifest)
+        if not notes:
+            return None
+        raise NoGoodCheckpoint(notes)
+
+    @property
+    def _plan_ranks(self) -> Ranks:
+        """Who plans a save together, on the calling thread."""
+        return Alone() if self._replicated else self._ranks
+
+    def _planned(self, flat: FlatState) -> tuple[_Plan, dict[MetadataIndex, Tensor]]:
+        """Who writes what, and the tensors that this rank writes."""
+        if self._replicated:
+            if (sharded := _first_sharded(flat.tensors)) is not None:
+                raise TypeError(f"{sharded} is sharded (a DTensor); this needs replicated=False")
+            shape = [(name, t.shape, t.dtype) for name, t in flat.tensors.items()]
+            if self._plan is None or self._plan.shape_of_state != shape:
+                self._plan = _plan(_planner(flat, first=True), Alone(), shape)
+            # Whole tensors: the plan need not be asked for each.
+            items = self._plan.mine.items
+            return self._plan, {i.index: flat.tensors[i.index.fqn].detach() for i in items}
+        planner = _planner(flat, first=self._ranks.rank == 0)
+        plan = _plan(planner, self._ranks, [])
+        tensors: dict[MetadataIndex, Tensor] = {}
+        for item in plan.mine.items:
+            data = planner.resolve_data(item)
+            assert isinstance(data, Tensor)
+            tensors[item.index] = data.detach()
+        return plan, tensors
+
+    def _reserve(self, shapes: list[Tensor], pinned: bool) -> None:
+        try:
+            self._staging.reserve(shapes, pinned=pinned)
+        except (OSError, MemoryError, RuntimeError) as error:
+            # The first save tries again, and reports it if it fails again.
+            log.warning("no host memory for checkpoints yet: %s", error)
+
+    def _start(self, what: str, work: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=work, name=f"checkpoint: {what}")
+        self._thread.start()
+
+    def _run(self, save: _Save) -> None:
+        """The background thread of one save."""
+        try:
+            committed = self._write(save)
+        except Exception as error:
+            self._report(error)
+            return
+        if self._writers.rank != 0:
+            return
+        try:
+            self._on_commit(committed)
+        except Exception:
+            log.exception("%s was committed, but telling so failed", committed.name)
+        if self._keep_latest is not None:
+            self._retain(self._keep_latest)
+
+    def _write(self, save: _Save) -> Committed:
+        ranks, first = self._writers, self._writers.rank == 0
+        draft = Draft.join(self.folder, self.token, save.step)
+        writer = SafetensorsWriter(
+            draft, ranks.rank, values=save.values, rank_values=save.rank_values
+        )
+        created = False
+
+        def create() -> None:
+            nonlocal created
+            if first:
+                self._remove_leftovers()
+                Draft.create(self.folder, self.token, save.step)
+                created = True
+
+        def write() -> tuple[list[Any], list[FileRecord]]:
+            items = save.plan.mine.items
+            results = writer.write_items(items, lambda item: save.copies[item.index])
+            return results, list(draft.files)
+
+        def commit() -> Committed | None:
+            if not first:
+                return None
+            writer.finish(save.plan.metadata, [results for results, _ in written])
+            others = [record for _, files in written[1:] for record in files]
+            return draft.commit(self._manifest(save, [*draft.files, *others]))
+
+        try:
+            together(ranks, create)
+            written = together(ranks, write)
+            committed = together(ranks, commit)[0]
+        except Exception:
+            if created:
+                draft.abandon()
+            raise
+        if committed is None:
+            raise CheckpointError("rank 0 committed nothing")
+        return committed
+
+    def _manifest(self, save: _Save, files: list[FileRecord]) -> Manifest:
+        return Manifest(
+            job_id=self.token.job_id,
+            attempt=self.token.attempt,
+            generation=self.token.generation,
+            step=save.step,
+            created_at=save.created_at,
+            world_size=self._ranks.size,
+            mesh=self._mesh,
+            metrics=save.metrics,
+            extra=save.extra,
+            files=files,
+        )
+
+    def _remove_leftovers(self) -> None:
+        if not self._cleaned:
+            self._cleaned = True
+            for name in remove_leftovers(self.folder, self.token):
+                log.info("removed %s, left by an interrupted save or deletion", name)
+
+    def _retain(self, count: int) -> None:
+        try:
+            keep_latest(self.folder, self.token.job_id, count)
+        except (OSError, CheckpointError) as error:
+            # The next commit tries again; the checkpoint itself is safe.
+            log.warning("older checkpoints could not be removed: %s", error)
+
+    def _report(self, error: Exception) -> None:
+        try:
+            self._on_error(error)
+        except Exception:
+            log.exception("a checkpoint failed, and so did telling so: %s", error)
+
+    def _open(self, name: str) -> "tuple[Manifest, SafetensorsReader] | _Why":
+        """A candidate that is good on all ranks, or what is wrong with it."""
+        opened: list[tuple[Manifest, SafetensorsReader]] = []
+
+        def verify() -> str:
+            if parse_name(name) is None:
+                raise _NotNamed("it is not named like a checkpoint")
+            folder = self.folder / name
+            manifest = read_manifest(folder)
+            if problems := verify_files(folder, manifest.files):
+                raise BadCheckpoint(problems)
+            opened.append((manifest, SafetensorsReader(folder, manifest)))
+            return hashlib.sha256(encode_manifest(manifest)).hexdigest()
+
+        seen: list[str] = []
+        if why := self._agreed(lambda: seen.append(verify())):
+            return why
+        if len(set(self._ranks.gather(seen[0]))) > 1:
+            text = "the ranks see different checkpoints under this name"
+            return _Why(Reason.DISAGREEMENT, text)
+        return opened[0]
+
+    def _agreed(self, action: Callable[[], None]) -> "_Why | None":
+        """Try something on all ranks; what failed anywhere, or None."""
+        failure: _Why | None = None
+        try:
+            action()
+        except OSError as error:
+            failure = _Why(Reason.UNREADABLE, describe(error))
+        except (CheckpointError, SafetensorError) as error:
+            failure = _Why(_reason_of(error), str(error))
+        failures = self._ranks.gather(failure)
+        told = {why: rank for rank, why in reversed(list(enumerate(failures))) if why}
+        if not told:
+            return None
+        first, *_ = reversed(told)
+        if len(told) == 1 and all(failures):
+            return first
+        damaged = any(why.reason is Reason.DAMAGED for why in told)
+        text = "; ".join(f"on rank {rank}: {why.text}" for why, rank in reversed(told.items()))
+        return _Why(Reason.DAMAGED if damaged else first.reason, text)
+
+    def _refuse_mismatch(self, name: str, flat: FlatState, index: Index) -> None:
+        found = _first_difference(flat, index, self._ranks.rank)
+        for rank, difference in enumerate(self._ranks.gather(found)):
+            if difference is not None:
+                where = f" (rank {rank})" if self._ranks.size > 1 else ""
+                raise StateMismatch(f"{name} does not fit{where}: {difference}")
+
+
+def _reason_of(error: CheckpointError | SafetensorError) -> Reason:
+    match error:
+        case _NotNamed() | NewerFormat():
+            return Reason.MISMATCH
+        case BadCheckpoint() if all(problem.path == "." for problem in error.problems):
+            return Reason.MISSING
+    return Reason.DAMAGED
+
+
+def _merged(lists: Sequence[list[str]]) -> list[str]:
+    """Every rank's candidates, each once, best first; where ranks differ, rank 0's order holds."""
+    merged = list(lists[0])
+    for names in lists[1:]:
+        before = len(merged)
+        for name in reversed(names):
+            if name in merged:
+                before = merged.index(name)
+            else:
+                merged.insert(before, name)
+    return merged
+
+
+def _first_difference(flat: FlatState, index: Index, rank: int) -> str | None:
+    """The first name, in order, at which a checkpoint and the state to fill differ."""
+    saved: dict[str, Any] = {**index.metadata.state_dict_metadata}
+    values = index.values_of(rank)
+    mine = {**flat.tensors, **flat.values}
+    for name in sorted(mine.keys() | saved.keys() | values.keys()):
+        if name not in mine:
+            return f"{name} is in the checkpoint, but not in the model or optimizer"
+        if name not in saved and name not in values:
+            return f"{name} is not in the checkpoint"
+        if (name in flat.tensors) != (name in saved):
+            kinds = ("a tensor", "a plain value")
+            here, there = kinds if name in flat.tensors else reversed(kinds)
+            return f"{name} is {there} in the checkpoint, but {here} here"
+        if name in flat.tensors:
+            tensor, entry = flat.tensors[name], saved[name]
+            if tuple(tensor.shape) != tuple(entry.size):
+                return (
+                    f"{name} has the shape {list(entry.size)} in the checkpoint, but "
+                    f"{list(tensor.shape)} here"
+                )
+            if tensor.dtype != entry.properties.dtype:
+                return (
+                    f"{name} has the dtype {entry.properties.dtype} in the checkpoint, but "
+                    f"{tensor.dtype} here"
+                )
+    return None
+
+
+def _read_tensors(reader: SafetensorsReader, tensors: dict[str, Tensor]) -> None:
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(dict(tensors), reader.read_metadata(), is_coordinator=True)
+    reader.read_data(planner.create_local_plan(), planner).wait()
+
+
+def _without_extra(state: Mapping[str, Any]) -> FlatState:
+    return flatten({key: part for key, part in state.items() if key != EXTRA})
+
+
+def _planner(flat: FlatState, *, first: bool) -> DefaultSavePlanner:
+    for name, tensor in flat.tensors.items():
+        dtype_name(tensor.dtype, name)
+        if tensor.layout is not torch.strided:
+            raise TypeError(f"{name} is {tensor.layout}; a checkpoint holds dense tensors")
+    # The names are flat and final already.
+    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(dict(flat.tensors), is_coordinator=first)
+    return planner
+
+
+def _plan(planner: DefaultSavePlanner, ranks: Ranks, shape: list[tuple[str, Any, Any]]) -> _Plan:
+    """Everybody's plans make the same global plan on every rank, so none is sent back."""
+    final, metadata = planner.create_global_plan(ranks.gather(planner.create_local_plan()))
+    return _Plan(shape, final[ranks.rank], metadata)
+
+
+def _pieces(
+    tensors: Mapping[MetadataIndex, Tensor],
+) -> tuple[list[Tensor], dict[MetadataIndex, int]]:
+    """Each piece of memory once (tied weights are copied and written once), and who is where."""
+    pieces: dict[Any, Tensor] = {}
+    order: dict[Any, int] = {}
+    places: dict[MetadataIndex, int] = {}
+    for index, tensor in tensors.items():
+        identity = same_memory(tensor) or index
+        if identity not in pieces:
+            pieces[identity] = tensor
+            order[identity] = len(order)
+        places[index] = order[identity]
+    return list(pieces.values()), places
+
+
+def _common(
+    values: Sequence[dict[str, Plain]],
+) -> tuple[dict[str, Plain], dict[int, dict[str, Plain]]]:
+    """What the ranks have in common (the lowest one's word), and what single ranks have besides."""
+    common: dict[str, Plain] = {}
+    for mine in values:
+        for name, value in mine.items():
+            common.setdefault(name, value)
+    besides = {
+        rank: {name: v for name, v in mine.items() if not _same(common[name], v)}
+        for rank, mine in enumerate(values)
+    }
+    return common, {rank: different for rank, different in besides.items() if different}
+
+
+def _same(a: Plain, b: Plain) -> bool:
+    return type(a) is type(b) and (a == b or (a != a and b != b))
+
+
+def _first_sharded(tensors: Mapping[str, Tensor]) -> str | None:
+    return next((name for name, t in tensors.items() if isinstance(t, DTensor)), None)
+
+
+def _log_error(error: Exception) -> None:
+    log.error("a checkpoint was not saved: %s", error, exc_info=error)

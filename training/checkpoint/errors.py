@@ -1,0 +1,92 @@
+"""What can go wrong with a checkpoint.
+
+CheckpointError
+├── BadCheckpoint      a folder is damaged, incomplete or not understood
+│   └── NewerFormat    it is whole, and written by a newer Trainhall
+├── NoGoodCheckpoint   none of the candidates can be loaded
+├── StateMismatch      a good checkpoint does not fit the model or the optimizer
+├── SaveFailed         another rank could not write its part
+└── NotRemoved         a folder is not a checkpoint and is left alone
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a checkpoint's folder."""
+
+    path: str
+    """The file within the folder; `.` is the folder itself."""
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        what = "the folder" if self.path == "." else self.path
+        return f"{what}: expected {self.expected}, found {self.found}"
+
+
+class CheckpointError(RuntimeError):
+    """Base of the errors of checkpoints."""
+
+
+class BadCheckpoint(CheckpointError):
+    """A folder is damaged, incomplete or not understood."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class NewerFormat(BadCheckpoint):
+    """It is whole, and written by a newer Trainhall."""
+
+
+class Reason(StrEnum):
+    """Why a candidate was not loaded. Only one of them says that its files are bad."""
+
+    MISSING = "missing"
+    """A rank was not given it, or does not find its folder."""
+    DAMAGED = "damaged"
+    """A rank finds other bytes than were written, or lacks some of them."""
+    UNREADABLE = "unreadable"
+    """A rank's operating system does not let it read."""
+    MISMATCH = "mismatch"
+    """It is not named like a checkpoint, or of a format that this version does not know."""
+    DISAGREEMENT = "disagreement"
+    """The ranks find different checkpoints under its name."""
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """A candidate that was not loaded, and why."""
+
+    name: str
+    reason: Reason
+    text: str
+    """The reason in plain words, with what was expected and found where."""
+
+    def __str__(self) -> str:
+        return f"{self.name} was not used: {self.text}"
+
+
+class NoGoodCheckpoint(CheckpointError):
+    """None of the candidates can be loaded."""
+
+    def __init__(self, notes: Sequence[PassedOver]) -> None:
+        self.notes = list(notes)
+        super().__init__("no checkpoint can be loaded: " + "; ".join(map(str, self.notes)))
+
+
+class StateMismatch(CheckpointError):
+    """A good checkpoint does not fit the model or the optimizer."""
+
+
+class SaveFailed(CheckpointError):
+    """Another rank could not write its part of a checkpoint."""
+
+
+class NotRemoved(CheckpointError):
+    """A folder is not a checkpoint and is left alone."""

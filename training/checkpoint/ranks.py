@@ -1,0 +1,77 @@
+"""How the ranks of one save or load agree."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+import torch.distributed as dist
+
+from trainhall.training.checkpoint.errors import SaveFailed
+
+T = TypeVar("T")
+
+
+class Ranks(Protocol):
+    """The processes that act together, and this one's place among them."""
+
+    rank: int
+    size: int
+
+    def gather(self, value: T) -> list[T]:
+        """Everybody's value, in rank order, on every rank."""
+        ...
+
+
+class Alone:
+    """This process acts for itself."""
+
+    rank = 0
+    size = 1
+
+    def gather(self, value: T) -> list[T]:
+        return [value]
+
+
+class Group:
+    """The ranks of a process group with a backend for host memory (Gloo).
+
+    The group may be used by one thread at a time: collectives of two threads would mix.
+    """
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+        self.rank: int = dist.get_rank(group)
+        self.size: int = dist.get_world_size(group)
+
+    def gather(self, value: T) -> list[T]:
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self._group)
+        return values
+
+
+def twin(group: dist.ProcessGroup, timeout: timedelta) -> Group:
+    """The same ranks with connections of their own, for a background thread. A collective."""
+    made = dist.new_group(dist.get_process_group_ranks(group), timeout=timeout, backend="gloo")
+    return Group(made)
+
+
+def together(ranks: Ranks, action: Callable[[], T]) -> list[T]:
+    """Run an action on every rank; the results of all, or an exception on all.
+
+    Raises:
+        SaveFailed: it failed on other ranks only. A rank on which it failed raises its own error.
+    """
+    error: Exception | None = None
+    result: T | None = None
+    try:
+        result = action()
+    except Exception as caught:
+        error = caught
+    told = None if error is None else f"{type(error).__name__}: {error}"
+    outcomes = ranks.gather((result, told))
+    if error is not None:
+        raise error
+    failed = [f"rank {i}: {text}" for i, (_, text) in enumerate(outcomes) if text is not None]
+    if failed:
+        raise SaveFailed("; ".join(failed))
+    return [value for value, _ in outcomes]  # type: ignore[misc]

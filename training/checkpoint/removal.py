@@ -1,0 +1,118 @@
+"""Deleting checkpoints, and what dead attempts left behind. Free of torch."""
+
+import contextlib
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from trainhall.training.checkpoint.draft import fsync_folder
+from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved
+from trainhall.training.checkpoint.manifest import read_manifest
+from trainhall.training.checkpoint.names import (
+    MANIFEST,
+    CheckpointName,
+    Token,
+    is_removed_name,
+    job_tag,
+    parse_name,
+    parse_partial,
+    removed_name,
+    scan,
+)
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Delete a checkpoint, damaged or not. A crash on the way leaves nothing that looks like one.
+
+    Raises:
+        NotRemoved: it is not named like a checkpoint, is a link, or holds no manifest.
+        OSError: the disk does not let it go; it may be called again.
+    """
+    _name_of(folder)
+    if folder.is_symlink() or not folder.is_dir():
+        raise NotRemoved(f"{folder} is not a folder")
+    manifest = folder / MANIFEST
+    if manifest.is_symlink() or not manifest.is_file():
+        raise NotRemoved(f"{folder} holds no {MANIFEST}, so it is not a checkpoint")
+    vanish(folder)
+
+
+def vanish(folder: Path) -> None:
+    """Delete a folder named like a checkpoint, whatever it holds; that it is gone already is fine.
+
+    It disappears by a rename first, so that no reader ever sees half of it. A deletion of the same
+    name that was cut short is finished.
+
+    Raises:
+        NotRemoved: it is not named like a checkpoint.
+        OSError: the disk does not let it go; it may be called again.
+    """
+    tombstone = folder.with_name(removed_name(_name_of(folder)))
+    _remove_tree(tombstone)
+    try:
+        folder.rename(tombstone)
+    except FileNotFoundError:
+        return
+    fsync_folder(folder.parent)
+    _remove_tree(tombstone)
+
+
+def _remove_tree(path: Path) -> None:
+    # It may be gone, or another thread may be removing it at this moment.
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def _name_of(folder: Path) -> CheckpointName:
+    name = parse_name(folder.name)
+    if name is None:
+        raise NotRemoved(f"{folder} is not named like a checkpoint (such as step-00000120-a1-g1)")
+    return name
+
+
+def remove_leftovers(folder: Path, token: Token) -> list[str]:
+    """Remove what is left of interrupted saves and deletions; returns the names that are gone.
+
+    Of the temporary folders only those of the same job and of an older (attempt, generation) go:
+    such a writer is dead or revoked, and may commit nothing any more. A folder that cannot be
+    removed is left for the next time.
+    """
+    try:
+        entries = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    tag, gone = job_tag(token.job_id), []
+    for path in entries:
+        partial = parse_partial(path.name)
+        stale = (
+            partial is not None
+            and partial.job_tag == tag
+            and (partial.name.attempt, partial.name.generation) < (token.attempt, token.generation)
+        )
+        if (stale or is_removed_name(path.name)) and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+            if not path.exists():
+                gone.append(path.name)
+    return gone
+
+
+def keep_latest(folder: Path, job_id: str, count: int, *, keep: Collection[str] = ()) -> list[str]:
+    """Delete all of a job's checkpoints but the newest `count`; returns the names that are gone.
+
+    A folder whose manifest cannot be read is left alone: whose it is cannot be told.
+
+    Args:
+        keep: names that stay whatever their age; they do not count.
+    """
+    if count < 1:
+        raise ValueError(f"at least one checkpoint must be kept, not {count}")
+    own: list[Path] = []
+    for found in scan(folder):
+        try:
+            if read_manifest(found.path).job_id == job_id and found.path.name not in keep:
+                own.append(found.path)
+        except BadCheckpoint:
+            continue
+    for path in own[count:]:
+        remove_checkpoint(path)
+    return [path.name for path in own[count:]]

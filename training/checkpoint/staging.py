@@ -1,0 +1,82 @@
+"""The copy of a state to host memory: the only part of a save for which training waits."""
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+# Cache lines, and every element size.
+_ALIGNMENT = 64
+
+
+class Staging:
+    """One block of host memory that takes the same tensors again and again.
+
+    It is laid out and faulted in once; as long as shapes and dtypes stay, a copy is one pass of
+    memory and nothing else. Beside a GPU the block is page-locked, so that the copies overlap.
+    """
+
+    def __init__(self) -> None:
+        self._layout: list[tuple[torch.Size, torch.dtype]] = []
+        self._copies: list[Tensor] = []
+        self._addresses: list[int] = []
+        self._pinned = False
+
+    def reserve(self, tensors: Sequence[Tensor], *, pinned: bool) -> None:
+        """Lay the block out for tensors of these shapes and dtypes, unless it is."""
+        layout = [(t.shape, t.dtype) for t in tensors]
+        if layout == self._layout and pinned == self._pinned:
+            return
+        self._layout, self._copies = [], []  # The old block goes before the new one comes.
+        starts, size = [], 0
+        for tensor in tensors:
+            starts.append(size)
+            size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
+        block = _allocate(size, pinned=pinned)
+        self._copies = [
+            block[start : start + tensor.numel() * tensor.element_size()]
+            .view(tensor.dtype)
+            .view(tensor.shape)
+            for start, tensor in zip(starts, tensors, strict=True)
+        ]
+        self._addresses = [copy.data_ptr() for copy in self._copies]
+        self._layout, self._pinned = layout, pinned
+
+    def copy(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Contiguous copies in host memory, valid until the next call. The block was reserved."""
+        for copy, address, tensor in zip(self._copies, self._addresses, tensors, strict=True):
+            if _is_plain_memory(tensor):
+                # One thread fills the memory bus. `copy_` would share the work of every tensor out
+                # among threads, and where cores are busy each of these meetings costs a time slice.
+                ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
+            else:
+                copy.copy_(tensor, non_blocking=self._pinned)
+        if self._pinned:
+            torch.cuda.synchronize()
+        return self._copies
+
+
+def _is_plain_memory(tensor: Tensor) -> bool:
+    """Its bytes lie in host memory as they are to be written."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
+
+
+def _allocate(size: int, *, pinned: bool) -> Tensor:
+    if pinned:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    if size == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    # Huge pages, where the system has them, make the first save's page faults cheap.
+    memory = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    block = torch.frombuffer(memory, dtype=torch.uint8)
+    ctypes.memset(block.data_ptr(), 0, size)
+    return block

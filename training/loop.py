@@ -1,0 +1,316 @@
+"""The training loop: one optimizer step after the other, and what is due between them."""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.parallelism import ddp
+from trainhall.training.clock import Phase, clock_for
+from trainhall.training.console import Console
+from trainhall.training.data import Sampler
+from trainhall.training.evaluate import evaluate
+from trainhall.training.link import (
+    EXIT_COMPLETED,
+    EXIT_PAUSED,
+    EXIT_STOPPED,
+    AttemptFolder,
+    Command,
+    Control,
+    EventSpool,
+    Launch,
+    MetricSpool,
+)
+from trainhall.training.optim import (
+    allocate_state,
+    build_optimizer,
+    gradient_norm,
+    learning_rate,
+    set_learning_rate,
+)
+from trainhall.training.precision import MixedPrecision
+from trainhall.training.pulse import Beat, Pulse
+from trainhall.training.random_state import derive_seed, seed_everything
+from trainhall.training.recorder import Recorder, peak_memory_bytes
+from trainhall.training.saving import Saving
+from trainhall.training.state import TrainingState
+from trainhall.training.tasks import build_task
+from trainhall.training.tasks.base import batch_to
+from trainhall.training.weights import weights_sha256
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank stands: its launch, its folder and its device. The process group is joined."""
+
+    environment: RankEnvironment
+    launch: Launch
+    folder: AttemptFolder
+    device: torch.device
+    events: EventSpool
+
+
+class Loop:
+    """One rank's training of a built-in task, from the spec to an exit code."""
+
+    def __init__(self, place: Place) -> None:
+        spec = place.launch.spec
+        self.place = place
+        self.training = spec.training
+        self.rank = place.environment.rank
+        self.world_size = place.environment.world_size
+        self.device = place.device
+        group = process_group.cpu_group()
+
+        seed_everything(derive_seed(self.training.seed, "model"))
+        self.task = build_task(spec)
+        self.plain_model = self.task.build_model().to(self.device)
+        self.sampler = Sampler(
+            len(self.task.train_data), self.training.global_batch_size, self.training.seed
+        )
+        self.total_steps = self.training.steps or (
+            (self.training.epochs or 1) * self.sampler.batches_per_epoch
+        )
+        self.model = ddp.apply(
+            self.plain_model,
+            device=self.device,
+            bucket_mb=spec.parallelism.gradient_sync.bucket_mb,
+        )
+        self.optimizer = build_optimizer(self.plain_model, self.training)
+        self.parameters = [p for p in self.plain_model.parameters() if p.requires_grad]
+        self.precision = MixedPrecision(self.training.precision, self.device)
+        self.state = TrainingState(
+            model=self.plain_model,
+            optimizer=self.optimizer,
+            precision=self.precision,
+            sampler=self.sampler,
+            device=self.device,
+            group=group,
+            seed=self.training.seed,
+        )
+        # Dropout must differ between ranks; the weights above must not.
+        seed_everything(derive_seed(self.training.seed, "rank", self.rank, 0))
+
+        self.clock = clock_for(self.device)
+        self.recorder = Recorder(
+            rank=self.rank,
+            device=self.device,
+            clock=self.clock,
+            spool=MetricSpool(place.folder.metrics(self.rank)),
+            metric_names=self.task.metric_names,
+            global_batch_size=self.training.global_batch_size,
+        )
+        self.control = Control(place.folder.control)
+        self.console = Console(self.rank, self.total_steps)
+        self.saving = Saving(
+            launch=place.launch,
+            state=self.state,
+            events=place.events,
+            rank=self.rank,
+            on_saved=self.console.saved,
+        )
+        self.pulse = Pulse(group)
+        self.prepared = False
+        self.said_not_finite = False
+
+    def run(self) -> int:
+        """Train to the end, or to the step at which all ranks agree to stop; the exit code."""
+        begun = time.monotonic()
+        self.resume()
+        while self.state.step < self.total_steps:
+            code = self.advance()
+            if code is not None:
+                return code
+        return self.complete(time.monotonic() - begun)
+
+    def advance(self) -> int | None:
+        """One step and what is due behind it; an exit code when all ranks agree to stop here."""
+        self.train_step()
+        step = self.state.step
+        last = step == self.total_steps
+        evaluate_now = last or _divides(self.training.evaluate_every_steps, step)
+        save_now = last or self.saving.due(step)
+        if not (self.pulse.due(step) or evaluate_now or save_now):
+            return None
+        beat = self.exchange()
+        if evaluate_now:
+            self.evaluate()
+        if not self.prepared:
+            self.saving.prepare()
+            self.prepared = True
+        if beat.command is Command.STOP:
+            return EXIT_STOPPED
+        pausing = beat.command is Command.PAUSE and not last
+        if save_now or beat.save or pausing:
+            self.saving.save(self.recorder.finite())
+        if pausing:
+            self.saving.finish()
+            self.tell("paused", {"step": step})
+            self.console.ended("paused", step)
+            return EXIT_PAUSED
+        return None
+
+    def resume(self) -> None:
+        """Start from the launch's checkpoint, if it names one, and say where the job stands."""
+        names = self.place.launch.checkpoint.resume
+        told: dict[str, Any] = {
+            "resumed_from": None,
+            "total_steps": self.total_steps,
+            "samples": len(self.task.train_data),
+        }
+        self.saving.check_folder()
+        if names:
+            allocate_state(self.optimizer)
+            loaded = self.saving.load(names)
+            told["resumed_from"] = self.state.step
+            if loaded is not None:
+                # The last ones of a job that ended before it could say so.
+                self.recorder.last |= loaded.manifest.metrics
+                if loaded.notes:
+                    told["note"] = "; ".join(map(str, loaded.notes))
+                    told["passed_over"] = [asdict(each) for each in loaded.notes]
+        self.pulse.begin(self.state.step)
+        self.tell("started", told)
+        self.console.started(
+            self.place.launch.spec.name,
+            device=str(self.device),
+            world_size=self.world_size,
+            samples=told["samples"],
+            parameters=sum(p.numel() for p in self.parameters),
+            step=self.state.step,
+        )
+
+    def train_step(self) -> None:
+        """One optimizer step over one global batch."""
+        step = self.state.step + 1
+        rounds = self.training.gradient_accumulation
+        rate = learning_rate(
+            step,
+            peak=self.training.learning_rate,
+            total=self.total_steps,
+            schedule=self.training.learning_rate_schedule,
+        )
+        self.clock.start()
+        means: list[Tensor] = []
+        for round_, batch in enumerate(self.batches(rounds), start=1):
+            last = round_ == rounds
+            with nullcontext() if last else ddp.local_gradients(self.model):
+                with self.precision.autocast():
+                    loss, metrics = self.task.loss(self.model, batch)
+                self.clock.mark(Phase.FORWARD)
+                self.backward(loss / rounds if rounds > 1 else loss, synchronise=last)
+            measured = [value.detach() for value in (loss, *metrics)]
+            means = [a + b for a, b in zip(means, measured, strict=True)] if means else measured
+        if rounds > 1:
+            means = [value / rounds for value in means]
+
+        set_learning_rate(self.optimizer, rate)
+        self.precision.unscale(self.optimizer)
+        norm = gradient_norm(self.parameters, self.training.gradient_clip)
+        self.precision.step(self.optimizer)
+        for parameter in self.parameters:  # `zero_grad` without its profiler hooks: 10 µs a step
+            parameter.grad = None
+        self.clock.mark(Phase.OPTIMIZER)
+        self.clock.finish()
+        self.state.step = step
+        self.recorder.step(step, means, norm, rate)
+
+    def batches(self, rounds: int) -> Iterator[Any]:
+        """This rank's micro-batches of the next global batch, on its device."""
+        for indices in self.sampler.next_batch(self.rank, self.world_size, rounds):
+            batch = batch_to(self.task.train_data.batch(indices), self.device)
+            self.clock.mark(Phase.DATA)
+            yield batch
+
+    def backward(self, loss: Tensor, *, synchronise: bool) -> None:
+        """Accumulate gradients and, if asked, average them over the ranks while they appear.
+
+        The engine's callbacks run in the order they were queued: ours, queued when the backward
+        pass begins, runs when the last gradient is there and before DDP's waits for the network.
+        So what remains until `backward` returns is communication that nothing hid.
+        """
+        if not synchronise or self.world_size == 1:
+            self.precision.scale(loss).backward()
+            self.clock.mark(Phase.BACKWARD)
+            return
+        scaled = self.precision.scale(loss)
+        scaled.register_hook(self._mark_when_gradients_are_there)
+        scaled.backward()
+        self.clock.mark(Phase.COMMUNICATION)
+
+    def _mark_when_gradients_are_there(self, _: Tensor) -> None:
+        torch.autograd.Variable._execution_engine.queue_callback(
+            lambda: self.clock.mark(Phase.BACKWARD)
+        )
+
+    def exchange(self) -> Beat:
+        """One pulse: metrics of the steps since the last one, and what all ranks do now."""
+        rows = self.recorder.rows()
+        beat = self.pulse.beat(
+            self.state.step,
+            rows,
+            seconds=self.recorder.seconds_column,
+            command=self.control.command,
+            save=self.saving.wished(),
+            peak_memory_bytes=peak_memory_bytes(self.device),
+        )
+        first = self.state.step - len(rows) + 1
+        columns = self.recorder.write(beat)
+        self.console.progress(self.state.step, self.recorder.last)
+        for step, loss in enumerate(columns.get("loss", ()), start=first):
+            if not self.said_not_finite and not math.isfinite(loss):
+                self.said_not_finite = True
+                self.tell(
+                    "note", {"message": f"the loss is {loss} at step {step}; training goes on"}
+                )
+        return beat
+
+    def evaluate(self) -> None:
+        metrics = evaluate(
+            self.task,
+            self.plain_model,
+            device=self.device,
+            precision=self.precision,
+            rank=self.rank,
+            world_size=self.world_size,
+            gather=self.pulse.gather,
+        )
+        self.recorder.write_evaluation(self.state.step, metrics)
+        self.console.evaluated(self.state.step, metrics)
+
+    def complete(self, seconds: float) -> int:
+        """Wait for the last checkpoint and tell the result."""
+        self.saving.finish()
+        if self.rank == 0:
+            self.tell(
+                "completed",
+                {
+                    "steps": self.state.step,
+                    "metrics": self.recorder.finite(),
+                    "weights_sha256": weights_sha256(self.plain_model),
+                    "seconds": seconds,
+                },
+            )
+        self.console.ended("completed", self.state.step)
+        return EXIT_COMPLETED
+
+    def tell(self, kind: str, data: dict[str, Any]) -> None:
+        """An event of the whole job, told by rank 0."""
+        if self.rank == 0:
+            self.place.events.append(kind, data)
+
+
+def run(place: Place) -> int:
+    """Train as `place.launch` says, within the joined process group; the rank's exit code."""
+    return Loop(place).run()
+
+
+def _divides(every: int | None, step: int) -> bool:
+    return every is not None and step % every == 0

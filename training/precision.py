@@ -1,0 +1,55 @@
+"""Numeric precision of the forward and backward pass; weights stay in float32."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from trainhall.training.spec import Precision
+
+_DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
+
+
+class MixedPrecision:
+    """Autocast, and for fp16 the loss scaling that keeps small gradients above zero.
+
+    Follows Micikevicius et al., "Mixed Precision Training" (arXiv:1710.03740). With fp32 and bf16
+    every method is the plain operation. All ranks skip the same fp16 steps: they see an overflow in
+    the averaged gradient.
+    """
+
+    def __init__(self, precision: Precision, device: torch.device) -> None:
+        self._device_type = device.type
+        self._dtype = _DTYPES.get(precision)
+        self._scaler = GradScaler(device.type) if precision is Precision.FP16 else None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device_type, dtype=self._dtype)
+
+    def scale(self, loss: Tensor) -> Tensor:
+        return loss if self._scaler is None else self._scaler.scale(loss)
+
+    def unscale(self, optimizer: Optimizer) -> None:
+        """Bring gradients back to their true size; once a step, before they are clipped."""
+        if self._scaler is not None:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: Optimizer) -> None:
+        """One optimizer step; with fp16 left out when a gradient overflowed."""
+        if self._scaler is None:
+            optimizer.step()
+        else:
+            self._scaler.step(optimizer)
+            self._scaler.update()
+
+    def state(self) -> dict[str, Any]:
+        return {} if self._scaler is None else dict(self._scaler.state_dict())
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if self._scaler is not None and state:
+            self._scaler.load_state_dict(state)

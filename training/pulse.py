@@ -1,0 +1,112 @@
+"""The pulse: the only moment at which ranks talk about anything but gradients.
+
+Every k steps all ranks gather one small vector: what they measured since the last pulse, the
+command they were given, and whether they wish a checkpoint. All combine the same numbers in the
+same order, so all come to the same metrics and the same decision at the same step, and the steps
+between cost nothing. k follows from the exchanged step times and so is the same everywhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+
+from trainhall.training.link import Command
+
+TARGET_SECONDS = 0.25
+"""Training between two pulses. It bounds how late a command is heard and a metric is seen."""
+MAX_STEPS = 1000
+"""Bounds what a rank holds, and loses when it is killed, between two pulses."""
+_HEADER = 3
+
+Rows = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What all ranks know after a pulse, equal on each of them."""
+
+    command: Command
+    """The highest command that any rank was given."""
+    save: bool
+    """Some rank wishes a checkpoint at this step."""
+    peak_memory_bytes: float
+    """Of the rank that needed most."""
+    means: Rows
+    """[step, column]: the mean over ranks of each column, summed in rank order."""
+
+
+def combine(gathered: Sequence[Rows], steps: int) -> Beat:
+    """One beat out of every rank's vector, in rank order; equal vectors give equal bits."""
+    tables = [vector[_HEADER:].reshape(steps, -1) for vector in gathered]
+    total = tables[0].copy()
+    for table in tables[1:]:
+        total += table
+    return Beat(
+        command=Command(int(max(vector[0] for vector in gathered))),
+        save=any(vector[1] != 0 for vector in gathered),
+        peak_memory_bytes=float(max(vector[2] for vector in gathered)),
+        means=total / len(tables),
+    )
+
+
+def next_interval(previous: int, step_seconds: float) -> int:
+    """Steps until the next pulse: `TARGET_SECONDS` of them, but at most twice as many as before.
+
+    Doubling from 1 lets the first metrics appear at once, and the first steps, which are slow,
+    decide nothing for long.
+    """
+    wanted = TARGET_SECONDS / step_seconds if step_seconds > 0 else MAX_STEPS
+    return max(1, min(int(min(wanted, MAX_STEPS)), 2 * previous))
+
+
+class Pulse:
+    """Gathers over `group` (Gloo) and keeps the rhythm."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self._group = group
+        self._world_size = dist.get_world_size(group)
+        self.begin(0)
+
+    def begin(self, step: int) -> None:
+        """Training goes on behind `step`; the next one pulses."""
+        self._interval = 1
+        self._next = step + 1
+
+    def due(self, step: int) -> bool:
+        return step >= self._next
+
+    def beat(
+        self,
+        step: int,
+        rows: Rows,
+        *,
+        seconds: int,
+        command: Command,
+        save: bool,
+        peak_memory_bytes: float,
+    ) -> Beat:
+        """Exchange `rows` [steps since the last pulse, columns] with the other ranks.
+
+        Args:
+            seconds: the column that holds the seconds of a step.
+        """
+        header = np.asarray([command, save, peak_memory_bytes], dtype=np.float64)
+        mine = np.concatenate([header, rows.reshape(-1)])
+        beat = combine(self.gather(mine), len(rows))
+        if len(rows):
+            self._interval = next_interval(self._interval, float(beat.means[:, seconds].mean()))
+        self._next = step + self._interval
+        return beat
+
+    def gather(self, vector: Rows) -> list[Rows]:
+        """Every rank's vector of the same length, in rank order."""
+        if self._world_size == 1:
+            return [vector]
+        mine = torch.from_numpy(vector)
+        others = [torch.empty_like(mine) for _ in range(self._world_size)]
+        dist.all_gather(others, mine, group=self._group)
+        return [other.numpy() for other in others]

@@ -1,0 +1,78 @@
+"""A rank's entry point: from its environment and launch to its exit code."""
+
+import gc
+import logging
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment, required
+from trainhall.training import loop
+from trainhall.training.link import AttemptFolder, EventSpool, Launch
+
+EXIT_FAILED = 1
+
+
+def main() -> int:
+    """Run this process's rank of a built-in task.
+
+    Exceptions become a `failure` event and an exit code of 1. The caller must leave with `os._exit`
+    after flushing: the destructors of Gloo's threads can deadlock.
+    """
+    environment = RankEnvironment.read(os.environ)
+    folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
+    events = EventSpool(folder.events(environment.rank), environment.rank)
+    try:
+        launch = Launch.model_validate_json(folder.launch.read_bytes())
+        device = choose_device(launch, environment)
+        torch.set_num_threads(threads_per_rank(environment))
+        # What was imported lives as long as the process: a collection would walk all of it in the
+        # middle of a step and, in a forked process, copy its pages.
+        gc.freeze()
+        namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
+        with process_group.joined(environment, device=device, namespace=namespace):
+            return loop.run(loop.Place(environment, launch, folder, device, events))
+    except Exception as error:
+        text = traceback.format_exc()
+        events.append(
+            "failure", {"type": type(error).__name__, "message": str(error), "traceback": text}
+        )
+        logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, text)
+        return EXIT_FAILED
+
+
+def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
+    """The rank's device: the CPU, or its GPU among those that CUDA_VISIBLE_DEVICES shows it."""
+    place = next(p for p in launch.ranks if p.rank == environment.rank)
+    if place.device_kind == "cpu":
+        return torch.device("cpu")
+    visible = torch.cuda.device_count()
+    if visible == 0:
+        raise RuntimeError(
+            f"rank {environment.rank} was given GPU {place.device_index}, but torch "
+            f"{torch.__version__} sees none; check nvidia-smi, CUDA_VISIBLE_DEVICES and that a "
+            "CUDA build of torch is installed"
+        )
+    # A launcher shows a rank either all GPUs of the attempt on this host, or its own alone.
+    device = torch.device("cuda", environment.local_rank if visible > 1 else 0)
+    torch.cuda.set_device(device)
+    return device
+
+
+def threads_per_rank(environment: RankEnvironment) -> int:
+    """OMP_NUM_THREADS, which a forked process would ignore, else a fair share of the cores."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    if wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    return max(1, (os.cpu_count() or 1) // environment.local_world_size)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

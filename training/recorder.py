@@ -1,0 +1,116 @@
+"""Collects what steps measured and writes it to the rank's spool at every pulse."""
+
+import math
+import resource
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainhall.training.clock import PHASE_NAMES, StepClock
+from trainhall.training.link import MetricSpool, MetricTable
+from trainhall.training.pulse import Beat, Rows
+
+
+class Recorder:
+    """Holds the steps since the last pulse; losses stay tensors, so no step waits for a GPU."""
+
+    def __init__(
+        self,
+        *,
+        rank: int,
+        device: torch.device,
+        clock: StepClock,
+        spool: MetricSpool,
+        metric_names: Sequence[str],
+        global_batch_size: int,
+    ) -> None:
+        self._rank = rank
+        self._device = device
+        self._clock = clock
+        self._spool = spool
+        self._measured = ["loss", *metric_names]
+        self._batch = global_batch_size
+        self._steps: list[int] = []
+        self._times: list[float] = []
+        self._rates: list[float] = []
+        self._norms: list[Tensor] = []
+        self._values: list[Tensor] = []
+        self._rows: Rows = np.empty((0, 0))
+        self.last: dict[str, float] = {}
+        """The newest value of every job-wide series."""
+
+    @property
+    def seconds_column(self) -> int:
+        """The column of `rows` with the seconds of a step."""
+        return len(self._measured)
+
+    def step(self, step: int, values: Sequence[Tensor], norm: Tensor, rate: float) -> None:
+        """Note one step: this rank's means of the loss and the metrics, scalars on the device."""
+        self._steps.append(step)
+        self._times.append(time.time())
+        self._values.extend(values)
+        self._norms.append(norm)
+        self._rates.append(rate)
+
+    def rows(self) -> Rows:
+        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase.
+
+        Here the host waits for the GPU.
+        """
+        phases = self._clock.take()
+        measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))
+        self._rows = np.hstack([measured, phases.sum(axis=1, keepdims=True), phases])
+        return self._rows
+
+    def write(self, beat: Beat) -> dict[str, Sequence[float]]:
+        """Write the steps whose `rows` were exchanged in `beat`; returns the job-wide columns."""
+        if not self._steps:
+            return {}
+        timings = ["step_seconds", *PHASE_NAMES]
+        own = dict(zip(timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
+        own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
+        tables = [MetricTable(self._rank, self._steps, self._times, own)]
+        columns = dict(zip([*self._measured, *timings], beat.means.T.tolist(), strict=True))
+        columns["learning_rate"] = self._rates
+        columns["gradient_norm"] = _numbers(self._norms).tolist()
+        columns["samples_per_second"] = [
+            self._batch / seconds if seconds > 0 else 0.0 for seconds in columns["step_seconds"]
+        ]
+        columns["peak_memory_bytes"] = [beat.peak_memory_bytes] * len(self._steps)
+        self.last |= {name: values[-1] for name, values in columns.items()}
+        if self._rank == 0:
+            tables.append(MetricTable(None, self._steps, self._times, columns))
+        self._spool.append(tables)
+        self._steps, self._times, self._rates = [], [], []
+        self._norms, self._values = [], []
+        return columns
+
+    def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
+        """Write one point of each held-out metric, as rank 0."""
+        self.last |= metrics
+        if self._rank == 0 and metrics:
+            columns: dict[str, Sequence[float]] = {n: [v] for n, v in metrics.items()}
+            self._spool.append([MetricTable(None, [step], [time.time()], columns)])
+
+    def finite(self) -> dict[str, float]:
+        """`last` without NaN and infinity, which JSON cannot carry."""
+        return {name: value for name, value in self.last.items() if math.isfinite(value)}
+
+
+def peak_memory_bytes(device: torch.device) -> float:
+    """The most memory this rank held: allocated by tensors on a GPU, resident on a CPU."""
+    if device.type == "cuda":
+        return float(torch.cuda.max_memory_allocated(device))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak if sys.platform == "darwin" else peak * 1024)
+
+
+def _numbers(scalars: Sequence[Tensor]) -> Rows:
+    """Scalar tensors of one device as float64, in one transfer."""
+    if not scalars:
+        return np.empty(0)
+    return torch.stack(list(scalars)).cpu().double().numpy()

@@ -1,0 +1,125 @@
+"""When a checkpoint is due, and what the job hears about it."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch.distributed as dist
+
+from trainhall.distributed import process_group
+from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
+from trainhall.training.checkpoint.draft import Committed
+from trainhall.training.link import EventSpool, Launch
+from trainhall.training.shared_folder import prove_shared
+from trainhall.training.state import TrainingState
+
+
+class NotSaved(RuntimeError):
+    """A checkpoint that the job cannot do without was not written."""
+
+
+class Saving:
+    """Saves when the spec says so, at pauses and at the end; ranks call it at equal steps."""
+
+    def __init__(
+        self,
+        *,
+        launch: Launch,
+        state: TrainingState,
+        events: EventSpool,
+        rank: int,
+        on_saved: Callable[[int], None],
+    ) -> None:
+        self._spec = launch.spec.checkpoint
+        self._state = state
+        self._events = events
+        self._rank = rank
+        self._on_saved = on_saved
+        self._saved_step = 0
+        self._saved_at = time.monotonic()
+        self._error: str | None = None
+        self._folder = Path(launch.checkpoint.folder)
+        self._shared_by_hosts = launch.num_nodes > 1 and not launch.checkpoint.upload
+        self._checkpointer = Checkpointer(
+            self._folder,
+            (launch.job_id, launch.attempt, launch.generation),
+            process_group.cpu_group(),
+            self._committed,
+            on_error=self._failed,
+            keep_latest=launch.checkpoint.keep_latest,
+        )
+
+    def check_folder(self) -> None:
+        """See that all hosts of the attempt share the folder, where the spec says that they do.
+
+        Raises:
+            NotShared: they do not; a checkpoint would be found on one of them alone.
+        """
+        if self._shared_by_hosts:
+            prove_shared(self._folder, self._state.group)
+
+    def prepare(self) -> None:
+        """Plan and allocate once the optimizer has its state, if saves come while training."""
+        if self._spec.every_steps is not None or self._spec.every_seconds is not None:
+            self._checkpointer.prepare(self._state.tensors())
+
+    def due(self, step: int) -> bool:
+        """`step` is one that the spec names."""
+        every = self._spec.every_steps
+        return every is not None and step % every == 0
+
+    def wished(self) -> bool:
+        """`every_seconds` have passed on rank 0, whose clock decides for all at the next pulse."""
+        every = self._spec.every_seconds
+        if every is None or self._rank != 0:
+            return False
+        return time.monotonic() - self._saved_at >= every
+
+    def save(self, metrics: dict[str, float]) -> None:
+        """Begin to save the present step; training goes on while it is written."""
+        if self._saved_step == self._state.step:
+            return
+        self._saved_step = self._state.step
+        self._saved_at = time.monotonic()
+        # A save that is still under way may fail: its error is not this one's.
+        self._checkpointer.wait()
+        self._error = None
+        self._checkpointer.save(self._state.step, self._state.snapshot(), metrics)
+
+    def finish(self) -> None:
+        """Wait until the last save is committed, on all ranks.
+
+        Raises:
+            NotSaved: it is not; what was trained since the one before would be lost in silence.
+        """
+        self._checkpointer.wait()
+        errors: list[str | None] = [None] * dist.get_world_size(self._state.group)
+        dist.all_gather_object(errors, self._error, group=self._state.group)
+        for rank, error in enumerate(errors):
+            if error is not None:
+                raise NotSaved(
+                    f"rank {rank} could not save the checkpoint of step {self._saved_step}: {error}"
+                )
+
+    def load(self, names: list[str]) -> Loaded | None:
+        """Continue from the first good checkpoint among `names`; None without any names.
+
+        Raises:
+            NoGoodCheckpoint: none is. Starting over without a word would cost the work.
+            StateMismatch: the first good one is of another model or optimizer.
+        """
+        loaded = self._checkpointer.load(names, self._state.tensors())
+        if loaded is not None:
+            self._state.restore(loaded.extra)
+            self._saved_step = self._state.step
+        return loaded
+
+    def _committed(self, committed: Committed) -> None:
+        if self._rank == 0:
+            self._events.append("checkpoint", committed.event())
+            self._on_saved(committed.step)
+
+    def _failed(self, error: Exception) -> None:
+        self._error = f"{type(error).__name__}: {error}"
+        if self._rank == 0:
+            self._events.append("note", {"message": f"a checkpoint was not saved: {self._error}"})

@@ -1,0 +1,36 @@
+"""The job spec: what a user submits. Free of torch; coordinator, CLI and ranks share it."""
+
+from trainhall.training.spec.job import (
+    CheckpointSpec,
+    Device,
+    GradientSync,
+    JobSpec,
+    LearningRateSchedule,
+    ParallelismSpec,
+    Precision,
+    RecoverySpec,
+    ResourcesSpec,
+    ScriptSpec,
+    TaskSpec,
+    TrainingSpec,
+)
+from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
+
+__all__ = [
+    "MAX_SPEC_BYTES",
+    "CheckpointSpec",
+    "Device",
+    "GradientSync",
+    "JobSpec",
+    "LearningRateSchedule",
+    "ParallelismSpec",
+    "Precision",
+    "RecoverySpec",
+    "ResourcesSpec",
+    "ScriptSpec",
+    "SpecError",
+    "SpecProblem",
+    "TaskSpec",
+    "TrainingSpec",
+    "parse_spec",
+]

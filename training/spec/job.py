@@ -1,0 +1,265 @@
+"""The models of a job spec. What could not be launched is refused here, by field."""
+
+import math
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from trainhall.training.spec.problems import problem_at, problems_at
+from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
+
+MAX_WORKERS = 4096
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise PydanticCustomError("not_printable", "may not hold control characters or line breaks")
+    return value
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise PydanticCustomError("nul_byte", "may not hold a NUL byte")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
+
+
+class SpecModel(BaseModel):
+    """Base of every part: unknown keys are errors, numbers are finite, values are frozen."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class Device(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Precision(StrEnum):
+    FP32 = "fp32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class TaskSpec(SpecModel):
+    """A built-in task: model, data, loss and evaluation under one name."""
+
+    name: Name
+    """Name of a built-in task."""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """The task's own parameters: docs/job-spec.md lists them under Built-in tasks."""
+
+    @model_validator(mode="after")
+    def _check_params(self) -> Self:
+        params_type = TASK_PARAMS.get(self.name)
+        if params_type is None:
+            known = ", ".join(sorted(TASK_PARAMS))
+            raise problem_at("name", self.name, f"no task has this name; known tasks: {known}")
+        try:
+            params_type.model_validate(self.params)
+        except ValidationError as error:
+            raise problems_at(
+                [(("params", *e["loc"]), e["input"], e["msg"]) for e in error.errors()]
+            ) from None
+        return self
+
+    def parsed_params(self) -> TaskParams:
+        """The parameters with their defaults, as the task's own type."""
+        return TASK_PARAMS[self.name].model_validate(self.params)
+
+
+class ScriptSpec(SpecModel):
+    """A script that runs under `torchrun`, started once per rank with the same environment."""
+
+    path: Annotated[Text, Field(min_length=1)]
+    """Absolute path of the script on every node that runs it. `trainhall submit` and `trainhall up
+    --demo` resolve a relative one against the folder of the spec."""
+    args: list[Text] = Field(default_factory=list, max_length=1024)
+    """Arguments passed to every rank."""
+    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Text] = Field(
+        default_factory=dict, max_length=256
+    )
+    """Environment variables added to every rank's environment."""
+
+    @model_validator(mode="after")
+    def _path_is_absolute(self) -> Self:
+        if not PurePosixPath(self.path).is_absolute():
+            raise problem_at("path", self.path,
+                "must be an absolute path on every node; `trainhall submit` makes it absolute",
+            )  # fmt: skip
+        return self
+
+
+class ResourcesSpec(SpecModel):
+    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
+    """Number of ranks; each takes one device."""
+    device: Device = Device.AUTO
+    """`cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU."""
+
+
+class GradientSync(SpecModel):
+    """How gradients are combined over the ranks."""
+
+    algorithm: Literal["native"] = "native"
+    """`native` is the backend's own all-reduce (NCCL, Gloo)."""
+    compression: Literal["none"] = "none"
+    bucket_mb: Annotated[float, Field(gt=0, le=4096)] = 25.0
+    """Size of DDP's gradient buckets in MiB."""
+
+
+class ParallelismSpec(SpecModel):
+    strategy: Literal["ddp"] = "ddp"
+    """How the model is spread over the ranks."""
+    data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    """Degree of data parallelism; under `ddp` the number of workers, and may be left out."""
+    gradient_sync: GradientSync = GradientSync()
+
+
+class LearningRateSchedule(SpecModel):
+    """Learning rate over steps: a linear warm-up, then `constant`, `cosine` or `step` decay."""
+
+    kind: Literal["constant", "cosine", "step"] = "constant"
+    warmup_steps: Annotated[int, Field(ge=0, le=10**12)] = 0
+    """Steps over which the rate rises linearly from zero to `learning_rate`."""
+    final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """`cosine` ends at this share of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983)."""
+    decay_every: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """`step` multiplies the rate by `decay_factor` every so many steps after the warm-up."""
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _step_needs_interval(self) -> Self:
+        if self.kind == "step" and self.decay_every is None:
+            raise problem_at(
+                "decay_every", None, "is needed when kind is 'step'; give a number of steps"
+            )
+        return self
+
+
+class TrainingSpec(SpecModel):
+    steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Optimizer steps to train for. Give this or `epochs`."""
+    epochs: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """Passes over the training set, each without its last partial batch. Give this or `steps`."""
+    global_batch_size: Annotated[int, Field(ge=1, le=2**31)] = 64
+    """Samples per optimizer step over all ranks and accumulation rounds."""
+    optimizer: Literal["sgd", "adamw"] = "adamw"
+    learning_rate: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
+    learning_rate_schedule: LearningRateSchedule = LearningRateSchedule()
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Momentum of `sgd`; `adamw` ignores it."""
+    weight_decay: Annotated[float, Field(ge=0, le=1e3)] = 0.0
+    precision: Precision = Precision.FP32
+    gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
+    """Micro-batches per optimizer step and rank."""
+    gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Largest global L2 norm of the gradient; larger ones are scaled down to it."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Evaluate on held-out data every so many steps; always at the end."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if self.steps is not None and self.epochs is not None:
+            raise problem_at("epochs", self.epochs, "steps and epochs exclude each other; give one")
+        if self.steps is None and self.epochs is None:
+            # Every task needs an end; one pass over the data is what most people mean.
+            object.__setattr__(self, "epochs", 1)
+        return self
+
+
+class CheckpointSpec(SpecModel):
+    path: Annotated[Text, Field(min_length=1)] | None = None
+    """Absolute folder that every node sees. Without it checkpoints go to the coordinator."""
+    every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Save every so many steps. Give this or `every_seconds`, or only pauses and the end."""
+    every_seconds: Annotated[float, Field(gt=0, le=10**9)] | None = None
+    keep_latest: Annotated[int, Field(ge=1, le=10**6)] = 3
+    """Newest checkpoints that are kept; pinned ones are always kept."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.path is not None and not PurePosixPath(self.path).is_absolute():
+            raise problem_at("path", self.path, "must be an absolute path that every node sees")
+        if self.every_steps is not None and self.every_seconds is not None:
+            raise problem_at("every_seconds", self.every_seconds,
+                "every_steps and every_seconds exclude each other; give one",
+            )  # fmt: skip
+        return self
+
+
+class RecoverySpec(SpecModel):
+    max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
+    """Restarts in a row without a new step before the job fails."""
+    grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    """Seconds between SIGTERM and SIGKILL for a script."""
+
+
+class JobSpec(SpecModel):
+    """What a user submits."""
+
+    name: Name
+    """A name for people; it need not be unique."""
+    task: TaskSpec | None = None
+    """A built-in task. Give exactly one of `task` and `script`."""
+    script: ScriptSpec | None = None
+    """A script that runs under `torchrun`. Give exactly one of `task` and `script`."""
+    resources: ResourcesSpec = ResourcesSpec()
+    parallelism: ParallelismSpec = ParallelismSpec()
+    training: TrainingSpec = TrainingSpec()
+    checkpoint: CheckpointSpec = CheckpointSpec()
+    recovery: RecoverySpec = RecoverySpec()
+    priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
+    """Higher runs first; equal priorities run in the order of submission."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.task is not None and self.script is not None:
+            raise problem_at("script", None, "task and script exclude each other; give one")
+        if self.task is None and self.script is None:
+            raise problem_at("task", None, "give exactly one of task and script")
+        workers = self.resources.workers
+        if self.parallelism.data is not None and self.parallelism.data != workers:
+            raise problem_at(("parallelism", "data"), self.parallelism.data,
+                f"data × 1 must be the number of workers: {self.parallelism.data} is not {workers}",
+            )  # fmt: skip
+        if self.task is not None:
+            self._check_batch(workers)
+        return self
+
+    def _check_batch(self, workers: int) -> None:
+        batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
+        if batch % (workers * rounds) != 0:
+            step = workers * rounds
+            nearest = max(step, math.floor(batch / step) * step)
+            raise problem_at(("training", "global_batch_size"), batch,
+                f"{batch} does not divide by {workers} workers × {rounds} accumulation rounds "
+                f"= {step}; the nearest that does is {nearest}",
+            )  # fmt: skip
+
+    @model_serializer(mode="wrap")
+    def _leave_out_the_absent_work(
+        self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
+    ) -> dict[str, Any]:
+        # `task: null` beside a script would be refused by a reader who takes the keys as given.
+        data: dict[str, Any] = handler(self)
+        return {k: v for k, v in data.items() if v is not None or k not in ("task", "script")}

@@ -1,0 +1,290 @@
+"""From bytes to a `JobSpec`: YAML and JSON are read safely, errors become advice by field."""
+
+import difflib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.tasks import TASK_PARAMS
+
+MAX_SPEC_BYTES = 1024 * 1024
+MAX_DEPTH = 32
+_SHOWN_VALUE = 80
+
+
+@dataclass(frozen=True)
+class SpecProblem:
+    """One complaint: `field` is dotted ("training.steps"; empty for the document as a whole)."""
+
+    field: str
+    message: str
+    value: str | None = None
+
+
+class SpecError(ValueError):
+    """The document is not a valid job spec."""
+
+    def __init__(self, problems: list[SpecProblem]) -> None:
+        self.problems = problems
+        super().__init__(
+            "; ".join(f"{p.field}: {p.message}" if p.field else p.message for p in problems)
+        )
+
+
+def parse_spec(
+    raw: bytes | str,
+    format: Literal["json", "yaml"] = "yaml",  # noqa: A002 - the word users know
+    overrides: dict[str, str] | None = None,
+    folder: Path | None = None,
+) -> JobSpec:
+    """Read a job spec.
+
+    Args:
+        overrides: maps dotted fields to YAML values ("training.steps": "20").
+        folder: what a relative `script.path` is relative to, an absolute path; without it such a
+            path is an error.
+
+    Raises:
+        SpecError: with one problem per wrong field.
+    """
+    data = load_document(raw, format)
+    for field, text in (overrides or {}).items():
+        _override(data, field, text)
+    if overrides:
+        _check_tree(data)
+    if folder is not None:
+        _resolve_script(data, folder)
+    return validate_spec(data)
+
+
+def validate_spec(data: object) -> JobSpec:
+    """Check a document that was already read.
+
+    Raises:
+        SpecError: with one problem per wrong field.
+    """
+    if not isinstance(data, dict):
+        raise SpecError([SpecProblem("", f"a job spec is a mapping of keys, not {_kind(data)}")])
+    try:
+        return JobSpec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(problems_of(error, data)) from None
+
+
+def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str, Any]:  # noqa: A002
+    """Read one mapping from YAML or JSON: plain data only, bounded in size and depth.
+
+    Raises:
+        SpecError: naming the line where the text breaks.
+    """
+    size = len(raw)
+    if size > MAX_SPEC_BYTES:
+        raise SpecError(
+            [SpecProblem("", f"the spec has {size} bytes; the limit is {MAX_SPEC_BYTES}")]
+        )
+    try:
+        text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
+    except UnicodeDecodeError as error:
+        raise SpecError([SpecProblem("", f"the spec is not UTF-8: byte {error.start}")]) from None
+    if "\0" in text:
+        raise SpecError(
+            [SpecProblem("", f"the spec holds a NUL byte at character {text.index(chr(0))}")]
+        )
+    try:
+        data = _load_json(text) if format == "json" else _load_yaml(text)
+    except RecursionError:
+        raise SpecError(
+            [SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")]
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise SpecError([SpecProblem("", f"not valid YAML: {where}{error.problem}")]) from None
+    except yaml.YAMLError as error:
+        raise SpecError(
+            [SpecProblem("", f"not valid YAML: {str(error).splitlines()[0]}")]
+        ) from None
+    except ValueError as error:
+        raise SpecError([SpecProblem("", f"not valid {format.upper()}: {error}")]) from None
+    _check_tree(data)
+    if not isinstance(data, dict):
+        raise SpecError([SpecProblem("", f"a job spec is a mapping of keys, not {_kind(data)}")])
+    return data
+
+
+def _load_yaml(text: str) -> Any:
+    """Read YAML without aliases (they allow exponential documents) and without deep nesting.
+
+    The C parser builds its tree out of Python's reach, so its events are looked through first.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_SpecLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.composer.ComposerError(
+                problem="aliases are not supported",
+                problem_mark=event.start_mark,  # type: ignore[arg-type] # the C parser's own class
+            )
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise RecursionError
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return yaml.load(text, Loader=_SpecLoader)
+
+
+class _SpecLoader(yaml.CSafeLoader):
+    """Plain data only; a key that is given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} is given twice", key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _load_json(text: str) -> Any:
+    def refuse_constant(name: str) -> None:
+        raise ValueError(f"{name} is not a number")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise ValueError(f"key {key!r} is given twice")
+        return dict(pairs)
+
+    return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+
+
+def _check_tree(data: object) -> None:
+    """Refuse what JSON, a database or a terminal could not carry further.
+
+    Raises:
+        SpecError: nesting too deep, a number of more than 64 bits, or half of a surrogate pair.
+    """
+    level, depth = [data], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise SpecError([SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")])
+        for node in level:
+            if isinstance(node, int) and not -(2**63) <= node < 2**63:
+                raise SpecError([SpecProblem("", "a number in the spec needs more than 64 bits")])
+            if isinstance(node, str) and not _encodable(node):
+                raise SpecError([SpecProblem("", "a text in the spec holds half a surrogate pair")])
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in ([*node, *node.values()] if isinstance(node, dict) else node)
+        ]
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _resolve_script(data: dict[str, Any], folder: Path) -> None:
+    script = data.get("script")
+    path = script.get("path") if isinstance(script, dict) else None
+    # What is no path at all is left for the check that names the field.
+    if isinstance(script, dict) and isinstance(path, str) and path and "\0" not in path:
+        # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
+        script["path"] = os.path.normpath(folder / path)
+
+
+def _override(data: dict[str, Any], field: str, text: str) -> None:
+    *parents, last = field.split(".")
+    node = data
+    for i, key in enumerate(parents):
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            at = ".".join(parents[: i + 1])
+            raise SpecError(
+                [SpecProblem(field, f"cannot be set: {at} is {_kind(child)}, not a mapping")]
+            )
+        node = child
+    try:
+        node[last] = _load_yaml(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise SpecError([SpecProblem(field, "the value is not valid YAML", _shown(text))]) from None
+
+
+def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
+    """Pydantic's errors as problems; an unknown key names the nearest known one."""
+    problems: list[SpecProblem] = []
+    for item in error.errors(include_url=False):
+        context = item.get("ctx", {})
+        nested = context.get("problems") if item["type"] == "spec_problem" else None
+        if nested is None:
+            nested = [((), item["input"], item["msg"])]
+        for where, value, message in nested:
+            loc = (*item["loc"], *where)
+            unknown = (
+                item["type"] == "extra_forbidden" or message == "Extra inputs are not permitted"
+            )
+            if unknown:
+                problems.append(SpecProblem(_dotted(loc), _unknown_key(loc, data)))
+            else:
+                problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
+    return problems
+
+
+def _unknown_key(loc: tuple[str | int, ...], data: object) -> str:
+    known = _known_keys(loc[:-1], data)
+    near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
+    return f"unknown key; known here: {', '.join(sorted(known))}"
+
+
+def _known_keys(loc: tuple[str | int, ...], data: object) -> list[str]:
+    model: type[BaseModel] | None = JobSpec
+    for i, part in enumerate(loc):
+        if loc[: i + 1] == ("task", "params"):
+            task = data.get("task", {}) if isinstance(data, dict) else {}
+            model = TASK_PARAMS.get(task.get("name", "")) if isinstance(task, dict) else None
+            continue
+        if model is None or part not in model.model_fields:
+            return []
+        annotation = model.model_fields[str(part)].annotation
+        kinds = [annotation, *get_args(annotation)]
+        model = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    return list(model.model_fields) if model else []
+
+
+def _dotted(loc: tuple[str | int, ...]) -> str:
+    return ".".join(str(part) for part in loc)
+
+
+def _shown(value: object) -> str | None:
+    if value is None or isinstance(value, dict | list):
+        return None
+    text = repr(value) if not isinstance(value, str) else value
+    return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 1] + "…"
+
+
+def _kind(value: object) -> str:
+    names = {
+        dict: "a mapping",
+        list: "a list",
+        str: "text",
+        bool: "a truth value",
+        type(None): "nothing",
+    }
+    return names.get(type(value), "a number")

@@ -1,0 +1,68 @@
+"""Everything that a checkpoint must hold for the next attempt to go on as if nothing happened."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainhall.training import random_state
+from trainhall.training.data import Sampler
+from trainhall.training.optim import named_state
+from trainhall.training.precision import MixedPrecision
+
+
+@dataclass
+class TrainingState:
+    """The parts of a running training, held by reference."""
+
+    model: nn.Module
+    """The plain model."""
+    optimizer: Optimizer
+    precision: MixedPrecision
+    sampler: Sampler
+    device: torch.device
+    group: dist.ProcessGroup
+    seed: int
+    step: int = 0
+    """Finished optimizer steps."""
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Weights, buffers and the optimizer's state by name, for saving and for loading into."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": named_state(self.optimizer, self.model),
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a checkpoint saves; all ranks call it at the same step."""
+        mine = random_state.capture(self.device)
+        ranks: list[Any] = [None] * dist.get_world_size(self.group)
+        dist.all_gather_object(ranks, mine, group=self.group)
+        extra = {
+            "step": self.step,
+            "sampler": self.sampler.state(),
+            "scaler": self.precision.state(),
+            "random": ranks,
+        }
+        return {**self.tensors(), "extra": extra}
+
+    def restore(self, extra: Mapping[str, Any]) -> None:
+        """Take over what is beside the tensors.
+
+        A rank that the checkpoint does not know (there are more now) starts from a fresh state of
+        its own, since no two ranks may draw the same numbers.
+        """
+        self.step = int(extra["step"])
+        self.sampler.restore(extra["sampler"])
+        self.precision.restore(extra["scaler"])
+        rank, ranks = dist.get_rank(self.group), extra["random"]
+        if rank < len(ranks):
+            random_state.restore(ranks[rank], self.device)
+        else:
+            random_state.seed_everything(
+                random_state.derive_seed(self.seed, "rank", rank, self.step)
+            )
