@@ -1,0 +1,196 @@
+"""The coordinator's agent interface over HTTP, with two kinds of failure: try again, or do not."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from trainhall.cluster.agent.options import AgentOptions, JoinRefused, ProtocolMismatch
+from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+CHUNK_BYTES = 1024 * 1024
+
+_LATER = {401, 403, 408, 425, 429}
+"""With 5xx: the request is right, its time is not. A credential that is void ends the connection,
+which is dealt with there."""
+
+
+class Unreachable(Exception):
+    """No answer, or one that says to try again later."""
+
+
+class Refused(Exception):
+    """The coordinator understood the request and does not want it."""
+
+    def __init__(self, status: int, detail: str, expected: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.expected = expected
+        """Where to go on from, when something before what was sent has not come."""
+
+
+class Damaged(Exception):
+    """What came is not what was announced."""
+
+
+class Shipping(Protocol):
+    """Where spools go; tests bring their own."""
+
+    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_logs(
+        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+    ) -> int:
+        """The offset that is wanted next."""
+        ...
+
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str
+    ) -> None: ...
+
+    async def commit(self, job_id: str, name: str) -> None: ...
+
+
+class CoordinatorApi:
+    def __init__(self, options: AgentOptions) -> None:
+        self._url = options.url
+        self.credential = ""
+        # Proxies of the environment are for the world outside, not for a coordinator next door.
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Exchange a join token for the node's credential.
+
+        Raises:
+            Unreachable: nobody answers; try again.
+            JoinRefused: the token is not accepted.
+            ProtocolMismatch: the coordinator is of another version.
+        """
+        try:
+            content = await self._request(
+                "POST",
+                "/join",
+                content=request.model_dump_json().encode(),
+                headers={"Content-Type": "application/json"},
+            )
+        except Refused as error:
+            if error.status == 426:
+                raise ProtocolMismatch(error.detail) from None
+            raise JoinRefused(
+                f"the coordinator at {self._url} refuses to let this host join: {error.detail}"
+            ) from None
+        return JoinReply.model_validate_json(content)
+
+    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+        content = await self._post(
+            f"/jobs/{job_id}/attempts/{attempt}/metrics", content=frames, writer=writer
+        )
+        return Acked.model_validate_json(content).sequence
+
+    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+        content = await self._post(
+            f"/jobs/{job_id}/attempts/{attempt}/events", content=lines, writer=writer
+        )
+        return Acked.model_validate_json(content).sequence
+
+    async def send_logs(
+        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+    ) -> int:
+        content = await self._post(
+            f"/jobs/{job_id}/attempts/{attempt}/logs",
+            content=data, rank=rank, stream=stream, offset=offset,
+        )  # fmt: skip
+        return LogAcked.model_validate_json(content).next_offset
+
+    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+        size = (await asyncio.to_thread(file.stat)).st_size
+        await self._request(
+            "PUT",
+            f"/jobs/{job_id}/checkpoints/{name}/files/{path}",
+            content=_chunks(file),
+            headers={"Content-Length": str(size)},
+            params={"sha256": sha256},
+        )
+
+    async def commit(self, job_id: str, name: str) -> None:
+        await self._post(f"/jobs/{job_id}/checkpoints/{name}/commit")
+
+    async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
+        """Fetch a file of an uploaded checkpoint, durably; returns its size and SHA-256."""
+        digest, size = hashlib.sha256(), 0
+        url = f"{self._url}/jobs/{job_id}/checkpoints/{name}/files/{path}"
+        try:
+            async with self._http.stream("GET", url, headers=self._headers()) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _check(answer)
+                with await asyncio.to_thread(to.open, "wb") as file:
+                    async for chunk in answer.aiter_bytes(CHUNK_BYTES):
+                        digest.update(chunk)
+                        size += len(chunk)
+                        await asyncio.to_thread(file.write, chunk)
+                    file.flush()
+                    await asyncio.to_thread(os.fsync, file.fileno())
+        except httpx.TransportError as error:
+            raise Unreachable(_told(error)) from None
+        return size, digest.hexdigest()
+
+    async def _post(self, path: str, *, content: bytes = b"", **params: Any) -> bytes:
+        return await self._request("POST", path, content=content, params=params)
+
+    async def _request(self, method: str, path: str, **options: Any) -> bytes:
+        headers = self._headers() | options.pop("headers", {})
+        try:
+            answer = await self._http.request(method, self._url + path, headers=headers, **options)
+        except httpx.TransportError as error:
+            raise Unreachable(_told(error)) from None
+        _check(answer)
+        return answer.content
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.credential}"} if self.credential else {}
+
+
+async def _chunks(file: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(file.open, "rb") as opened:
+        while chunk := await asyncio.to_thread(opened.read, CHUNK_BYTES):
+            yield chunk
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.is_success:
+        return
+    detail, expected = _problem(answer)
+    joining = answer.request.url.path.endswith("/join")
+    if answer.status_code >= 500 or (answer.status_code in _LATER and not joining):
+        raise Unreachable(f"{answer.status_code}: {detail}")
+    raise Refused(answer.status_code, detail, expected)
+
+
+def _problem(answer: httpx.Response) -> tuple[str, int | None]:
+    """`detail` and `expected` of problem details (RFC 9457), else what there is."""
+    try:
+        problem = answer.json()
+        expected = problem.get("expected")
+        return str(problem["detail"]), expected if isinstance(expected, int) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return answer.reason_phrase or f"status {answer.status_code}", None
+
+
+def _told(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__

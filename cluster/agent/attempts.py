@@ -1,0 +1,443 @@
+"""The attempts of this host: what is found of each, and the actions that change it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainhall.cluster.agent import claims, linux, outcome, processes, transfer
+from trainhall.cluster.agent.api import CoordinatorApi
+from trainhall.cluster.agent.claims import Claim
+from trainhall.cluster.agent.data_dir import DataDir, Token
+from trainhall.cluster.agent.reconcile import (
+    Action,
+    Conclude,
+    Forget,
+    Found,
+    Prepare,
+    Stage,
+    Start,
+    Tell,
+    Wanted,
+    decide,
+)
+from trainhall.cluster.agent.shipping import Shipper
+from trainhall.cluster.agent.warm_client import NoTorch, NotWarm, WarmParent
+from trainhall.cluster.protocol import Assignment, AssignmentReport
+from trainhall.training.link import (
+    AttemptFolder,
+    Command,
+    Failure,
+    Launch,
+    Outcome,
+    ShimStatus,
+    replace_json,
+)
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 60.0
+"""A shim that was started and has not taken its folder for so long is started again."""
+MAX_STARTS = 3
+SWEEP_SECONDS = 0.1
+
+
+@dataclass
+class Attempt:
+    """One attempt on this host, and what this agent knows of it."""
+
+    token: Token
+    folder: AttemptFolder
+    launch: Launch
+    stage: Stage
+    status: ShimStatus | None = None
+    status_stamp: tuple[int, int] = (0, 0)
+    """Inode and time of the status file that was read last."""
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    task: asyncio.Task[None] | None = None
+    """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
+    starts: int = 0
+    started_at: float | None = None
+    """When a shim was started that has not taken the folder yet (monotonic)."""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def found(self, shipped: bool) -> Found:
+        asked = self.status.command if self.status is not None else Command.RUN
+        stage = self.stage
+        if stage is Stage.READY and (self.started_at is not None or self.task is not None):
+            # A shim is on its way; what is to be told it is told once it listens.
+            stage = Stage.LIVE
+        return Found(stage, asked, shipped)
+
+    def report(self, shipped: bool) -> AssignmentReport:
+        job_id, attempt, generation = self.token
+        status = self.status
+        phase = "preparing" if self.stage is Stage.PREPARING else "starting"
+        if self.stage is Stage.LIVE and status is not None:
+            # The end is told by `outcome`, which this agent sets when it has seen to it.
+            phase = "stopping" if status.phase == "exited" else status.phase
+        ended = self.stage is Stage.ENDED
+        return AssignmentReport.model_validate(
+            {
+                "job_id": job_id,
+                "attempt": attempt,
+                "generation": generation,
+                "phase": "exited" if ended else phase,
+                "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
+                "rendezvous": status.rendezvous if status is not None else None,
+                "outcome": self.outcome if ended else None,
+                "failure": self.failure if ended else None,
+                "shipped": ended and shipped,
+            }
+        )
+
+
+class Attempts:
+    """All attempts of this host. Every method may be called at any time and in any order."""
+
+    def __init__(
+        self,
+        data_dir: DataDir,
+        api: CoordinatorApi,
+        warm: WarmParent,
+        changed: Callable[[], None],
+    ) -> None:
+        self._data_dir = data_dir
+        self._api = api
+        self._warm = warm
+        self._changed = changed
+        self._attempts: dict[Token, Attempt] = {}
+        self._desired: dict[Token, Assignment] | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
+        """Shims that this agent executed: whoever ended stays in the process table until asked."""
+        self._launched = data_dir.read_launched()
+        self._leaving: dict[Token, asyncio.Task[None]] = {}
+        """Those whose traces are being removed."""
+        self.shipper = Shipper(api, changed)
+
+    # -- what is --------------------------------------------------------------------------------
+
+    def find(self) -> None:
+        """Take up the attempts of an earlier agent, from their folders."""
+        for unfinished in self._data_dir.attempts.glob("*/.preparing-*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        for token in self._data_dir.tokens():
+            folder = self._data_dir.attempt(token)
+            launch = Launch.model_validate_json(folder.launch.read_bytes())
+            self._attempts[token] = Attempt(token, folder, launch, Stage.READY)
+            self.shipper.add(token, folder, launch)
+        self.refresh()
+
+    def reports(self) -> list[AssignmentReport]:
+        return [a.report(self.shipper.shipped(t)) for t, a in self._attempts.items()]
+
+    def watched(self) -> bool:
+        """There is a process that may end without a word."""
+        return bool(self._children or self.live())
+
+    def live(self) -> list[Attempt]:
+        """Those whose processes may still run."""
+        return [a for a in self._attempts.values() if a.found(False).stage is Stage.LIVE]
+
+    def empty(self) -> bool:
+        """Nothing of any attempt is left on this host."""
+        return not self._attempts and not self._leaving
+
+    def pids_by_slot(self) -> dict[int, list[int]]:
+        """The ranks that run on each CPU slot."""
+        found: dict[int, list[int]] = {}
+        for attempt in self.live():
+            states = {r.rank: r for r in attempt.status.ranks} if attempt.status else {}
+            for place in attempt.launch.ranks:
+                state = states.get(place.rank)
+                if place.device_kind == "cpu" and state and state.pid and not state.finished_at:
+                    found.setdefault(place.device_index, []).append(state.pid)
+        return found
+
+    def refresh(self) -> bool:
+        """Look at every attempt that has not ended; True when something changed."""
+        changed = False
+        self._children = [child for child in self._children if child.poll() is None]
+        for attempt in self._attempts.values():
+            if attempt.stage in (Stage.READY, Stage.LIVE):
+                changed |= self._look(attempt)
+        return changed
+
+    def _look(self, attempt: Attempt) -> bool:
+        before = (attempt.stage, attempt.status)
+        claim = claims.look(attempt.folder)
+        self._read_status(attempt)
+        if claim is Claim.NONE:
+            self._watch_start(attempt)
+            return before != (attempt.stage, attempt.status)
+        attempt.stage = Stage.LIVE
+        attempt.started_at = None
+        if claim is Claim.RELEASED and attempt.task is None:
+            # It may have told the end between the two looks.
+            self._read_status(attempt)
+            if attempt.status is not None and attempt.status.outcome is not None:
+                self._end(attempt, attempt.status.outcome, attempt.status.failure)
+            else:
+                self._begin(attempt, self._sweep(attempt))
+        return before != (attempt.stage, attempt.status)
+
+    def _read_status(self, attempt: Attempt) -> None:
+        try:
+            stat = attempt.folder.status.stat()
+            stamp = (stat.st_ino, stat.st_mtime_ns)
+            if stamp != attempt.status_stamp:
+                data = attempt.folder.status.read_bytes()
+                attempt.status = ShimStatus.model_validate_json(data)
+                attempt.status_stamp = stamp
+        except FileNotFoundError:
+            return
+
+    def _watch_start(self, attempt: Attempt) -> None:
+        """A shim was started and has not shown itself: wait, try again, or give up."""
+        if attempt.started_at is None:
+            return
+        died = attempt.process is not None and attempt.process.returncode is not None
+        if not died and time.monotonic() - attempt.started_at < START_SECONDS:
+            return
+        attempt.started_at = None
+        if attempt.starts >= MAX_STARTS:
+            tail = outcome.last_lines(claims.log_path(attempt.folder))
+            message = "the processes of this attempt cannot be started on this host"
+            self._end(attempt, Outcome.FAILED, Failure(message=message, log_tail=tail))
+
+    def _end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
+        attempt.stage = Stage.ENDED
+        attempt.outcome = ended
+        attempt.failure = failure
+        self.shipper.ended(attempt.token)
+        self._changed()
+
+    # -- what shall be --------------------------------------------------------------------------
+
+    def desire(self, assignments: list[Assignment]) -> None:
+        """Take up what the coordinator wants; complete, so it replaces what was wanted before."""
+        self._desired = {
+            (a.launch.job_id, a.launch.attempt, a.launch.generation): a for a in assignments
+        }
+
+    def reconcile(self) -> None:
+        """Do what leads from what is to what shall be. Cheap when nothing is to be done."""
+        wanted = None
+        if self._desired is not None:
+            wanted = {
+                token: Wanted(a.goal, _waits(a.launch))
+                for token, a in self._desired.items()
+                if token in self._attempts or not self._is_leaving(token[0])
+            }
+        found = {t: a.found(self.shipper.shipped(t)) for t, a in self._attempts.items()}
+        for action in decide(wanted, found, self._launched):
+            self._act(action)
+
+    def stop_all(self) -> None:
+        """End every rank of this host, whatever is desired."""
+        self._desired = {}
+        self.reconcile()
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Prepare(token):
+                self._prepare(token)
+            case Start(token):
+                attempt = self._attempts[token]
+                self._begin(attempt, self._start(attempt))
+            case Tell(token, command):
+                claims.tell(self._attempts[token].folder, command)
+            case Conclude(token, ended, reason):
+                self._conclude(token, ended, reason)
+            case Forget(token):
+                leaving = self._forget(self._attempts.pop(token))
+                self._leaving[token] = asyncio.create_task(leaving, name=f"forget {token}")
+
+    def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
+        async def guarded() -> None:
+            try:
+                await work
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                logger.exception("attempt %s cannot go on", attempt.token)
+                message = f"this host cannot run the attempt: {type(error).__name__}: {error}"
+                self._end(attempt, Outcome.FAILED, Failure(message=message))
+            finally:
+                attempt.task = None
+                self._changed()
+
+        attempt.task = asyncio.create_task(guarded(), name=f"attempt {attempt.token}")
+
+    def _prepare(self, token: Token) -> None:
+        assert self._desired is not None
+        launch = self._desired[token].launch
+        attempt = Attempt(token, self._data_dir.attempt(token), launch, Stage.PREPARING)
+        self._attempts[token] = attempt
+        self._begin(attempt, self._make_ready(attempt))
+
+    async def _make_ready(self, attempt: Attempt) -> None:
+        """Fetch what the attempt starts from and make its folder, which appears at once."""
+        launch = attempt.launch
+        plan = launch.checkpoint
+        if plan.upload:
+            folder = self._data_dir.checkpoints(launch.job_id)
+            folder.mkdir(parents=True, exist_ok=True)
+            names = plan.resume
+            if names:
+                try:
+                    names = await transfer.fetch(self._api, folder, launch.job_id, names)
+                except transfer.NotFetched as error:
+                    self._end(attempt, Outcome.FAILED, Failure(message=str(error)))
+                    return
+            plan = plan.model_copy(update={"folder": str(folder), "resume": names})
+            launch = launch.model_copy(update={"checkpoint": plan})
+        elif plan.folder:
+            # Where that fails the ranks tell why, in terms of what they wanted to save.
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
+        attempt.launch = launch
+        final = attempt.folder.path
+        part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
+        shutil.rmtree(part.path, ignore_errors=True)
+        part.path.mkdir(parents=True)
+        replace_json(part.launch, launch)
+        part.path.rename(final)
+        attempt.stage = Stage.READY
+        self.shipper.add(attempt.token, attempt.folder, launch)
+        # Not by way of the next look at things: a job's first step is near.
+        await self._start(attempt)
+
+    async def _start(self, attempt: Attempt) -> None:
+        """Start a shim. First it is noted that the token was launched here, and never again is."""
+        job_id, *number = attempt.token
+        newest = self._launched.get(job_id, (0, 0))
+        if (number[0], number[1]) > newest:
+            self._launched.pop(job_id, None)
+            self._launched[job_id] = (number[0], number[1])
+            self._data_dir.write_launched(self._launched)
+        attempt.starts += 1
+        try:
+            if attempt.launch.spec.script is None and linux.IS_LINUX:
+                try:
+                    await self._warm.start_shim(attempt.folder, self._data_dir.doorbell)
+                except NotWarm as error:
+                    logger.warning("%s; attempt %s starts slowly", error, attempt.token)
+                    attempt.process = self._execute(attempt)
+            else:
+                attempt.process = self._execute(attempt)
+        except NoTorch as error:
+            self._end(attempt, Outcome.FAILED, Failure(message=str(error)))
+            return
+        attempt.started_at = time.monotonic()
+
+    def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
+        with claims.log_path(attempt.folder).open("ab") as log:
+            child = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "trainhall.cluster.agent.shim"),
+                    *(str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._children.append(child)
+        return child
+
+    async def _sweep(self, attempt: Attempt) -> None:
+        """The shim died without a word: end what it left behind, then say so in its place."""
+        while left := await asyncio.to_thread(processes.marked, attempt.folder.path):
+            processes.send(left, signal.SIGKILL)
+            await asyncio.sleep(SWEEP_SECONDS)
+        asked = attempt.status.command if attempt.status is not None else Command.RUN
+        tail = outcome.last_lines(claims.log_path(attempt.folder))
+        failure = Failure(message="the process that supervised the ranks was killed", log_tail=tail)
+        ended = Outcome.STOPPED if asked is Command.STOP else Outcome.FAILED
+        self._write_end(attempt, ended, failure if ended is Outcome.FAILED else None)
+        self._end(attempt, ended, failure if ended is Outcome.FAILED else None)
+
+    def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
+        """Keep the end for the next agent."""
+        claims.command_path(attempt.folder).unlink(missing_ok=True)
+        if attempt.status is None:
+            return
+        now = time.time()
+        dead = [
+            r if r.finished_at else r.model_copy(update={"finished_at": now, "signal": 9})
+            for r in attempt.status.ranks
+        ]
+        attempt.status = attempt.status.model_copy(
+            update={"phase": "exited", "outcome": ended, "failure": failure, "ranks": dead}
+        )
+        with contextlib.suppress(OSError):
+            replace_json(attempt.folder.status, attempt.status)
+
+    def _conclude(self, token: Token, ended: Outcome, reason: str) -> None:
+        """It never ran here and never will: that is its end."""
+        attempt = self._attempts.get(token)
+        if attempt is None:
+            assert self._desired is not None
+            launch = self._desired[token].launch
+            attempt = Attempt(token, self._data_dir.attempt(token), launch, Stage.ENDED)
+            self._attempts[token] = attempt
+        if attempt.task is not None:
+            attempt.task.cancel()
+        # Gone before it is told: a shim that is on its way finds nothing to run.
+        _remove_folder(attempt.folder)
+        failure = Failure(message=reason) if ended is Outcome.FAILED else None
+        self._end(attempt, ended, failure)
+
+    def _is_leaving(self, job_id: str) -> bool:
+        """What is left of an attempt is being removed; another of its job waits for that."""
+        return any(token[0] == job_id for token in self._leaving)
+
+    async def _forget(self, attempt: Attempt) -> None:
+        job_id = attempt.token[0]
+        try:
+            if attempt.task is not None:
+                attempt.task.cancel()
+            await self.shipper.remove(attempt.token)
+            await asyncio.to_thread(_remove_folder, attempt.folder)
+            if all(other[0] != job_id for other in self._attempts):
+                folder = self._data_dir.checkpoints(job_id)
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        finally:
+            del self._leaving[attempt.token]
+            self._changed()
+
+    # -- the agent's own end --------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Leave everything as it is, for the next agent to find."""
+        tasks = [a.task for a in self._attempts.values() if a.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._leaving.values(), return_exceptions=True)
+        await self.shipper.close()
+
+
+def _waits(launch: Launch) -> bool:
+    return launch.node_rank > 0 and launch.rendezvous is None
+
+
+def _remove_folder(folder: AttemptFolder) -> None:
+    """Remove an attempt's folder: at once for a shim that would begin there, then its files."""
+    hidden = folder.path.with_name(f".preparing-{folder.path.name}-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.path.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        # Not empty while another attempt of the job has its folder there.
+        folder.path.parent.rmdir()

@@ -1,0 +1,192 @@
+"""The agent's one connection: it goes out, it comes back, it never gives up."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from trainhall.cluster.agent.options import (
+    AgentOptions,
+    CredentialRefused,
+    NodeRemoved,
+    ProtocolMismatch,
+)
+from trainhall.cluster.protocol import Desired, Report
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+FIRST_PAUSE_SECONDS = 0.1
+CALM_SECONDS = 0.02
+"""Changes within so short a time are told in one report."""
+REMOVED = 4403
+PROTOCOL = 4426
+UNAUTHORIZED, FORBIDDEN, UPGRADE_REQUIRED = 401, 403, 426
+
+
+class Connection:
+    """Keeps the coordinator informed and takes what it wants; `run` ends only when that is over."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        credential: str,
+        report: Callable[[int], Report],
+        desired: Callable[[Desired], None],
+        connected: Callable[[], None],
+        *,
+        give_up_if_refused: bool = False,
+    ) -> None:
+        """
+        Args:
+            report: what is, given the revision that was taken up last.
+            desired: takes what shall be. Old or repeated ones never reach it.
+            connected: called when a connection stands.
+            give_up_if_refused: raise instead of trying again with the same credential.
+        """
+        self._options = options
+        self._credential = credential
+        self._report = report
+        self._desired = desired
+        self._connected = connected
+        self._give_up_if_refused = give_up_if_refused
+        self._changed = asyncio.Event()
+        self._heartbeat = options.heartbeat_seconds
+        self._revision = 0
+        self._pause = FIRST_PAUSE_SECONDS
+        self._said = ""
+
+    def changed(self) -> None:
+        """There is something new to report."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Be connected, for ever.
+
+        Raises:
+            NodeRemoved: the node was removed; its credential is void.
+            ProtocolMismatch: the coordinator is of another version.
+            CredentialRefused: it does not know this node, and the caller wants to be told.
+        """
+        while True:
+            try:
+                await self._connect_once()
+            except InvalidStatus as error:
+                self._check_status(error)
+                self._say(_refusal(error))
+            except ConnectionClosed as error:
+                self._check_close(error)
+                self._say(f"the connection to {self._options.coordinator} ended")
+            except (OSError, TimeoutError, WebSocketException) as error:
+                self._say(f"{self._options.coordinator} cannot be reached ({_told(error)})")
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+            self._pause = min(self._pause * 2, self._options.reconnect_limit_seconds)
+
+    async def _connect_once(self) -> None:
+        headers = {"Authorization": f"Bearer {self._credential}"}
+        async with connect(
+            self._options.websocket_url,
+            additional_headers=headers,
+            # It costs more time than it saves.
+            compression=None,
+            max_size=MAX_MESSAGE_BYTES,
+            open_timeout=10,
+            ping_interval=10,
+            ping_timeout=20,
+            close_timeout=1,
+            proxy=None,
+        ) as socket:
+            self._revision = 0
+            self._changed.set()
+            tasks = [
+                asyncio.create_task(self._listen(socket), name="listen"),
+                asyncio.create_task(self._tell(socket), name="tell"),
+            ]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _listen(self, socket: ClientConnection) -> None:
+        greeted = False
+        while True:
+            text = await socket.recv()
+            try:
+                message = Desired.model_validate_json(text)
+            except ValidationError as error:
+                # Of a newer coordinator, perhaps. It will be repeated; nothing else can be done.
+                logger.error("a message of the coordinator is not understood: %s", _short(error))
+                continue
+            if not greeted:
+                greeted = True
+                logger.info("connected to %s", self._options.coordinator)
+                self._pause, self._said = FIRST_PAUSE_SECONDS, ""
+                self._connected()
+            if message.revision <= self._revision:
+                continue
+            self._revision = message.revision
+            self._heartbeat = message.heartbeat_seconds
+            self._desired(message)
+            self._changed.set()
+
+    async def _tell(self, socket: ClientConnection) -> None:
+        while True:
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat):
+                    await self._changed.wait()
+            self._changed.clear()
+            await socket.send(self._report(self._revision).model_dump_json())
+            await asyncio.sleep(CALM_SECONDS)
+
+    def _say(self, problem: str) -> None:
+        """Once per problem, however often it is met."""
+        if problem != self._said:
+            logger.warning("%s; trying again until it works", problem)
+            self._said = problem
+
+    def _check_close(self, error: ConnectionClosed) -> None:
+        received = error.rcvd
+        if received is not None and received.code == REMOVED:
+            raise NodeRemoved(
+                f"this node was removed from {self._options.coordinator}; "
+                "to bring it back, add a node there and start the agent with its --token"
+            )
+        if received is not None and received.code == PROTOCOL:
+            raise ProtocolMismatch(received.reason or "the coordinator is of another version")
+
+    def _check_status(self, error: InvalidStatus) -> None:
+        status = error.response.status_code
+        if status == UPGRADE_REQUIRED:
+            raise ProtocolMismatch(_refusal(error))
+        if status in (UNAUTHORIZED, FORBIDDEN) and self._give_up_if_refused:
+            raise CredentialRefused(_refusal(error))
+
+
+def _refusal(error: InvalidStatus) -> str:
+    body: Any = error.response.body or b""
+    try:
+        detail = str(json.loads(body)["detail"])
+    except (ValueError, KeyError, TypeError):
+        detail = error.response.reason_phrase
+    return f"the coordinator refuses this node: {detail}"
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _short(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"

@@ -1,0 +1,286 @@
+"""The agent: makes what the coordinator wants of this host so, and reports what is.
+
+It holds nothing that matters. Killed at any instant, the next one finds the shims and the spools in
+the data folder and goes on.
+"""
+
+import asyncio
+import contextlib
+import importlib.metadata
+import logging
+import os
+import secrets
+import signal
+import time
+from pathlib import Path
+
+from trainhall.cluster.agent import claims, transfer
+from trainhall.cluster.agent.api import CoordinatorApi, Unreachable
+from trainhall.cluster.agent.attempts import Attempts
+from trainhall.cluster.agent.connection import Connection
+from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.devices import Devices, host_use
+from trainhall.cluster.agent.options import (
+    AgentError,
+    AgentOptions,
+    CredentialRefused,
+    JoinRefused,
+    NoCredential,
+    NodeRemoved,
+)
+from trainhall.cluster.agent.warm_client import WarmParent
+from trainhall.cluster.protocol import Desired, DeviceUse, HostUse, JoinReply, JoinRequest, Report
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.25
+"""Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
+STOP_MARGIN_SECONDS = 3.0
+"""Beyond the longest grace of a script, until every rank has to be gone."""
+LAST_SHIPPING_SECONDS = 1.5
+"""What is not shipped by then stays in the data folder, and the next agent ships it."""
+TIDY_SECONDS = 0.02
+
+
+def run_agent(options: AgentOptions) -> int:
+    """Run an agent until it is told to end (SIGTERM, SIGINT); its exit code.
+
+    Raises:
+        AgentError: it cannot begin or go on; the message says what to do.
+    """
+    _log_to_stderr()
+    data_dir = DataDir(options.data_dir)
+    with data_dir.locked():
+        return asyncio.run(_main(options, data_dir))
+
+
+async def _main(options: AgentOptions, data_dir: DataDir) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    agent = Agent(options, data_dir)
+    await agent.run(stop)
+    return 0
+
+
+class Agent:
+    def __init__(self, options: AgentOptions, data_dir: DataDir) -> None:
+        self._options = options
+        self._data_dir = data_dir
+        self._agent_id = secrets.token_hex(6)
+        self._address = options.own_address()
+        self._devices = Devices(options.slots)
+        self._warm = WarmParent(data_dir)
+        self._api = CoordinatorApi(options)
+        self._attempts = Attempts(data_dir, self._api, self._warm, self._on_change)
+        self._connection: Connection | None = None
+        self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
+        self._removed: dict[str, None] = {}
+        """Checkpoint folders that are gone, of those the coordinator still asks about."""
+        self._removing: dict[str, asyncio.Task[None]] = {}
+        self._look = asyncio.Event()
+        self._ending = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set.
+
+        Raises:
+            AgentError: it cannot begin or go on.
+        """
+        doorbell = claims.make_pipe(self._data_dir.doorbell)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(doorbell, self._on_ring, doorbell)
+        self._attempts.find()
+        work = asyncio.create_task(self._work(), name="work")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait([work, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+            if self._options.stop_ranks_on_exit:
+                await self._stop_ranks()
+        except BaseExceptionGroup as group:
+            raise _cause(group) from None
+        finally:
+            tasks = [work, stopped, *self._removing.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._attempts.close()
+            await self._warm.stop()
+            await self._api.close()
+            loop.remove_reader(doorbell)
+            os.close(doorbell)
+            self._data_dir.doorbell.unlink(missing_ok=True)
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._warm.watch(), name="warm parent")
+            group.create_task(self._watch_shims(), name="shims")
+            group.create_task(self._attempts.shipper.run(), name="shipping")
+            group.create_task(self._measure(), name="measure")
+            group.create_task(self._stay_connected(), name="connection")
+
+    # -- the coordinator ------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> None:
+        known = self._data_dir.read_credential(self._options.coordinator)
+        joined = known is None
+        if known is None:
+            known = await self._join()
+        try:
+            while True:
+                self._api.credential = known.credential
+                self._connection = Connection(
+                    self._options,
+                    known.credential,
+                    self._report,
+                    self._take,
+                    self._attempts.shipper.wake,
+                    # Another token than the one that made this credential may help.
+                    give_up_if_refused=not joined and self._options.token is not None,
+                )
+                try:
+                    await self._connection.run()
+                except CredentialRefused as error:
+                    logger.warning("%s; joining again with the token", error)
+                    joined = True
+                    with contextlib.suppress(JoinRefused):
+                        known = await self._join()
+        except NodeRemoved:
+            # Its attempts were replaced; what still runs here must not go on.
+            self._data_dir.forget_credential()
+            await self._stop_ranks()
+            raise
+
+    async def _join(self) -> JoinReply:
+        options = self._options
+        if not options.token:
+            raise NoCredential(
+                f"this host has not joined {options.coordinator} yet; add a node there and give "
+                "its --token"
+            )
+        request = JoinRequest(
+            join_token=options.token,
+            name=options.name,
+            address=self._address,
+            agent_version=agent_version(),
+            devices=self._devices.infos,
+        )
+        pause = 0.1
+        while True:
+            try:
+                reply = await self._api.join(request)
+                break
+            except Unreachable as error:
+                if pause == 0.1:
+                    logger.warning("%s cannot be reached (%s); trying again until it works",
+                                   options.coordinator, error)  # fmt: skip
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, options.reconnect_limit_seconds)
+        self._data_dir.write_credential(options.coordinator, reply)
+        logger.info("joined %s as node %s", options.coordinator, reply.node_id)
+        return reply
+
+    def _report(self, revision: int) -> Report:
+        device_use, host = self._use
+        return Report(
+            agent_version=agent_version(),
+            agent_id=self._agent_id,
+            time=time.time(),
+            address=self._address,
+            devices=self._devices.infos,
+            device_use=device_use,
+            host=host,
+            assignments=self._attempts.reports(),
+            removed=list(self._removed),
+            revision=revision,
+        )
+
+    def _take(self, desired: Desired) -> None:
+        if self._ending:
+            return
+        self._attempts.desire(desired.assignments)
+        self._attempts.reconcile()
+        self._removed = {path: None for path in self._removed if path in desired.remove}
+        for path in desired.remove:
+            if path not in self._removed and path not in self._removing:
+                self._removing[path] = asyncio.create_task(self._remove(path))
+
+    async def _remove(self, path: str) -> None:
+        try:
+            if await asyncio.to_thread(transfer.remove_given_up, Path(path)):
+                self._removed[path] = None
+                self._on_change()
+        finally:
+            del self._removing[path]
+
+    # -- this host ------------------------------------------------------------------------------
+
+    def _on_ring(self, doorbell: int) -> None:
+        claims.drain(doorbell)
+        self._look.set()
+
+    def _on_change(self) -> None:
+        self._look.set()
+
+    async def _watch_shims(self) -> None:
+        """Look at the shims when one rings, and from time to time, and do what follows."""
+        while True:
+            changed = self._look.is_set()
+            self._look.clear()
+            if (self._attempts.refresh() or changed) and self._connection is not None:
+                self._connection.changed()
+            self._attempts.reconcile()
+            busy = self._attempts.watched()
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS if busy else None):
+                    await self._look.wait()
+
+    async def _measure(self) -> None:
+        while True:
+            ranks = self._attempts.pids_by_slot()
+            self._use = await asyncio.to_thread(self._measure_once, ranks)
+            await asyncio.sleep(self._options.heartbeat_seconds)
+
+    def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
+        return self._devices.use(ranks), host_use(self._data_dir.path)
+
+    async def _stop_ranks(self) -> None:
+        """End every rank of this host and ship the last of what they wrote, if that goes fast."""
+        self._ending = True
+        live = self._attempts.live()
+        if live:
+            logger.info("ending the ranks of %d attempts", len(live))
+        grace = max((a.launch.spec.recovery.grace_seconds for a in live), default=0.0)
+        deadline = time.monotonic() + grace + STOP_MARGIN_SECONDS
+        self._attempts.stop_all()
+        while self._attempts.live() and time.monotonic() < deadline:
+            await asyncio.sleep(TIDY_SECONDS)
+            self._attempts.refresh()
+            self._attempts.reconcile()
+        deadline = time.monotonic() + LAST_SHIPPING_SECONDS
+        while not self._attempts.empty() and time.monotonic() < deadline:
+            await asyncio.sleep(TIDY_SECONDS)
+            self._attempts.reconcile()
+
+
+def agent_version() -> str:
+    return importlib.metadata.version("trainhall")
+
+
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended the agent: an error that people can act on before any other."""
+    told = group.subgroup(AgentError)
+    found: BaseException = told or group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    for chatty in ("httpx", "httpcore", "websockets"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,137 @@
+"""The agent's data folder: where things lie, and that only one agent works in it.
+
+<data-dir>/
+    agent.lock                  locked by the agent that works here
+    agent.json                  the node's credential (mode 0600)
+    launched.json               the newest token launched of each job
+    doorbell                    named pipe that shims ring when their status changed
+    attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
+                                `shipped.json`
+    checkpoints/<job>/          local checkpoints of jobs that upload them
+    logs/                       output of the warm parent
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainhall.cluster.agent.options import AgentError, DataDirInUse
+from trainhall.cluster.protocol import JoinReply
+from trainhall.training.link import AttemptFolder, Launch
+
+Token = tuple[str, int, int]
+"""Job, attempt, generation."""
+
+REMEMBERED_JOBS = 10_000
+
+
+@dataclass(frozen=True)
+class DataDir:
+    path: Path
+
+    @property
+    def doorbell(self) -> Path:
+        return self.path / "doorbell"
+
+    @property
+    def attempts(self) -> Path:
+        return self.path / "attempts"
+
+    @property
+    def warm_log(self) -> Path:
+        return self.path / "logs" / "warm.log"
+
+    def attempt(self, token: Token) -> AttemptFolder:
+        job_id, attempt, generation = token
+        return AttemptFolder(self.attempts / job_id / f"a{attempt}-g{generation}")
+
+    def checkpoints(self, job_id: str) -> Path:
+        return self.path / "checkpoints" / job_id
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder, private to the user, and work in it alone.
+
+        Raises:
+            DataDirInUse: another agent does.
+            AgentError: it cannot be made.
+        """
+        try:
+            for folder in (self.path, self.attempts, self.path / "checkpoints", self.path / "logs"):
+                folder.mkdir(parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise AgentError(
+                f"--data-dir {self.path} cannot be used: {error.strerror}; give another"
+            ) from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataDirInUse(
+                    f"another agent works in {self.path}; end it, or give this one a --data-dir "
+                    "of its own"
+                ) from None
+            yield
+        finally:
+            os.close(lock)
+
+    def read_credential(self, coordinator: str) -> JoinReply | None:
+        """The credential for this coordinator, if the node joined it."""
+        try:
+            data = json.loads((self.path / "agent.json").read_bytes())
+            if data["coordinator"] != coordinator:
+                return None
+            return JoinReply.model_validate(data)
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+    def write_credential(self, coordinator: str, reply: JoinReply) -> None:
+        self._replace("agent.json", {"coordinator": coordinator, **reply.model_dump()})
+
+    def forget_credential(self) -> None:
+        (self.path / "agent.json").unlink(missing_ok=True)
+
+    def read_launched(self) -> dict[str, tuple[int, int]]:
+        """The newest (attempt, generation) that was ever launched here, by job."""
+        try:
+            data = json.loads((self.path / "launched.json").read_bytes())
+            return {str(job): (int(a), int(g)) for job, (a, g) in data.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise AgentError(
+                f"{self.path / 'launched.json'} cannot be read ({error}); without it an attempt "
+                "might run twice. Remove it when no attempt runs on this host"
+            ) from None
+
+    def write_launched(self, launched: dict[str, tuple[int, int]]) -> None:
+        newest = list(launched.items())[-REMEMBERED_JOBS:]
+        self._replace("launched.json", dict(newest))
+
+    def tokens(self) -> list[Token]:
+        """The attempts that have a folder."""
+        found: list[Token] = []
+        for launch in sorted(self.attempts.glob("*/a*-g*/launch.json")):
+            try:
+                told = Launch.model_validate_json(launch.read_bytes())
+            except ValueError:
+                continue
+            token = (told.job_id, told.attempt, told.generation)
+            if self.attempt(token).launch == launch:
+                found.append(token)
+        return found
+
+    def _replace(self, name: str, data: object) -> None:
+        temporary = self.path / f"{name}.tmp"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w") as file:
+            json.dump(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / name)

@@ -1,0 +1,169 @@
+"""The devices of this host: GPUs by NVML where there are any, CPU slots otherwise."""
+
+import contextlib
+import functools
+import logging
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pynvml
+
+from trainhall.cluster.protocol import DeviceInfo, DeviceUse, HostUse
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Devices:
+    """What this host offers, and how much of it is in use."""
+
+    slots: int | None
+    """CPU slots; None: one per core where there is no GPU."""
+    infos: list[DeviceInfo] = field(default_factory=list)
+    _processes: dict[int, psutil.Process] = field(default_factory=dict)
+    """Ranks that were measured before: a share of the CPU is one since the last look."""
+
+    def __post_init__(self) -> None:
+        gpus = list_gpus()
+        slots = self.slots if self.slots is not None else (0 if gpus else os.cpu_count() or 1)
+        self._num_slots = slots
+        self.infos = [*gpus, *_slots(slots, start=len(gpus))]
+        psutil.cpu_percent(interval=None)
+
+    def use(self, ranks: Mapping[int, Iterable[int]]) -> list[DeviceUse]:
+        """What every device does now.
+
+        Args:
+            ranks: pids of the ranks on each CPU slot, by the slot's index.
+        """
+        self._processes = {
+            pid: self._processes.get(pid) or process
+            for pids in ranks.values()
+            for pid in pids
+            if (process := _process(pid)) is not None
+        }
+        found = []
+        for info in self.infos:
+            if info.kind == "cuda":
+                found.append(_gpu_use(info.index))
+            else:
+                here = [self._processes.get(pid) for pid in ranks.get(info.index, ())]
+                found.append(_slot_use(info.index, self._num_slots, [p for p in here if p]))
+        return found
+
+
+@functools.cache
+def has_nvml() -> bool:
+    """The NVIDIA driver's library can be asked; it stays open as long as this process lives."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return False
+    return True
+
+
+def list_gpus() -> list[DeviceInfo]:
+    """The NVIDIA GPUs of this host, in NVML's order; none where there is no driver."""
+    if not has_nvml():
+        return []
+    found = []
+    try:
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            found.append(
+                DeviceInfo(
+                    index=index,
+                    kind="cuda",
+                    name=_text(pynvml.nvmlDeviceGetName(handle)),
+                    uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+                    memory_total=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+                )
+            )
+    except pynvml.NVMLError as error:
+        logger.warning("only %d GPUs can be used: %s", len(found), error)
+    return found
+
+
+def _gpu_use(index: int) -> DeviceUse:
+    use = DeviceUse(index=index)
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    except pynvml.NVMLError:
+        return use
+    # Each may be missing on its own: some boards tell no power, partitions no utilisation.
+    with contextlib.suppress(pynvml.NVMLError):
+        use.memory_used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+    with contextlib.suppress(pynvml.NVMLError):
+        use.utilization = float(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+    with contextlib.suppress(pynvml.NVMLError):
+        kind = pynvml.NVML_TEMPERATURE_GPU
+        use.temperature = float(pynvml.nvmlDeviceGetTemperature(handle, kind))
+    with contextlib.suppress(pynvml.NVMLError):
+        use.power = float(pynvml.nvmlDeviceGetPowerUsage(handle)) / 1000
+    return use
+
+
+def _text(value: str | bytes) -> str:
+    """Older releases of the library answer in bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _slots(count: int, start: int) -> list[DeviceInfo]:
+    """CPU slots: equal shares of the host, numbered behind its GPUs."""
+    name = processor_name()
+    memory = psutil.virtual_memory().total // max(count, 1)
+    return [
+        DeviceInfo(index=start + i, kind="cpu", name=name, memory_total=memory)
+        for i in range(count)
+    ]
+
+
+def processor_name() -> str:
+    """What the host's processor is called, as far as it can be told."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name" and value.strip():
+                return value.strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def _slot_use(index: int, slots: int, ranks: list[psutil.Process]) -> DeviceUse:
+    """What the ranks on a slot take of it; more than its share of the cores shows as 100."""
+    if not ranks:
+        return DeviceUse(index=index, memory_used=0, utilization=0.0)
+    memory, percent = 0, 0.0
+    try:
+        for process in ranks:
+            memory += process.memory_info().rss
+            percent += process.cpu_percent(interval=None)
+    except psutil.Error:
+        # It ended this moment.
+        return DeviceUse(index=index)
+    cores = max((os.cpu_count() or 1) / slots, 1e-9)
+    return DeviceUse(index=index, memory_used=memory, utilization=min(percent / cores, 100.0))
+
+
+def _process(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except psutil.Error:
+        return None
+
+
+def host_use(data_dir: Path) -> HostUse:
+    """What the host does now; what cannot be told stays zero."""
+    use = HostUse()
+    with contextlib.suppress(psutil.Error, OSError):
+        use.cpu = psutil.cpu_percent(interval=None)
+        memory = psutil.virtual_memory()
+        use.memory_total = memory.total
+        use.memory_used = memory.total - memory.available
+    with contextlib.suppress(OSError):
+        disk = psutil.disk_usage(str(data_dir))
+        use.disk_used, use.disk_total = disk.used, disk.total
+    return use

@@ -1,0 +1,93 @@
+"""What an agent is told at its start, and what can make that impossible."""
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+class AgentError(Exception):
+    """The agent cannot go on; the message is one sentence that says what to do."""
+
+
+class BadOption(AgentError):
+    """An option has a value that cannot be used."""
+
+
+class DataDirInUse(AgentError):
+    """Another agent works in the data folder."""
+
+
+class NoCredential(AgentError):
+    """The node never joined here, and no token was given."""
+
+
+class JoinRefused(AgentError):
+    """The coordinator does not accept the token."""
+
+
+class CredentialRefused(AgentError):
+    """The coordinator does not know this node."""
+
+
+class ProtocolMismatch(AgentError):
+    """Agent and coordinator speak different versions of the protocol."""
+
+
+class NodeRemoved(AgentError):
+    """The node was removed from the coordinator."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    coordinator: str
+    """Base URL, for example `http://10.0.0.1:8000`."""
+    data_dir: Path
+    token: str | None = None
+    """Needed once, to join."""
+    address: str | None = None
+    """How other nodes reach this one; None: the local address that leads to the coordinator."""
+    slots: int | None = None
+    """CPU slots where there is no GPU; None: one per core. Given, they are offered beside GPUs."""
+    name: str = field(default_factory=socket.gethostname)
+    stop_ranks_on_exit: bool = False
+    """End the ranks too when told to end. Otherwise they go on, and the next agent finds them."""
+    heartbeat_seconds: float = 2.0
+    """Until the coordinator says otherwise."""
+    reconnect_limit_seconds: float = 2.0
+    """The longest wait between two tries to reach the coordinator."""
+
+    def __post_init__(self) -> None:
+        url = urlsplit(self.coordinator)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise BadOption(
+                f"--coordinator {self.coordinator!r} is no address of a coordinator; "
+                "give one like http://host:8000"
+            )
+        if self.slots is not None and not 0 <= self.slots <= 4096:
+            raise BadOption(f"--slots {self.slots} must lie between 0 and 4096")
+
+    @property
+    def url(self) -> str:
+        """The coordinator's agent interface over HTTP."""
+        return self.coordinator.rstrip("/") + "/api/v1/agent"
+
+    @property
+    def websocket_url(self) -> str:
+        return "ws" + self.url.removeprefix("http") + "/connect"
+
+    def own_address(self) -> str:
+        """How other nodes reach this one."""
+        if self.address:
+            return self.address
+        url = urlsplit(self.coordinator)
+        try:
+            # Connecting a datagram socket sends nothing; it only asks the kernel for the route.
+            family, _, _, _, target = socket.getaddrinfo(
+                url.hostname, url.port or 80, type=socket.SOCK_DGRAM
+            )[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(target)
+                return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -1,0 +1,166 @@
+"""How an attempt ended on a host: from the ends of its ranks to one outcome and one reason."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainhall.training.link import (
+    EXIT_COMPLETED,
+    EXIT_PAUSED,
+    EXIT_STOPPED,
+    AttemptFolder,
+    Command,
+    Failure,
+    Outcome,
+    RankState,
+)
+
+LOG_TAIL_BYTES = 4096
+MAX_WORDS = 300
+"""Characters of a rank's own words in a reason."""
+_EVENTS_TAIL_BYTES = 1024 * 1024
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What matters here of an attempt."""
+
+    is_script: bool
+    asked: Command
+    """The highest command that was given."""
+    signalled: bool
+    """The ranks were sent SIGTERM or SIGKILL because of it."""
+
+
+def failed(rank: RankState, work: Work) -> bool:
+    """The end of this rank is a failure, rather than the end it was asked for or its work's end."""
+    if rank.exit_code is None and rank.signal is None:
+        return False
+    if work.signalled or work.asked is Command.STOP:
+        # However it left, it was told to.
+        return False
+    if work.is_script:
+        return rank.exit_code != 0
+    return rank.exit_code not in _AGREED
+
+
+def first_failing(ended: Sequence[RankState], work: Work) -> RankState | None:
+    """Among ranks that were found ended at the same moment, the one to blame.
+
+    One that a signal ended is the cause rather than the consequence: its peers fail because their
+    connections break.
+    """
+    found = [rank for rank in ended if failed(rank, work)]
+    return min(found, key=lambda r: (r.signal is None, r.rank), default=None)
+
+
+def outcome_of(
+    ranks: Sequence[RankState], work: Work, failure: Failure | None
+) -> tuple[Outcome, Failure | None]:
+    """The attempt's outcome on this host, once all its ranks have ended."""
+    if failure is not None:
+        return Outcome.FAILED, failure
+    codes = {rank.exit_code for rank in ranks}
+    if codes == {EXIT_COMPLETED} and not (work.is_script and work.signalled):
+        return Outcome.COMPLETED, None
+    if work.is_script or work.signalled:
+        return (Outcome.PAUSED if work.asked is Command.PAUSE else Outcome.STOPPED), None
+    if codes == {EXIT_PAUSED}:
+        return Outcome.PAUSED, None
+    if EXIT_STOPPED in codes or work.asked is Command.STOP:
+        return Outcome.STOPPED, None
+    ends = ", ".join(f"rank {r.rank} with {r.exit_code}" for r in ranks)
+    return Outcome.FAILED, Failure(
+        message=f"the ranks did not agree on how to end: {ends} "
+        f"({EXIT_COMPLETED} completed, {EXIT_PAUSED} paused)"
+    )
+
+
+def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
+    """Why a rank failed, in its own words where it left any."""
+    tail = last_lines(folder.stderr(rank.rank))
+    if told := last_failure(folder.events(rank.rank)):
+        message = f"rank {rank.rank} failed: {told}"
+    else:
+        message = f"rank {rank.rank} {_end_in_words(rank, out_of_memory)}"
+        # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
+        if rank.signal != signal.SIGKILL and (words := last_words(tail)):
+            message += f": {words}"
+    return Failure(
+        rank=rank.rank,
+        exit_code=rank.exit_code,
+        signal=rank.signal,
+        message=message,
+        log_tail=tail,
+    )
+
+
+def _end_in_words(rank: RankState, out_of_memory: bool) -> str:
+    if rank.signal is None:
+        return f"ended with exit code {rank.exit_code}"
+    try:
+        name = signal.Signals(rank.signal).name
+    except ValueError:
+        name = f"signal {rank.signal}"
+    why = " (the host ran out of memory)" if out_of_memory and name == "SIGKILL" else ""
+    return f"was ended by {name}{why}"
+
+
+def last_failure(events: Path) -> str | None:
+    """The newest `failure` event of a rank as one line, if it wrote one."""
+    for line in reversed(_tail(events, _EVENTS_TAIL_BYTES).splitlines()):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A line that a kill cut short.
+            continue
+        if isinstance(event, dict) and event.get("kind") == "failure":
+            data = event.get("data", {})
+            text = f"{data.get('type', 'error')}: {data.get('message', '')}"
+            return " ".join(text.split())[:500]
+    return None
+
+
+def last_words(text: str) -> str:
+    """The last line of an output that has anything to read, fit for a sentence."""
+    for line in reversed(text.splitlines()):
+        plain = "".join(c if c.isprintable() else " " for c in _COLOR.sub("", line))
+        if words := " ".join(plain.split()):
+            return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
+    return ""
+
+
+def last_lines(path: Path) -> str:
+    """The end of an output file, from the start of a line, at most LOG_TAIL_BYTES."""
+    data = _tail(path, LOG_TAIL_BYTES)
+    if len(data) == LOG_TAIL_BYTES and b"\n" in data[:-1]:
+        data = data.partition(b"\n")[2]
+    text = data.decode("utf-8", "replace")
+    # Replacement characters are longer than what they replace, and a NUL byte is no text.
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")[-LOG_TAIL_BYTES:]
+
+
+def _tail(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - size))
+            return file.read(size)
+    except FileNotFoundError:
+        return b""
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory since the host started."""
+    try:
+        text = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
+    return int(found[0]) if found else 0

@@ -1,0 +1,71 @@
+"""The processes of an attempt: finding every one of them, however detached, and ending it."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from trainhall.cluster.agent import linux
+
+MARK = "TRAINHALL_ATTEMPT_FOLDER"
+"""Each rank has it in its environment, and whatever a rank starts inherits it."""
+
+
+def started_at(pid: int) -> float:
+    """When a process began, as psutil tells it.
+
+    Raises:
+        psutil.NoSuchProcess: there is none.
+    """
+    return psutil.Process(pid).create_time()
+
+
+def marked(folder: Path) -> set[int]:
+    """Live processes that carry an attempt's mark. Those of other users cannot be looked into."""
+    entry = f"{MARK}={folder}"
+    return set(_marked_linux(entry) if linux.IS_LINUX else _marked_elsewhere(str(folder)))
+
+
+def _marked_linux(entry: str) -> Iterable[int]:
+    wanted = os.fsencode(entry)
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            # A zombie's is empty.
+            if wanted in file.read().split(b"\0"):
+                yield int(name)
+
+
+def _marked_elsewhere(folder: str) -> Iterable[int]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(MARK) == folder:
+                yield process.pid
+
+
+def descendants() -> set[int]:
+    """Live descendants of this process, adopted ones included."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
+    return found
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal processes; one that is gone already is what was wanted."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def send_groups(leaders: Iterable[int], number: signal.Signals) -> None:
+    """Signal process groups by their leaders."""
+    for leader in leaders:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, number)

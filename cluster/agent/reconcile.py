@@ -1,0 +1,163 @@
+"""What an agent does, decided from what shall be and what is: a pure function without memory.
+
+It may be called at any time with whatever `Desired` came last. Every action is idempotent, so
+repeating, reordering or losing messages, or a crash between two actions, ends in the same place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.training.link import Command, Outcome
+
+Goal = Literal["run", "pause", "stop"]
+
+COMMANDS: dict[Goal, Command] = {
+    "run": Command.RUN,
+    "pause": Command.PAUSE,
+    "stop": Command.STOP,
+}
+
+
+class Stage(Enum):
+    PREPARING = "preparing"
+    """The agent fetches what the attempt starts from; there is no folder yet."""
+    READY = "ready"
+    """There is a folder, and no shim has begun in it."""
+    LIVE = "live"
+    """A shim runs."""
+    ENDED = "ended"
+    """No process is left."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is, of one attempt on this host."""
+
+    stage: Stage
+    asked: Command = Command.RUN
+    """The highest command that the shim took up."""
+    shipped: bool = False
+    """Nothing of it is left to ship."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What shall be, of one attempt on this host."""
+
+    goal: Goal
+    waits: bool = False
+    """The ranks' meeting place is not known yet."""
+
+
+@dataclass(frozen=True)
+class Prepare:
+    token: Token
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start a shim in the attempt's folder. Two of them do no harm: the first takes the folder."""
+
+    token: Token
+
+
+@dataclass(frozen=True)
+class Tell:
+    token: Token
+    command: Command
+
+
+@dataclass(frozen=True)
+class Conclude:
+    """Nothing was started, and nothing will be: say how that ends."""
+
+    token: Token
+    outcome: Outcome
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Remove all traces."""
+
+    token: Token
+
+
+Action = Prepare | Start | Tell | Conclude | Forget
+
+
+def decide(
+    desired: Mapping[Token, Wanted] | None,
+    found: Mapping[Token, Found],
+    launched: Mapping[str, tuple[int, int]],
+) -> list[Action]:
+    """The actions that lead from what is to what shall be.
+
+    Args:
+        desired: None while the coordinator has not been heard: then nothing changes.
+        launched: the newest (attempt, generation) launched here of each job. An older one, or one
+            that has no folder any more, is never launched again.
+    """
+    if desired is None:
+        return []
+    actions: list[Action] = []
+    for token, wanted in desired.items():
+        actions += _towards(token, wanted, found, launched)
+    for token, state in found.items():
+        if token not in desired:
+            actions += _away(token, state)
+    return actions
+
+
+def _towards(
+    token: Token,
+    wanted: Wanted,
+    found: Mapping[Token, Found],
+    launched: Mapping[str, tuple[int, int]],
+) -> list[Action]:
+    state = found.get(token)
+    command = COMMANDS[wanted.goal]
+    if state is None or state.stage in (Stage.PREPARING, Stage.READY):
+        if command is not Command.RUN:
+            return [Conclude(token, _unstarted(command))]
+        if state is None:
+            return _first(token, wanted, found, launched)
+        return [Start(token)] if state.stage is Stage.READY else []
+    if state.stage is Stage.LIVE and state.asked < command:
+        return [Tell(token, command)]
+    return []
+
+
+def _first(
+    token: Token,
+    wanted: Wanted,
+    found: Mapping[Token, Found],
+    launched: Mapping[str, tuple[int, int]],
+) -> list[Action]:
+    job_id, *number = token
+    newest = launched.get(job_id)
+    if newest is not None and tuple(number) <= newest:
+        reason = "this attempt already ended on this host, or a newer one was launched here"
+        return [Conclude(token, Outcome.FAILED, reason)]
+    # Its devices are free once the older attempt of the job, which is not desired any more, ended.
+    waits = any(
+        other[0] == job_id and state.stage is not Stage.ENDED for other, state in found.items()
+    )
+    return [] if waits or wanted.waits else [Prepare(token)]
+
+
+def _unstarted(command: Command) -> Outcome:
+    return Outcome.PAUSED if command is Command.PAUSE else Outcome.STOPPED
+
+
+def _away(token: Token, state: Found) -> list[Action]:
+    match state.stage:
+        case Stage.LIVE:
+            return [Tell(token, Command.STOP)] if state.asked < Command.STOP else []
+        case Stage.ENDED:
+            return [Forget(token)] if state.shipped else []
+        case Stage.PREPARING | Stage.READY:
+            return [Forget(token)]

@@ -1,0 +1,168 @@
+"""Checkpoints that were committed and not told: rank 0 was killed between the two.
+
+What its events do not tell is looked for once no process of the attempt is left. It goes the way of
+every event, under a writer's name of its own; the coordinator fences it as it does all others.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from trainhall.cluster.agent import transfer
+from trainhall.cluster.agent.api import Shipping
+from trainhall.cluster.agent.spools import EventSpool, Source, Upload
+from trainhall.training.checkpoint.draft import Committed, fsync_folder
+from trainhall.training.checkpoint.errors import BadCheckpoint
+from trainhall.training.checkpoint.manifest import FileRecord
+from trainhall.training.checkpoint.names import MANIFEST, Found, scan
+from trainhall.training.link import AttemptFolder, Launch, RankEvent
+
+logger = logging.getLogger(__name__)
+
+MAX_STEP = 2**62
+"""A folder that is named for a later step than any job comes to is somebody's joke."""
+
+
+def writer_name(launch: Launch) -> str:
+    """Derived from the launch alone: an agent that looks again tells the same."""
+    text = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
+    return f"recovered-{zlib.crc32(text.encode()):08x}"
+
+
+class RecoveredSpool(EventSpool):
+    """The checkpoints of an attempt that its rank 0 did not come to tell.
+
+    They are held in memory, so that a full disk is no obstacle: another agent finds them again.
+
+    Args:
+        ready: no process of the attempt is left, and all that rank 0 told has arrived. Before that
+            what is untold may still be told; and an upload makes room by removing older copies.
+    """
+
+    name = "recovered"
+
+    def __init__(
+        self,
+        folder: AttemptFolder,
+        launch: Launch,
+        api: Shipping,
+        upload: Upload | None,
+        ready: Callable[[], bool],
+    ) -> None:
+        source = Source(launch.job_id, launch.attempt, 0, writer_name(launch))
+        super().__init__(source, Path(launch.checkpoint.folder), api, upload)
+        self._launch = launch
+        self._told = folder.events(0)
+        self._ready = ready
+        self._events: bytes | None = None
+        """One JSON object a line; None before it was looked."""
+
+    def has_more(self) -> bool:
+        return self._ready() and (self._events is None or self.offset < len(self._events))
+
+    async def ship(self) -> bool:
+        if self._events is None:
+            events = await asyncio.to_thread(find_untold, self._launch, self._told)
+            self._events = b"".join(e.model_dump_json().encode() + b"\n" for e in events)
+        return await super().ship()
+
+    def _size(self) -> int:
+        return len(self._events or b"")
+
+    def _read(self, limit: int) -> bytes:
+        return (self._events or b"")[self.offset : self.offset + limit]
+
+    def position(self) -> list[int]:
+        return [0, 0]
+
+    def restore(self, position: list[int]) -> None:
+        """From the start on: the coordinator skips what it has."""
+
+
+def find_untold(launch: Launch, events: Path) -> list[RankEvent]:
+    """The events that are missing: `checkpoint` for each whole one, in order of steps.
+
+    What is not whole, or cannot be looked at, is told as a `note`. An event's sequence follows from
+    its step alone: it is the same whatever else is found, now or by another agent.
+
+    Args:
+        events: the file of rank 0's events.
+    """
+    folder = Path(launch.checkpoint.folder)
+    try:
+        untold = _untold(folder, launch, _names_told(events)) if launch.checkpoint.folder else []
+        if untold:
+            # The rename may not have reached the disk: what is recorded must outlast the host.
+            fsync_folder(folder)
+    except OSError as error:
+        why = f"{folder} could not be searched for checkpoints: {error.strerror or error}"
+        return [_event(0, "note", {"message": why})]
+    return [_tell(found, launch.job_id) for found in untold]
+
+
+def _tell(found: Found, job_id: str) -> RankEvent:
+    try:
+        data = _committed(found.path, job_id).event()
+    except (BadCheckpoint, OSError) as error:
+        why = f"{found.path.name} was found and is not recorded: {error}"
+        return _event(found.name.step, "note", {"message": why})
+    logger.info("%s was committed and not told", found.path)
+    return _event(found.name.step, "checkpoint", data)
+
+
+def _event(step: int, kind: Literal["checkpoint", "note"], data: dict[str, Any]) -> RankEvent:
+    return RankEvent(sequence=step + 1, time=time.time(), rank=0, kind=kind, data=data)
+
+
+def _untold(folder: Path, launch: Launch, told: set[str]) -> list[Found]:
+    token = (launch.attempt, launch.generation)
+    return [
+        found
+        for found in reversed(scan(folder))
+        if (found.name.attempt, found.name.generation) == token
+        and found.path.name not in told
+        and found.name.step < MAX_STEP
+    ]
+
+
+def _names_told(events: Path) -> set[str]:
+    """Names in whole lines; one that was cut short by the kill was not told."""
+    names: set[str] = set()
+    try:
+        data = events.read_bytes()
+    except FileNotFoundError:
+        return names
+    for line in data[: data.rfind(b"\n") + 1].splitlines():
+        try:
+            event = json.loads(line)
+            if event["kind"] == "checkpoint":
+                names.add(str(event["data"]["name"]))
+        except (ValueError, TypeError, KeyError):
+            continue  # the spool that ships this file says so
+    return names
+
+
+def _committed(path: Path, job_id: str) -> Committed:
+    """A checkpoint that is whole, as the rank would have told it.
+
+    Raises:
+        BadCheckpoint: it is damaged, or that of another job.
+    """
+    manifest = transfer.verified(path, job_id)
+    data = (path / MANIFEST).read_bytes()
+    last = FileRecord(path=MANIFEST, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    files = [*manifest.files, last]
+    return Committed(
+        name=path.name,
+        step=manifest.step,
+        size=sum(file.size for file in files),
+        files=files,
+        metrics=dict(manifest.metrics),
+        path=path,
+    )

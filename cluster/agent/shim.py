@@ -1,0 +1,399 @@
+"""The shim: supervises one attempt's ranks on one host, and outlives the agent.
+
+    python -m trainhall.cluster.agent.shim FOLDER [--preload] [--attached] [--doorbell PATH]
+
+`--preload` imports torch before the ranks are forked (the warm parent's shims have it already);
+`--attached` stops the attempt when standard input closes; each change of `status.json` rings the
+doorbell, a named pipe.
+
+It is one thread around one `select`: children that end, commands that arrive, times that come.
+"""
+
+import argparse
+import contextlib
+import importlib
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainhall.cluster.agent import claims, linux, meeting, outcome, processes, ranks
+from trainhall.training.link import (
+    AttemptFolder,
+    Command,
+    Control,
+    Failure,
+    Launch,
+    Outcome,
+    RankState,
+    Rendezvous,
+    ShimStatus,
+    replace_json,
+)
+
+PRELOADED = (
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    "trainhall.training.rank",
+)
+"""What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
+RENDEZVOUS_MODULE = "trainhall.training.rendezvous"
+
+AGREE_SECONDS = 1.0
+"""How long the ranks of a task may take to agree on where to stop."""
+TERMINATE_SECONDS = 0.4
+"""Between SIGTERM and SIGKILL for a task: together with the above less than two seconds."""
+PEERS_SECONDS = 1.0
+"""The same for those that are left when one rank of a task has failed."""
+SWEEP_SECONDS = 0.02
+"""Between two looks for processes that are left; it rises while some cannot be ended."""
+RETRY_SECONDS = 1.0
+"""Before another try to write the status where there was no room for it."""
+
+
+@dataclass
+class Shim:
+    folder: AttemptFolder
+    launch: Launch
+    fork: bool
+    """Built-in tasks run in forks of this process."""
+    attached: bool = False
+    doorbell: Path | None = None
+
+    _ranks: list[RankState] = field(default_factory=list)
+    _failure: Failure | None = None
+    _asked: Command = Command.RUN
+    _signalled: bool = False
+    _escalation: list[tuple[float, signal.Signals]] = field(default_factory=list)
+    """What the ranks that are left get, and when (monotonic), earliest first."""
+    _rendezvous: Rendezvous | None = None
+    _store_pid: int | None = None
+    _started: bool = False
+    _unwritten: ShimStatus | None = None
+
+    def __post_init__(self) -> None:
+        self._is_script = self.launch.spec.script is not None
+        self._ranks = [RankState(rank=place.rank) for place in self.launch.ranks]
+        self._began = processes.started_at(os.getpid())
+        self._memory_kills = outcome.out_of_memory_kills()
+
+    def run(self) -> None:
+        """Supervise until no process of the attempt is left on this host."""
+        linux.adopt_orphans()
+        self._wakeup = _wake_on_signals()
+        self._control = Control(self.folder.control, create=True)
+        self._commands = claims.make_pipe(claims.command_path(self.folder))
+        self._publish("starting")
+        self._open_rendezvous()
+        while not self._is_over():
+            self._wait()
+            self._reap()
+            self._escalate()
+        self._end_everything()
+        ended, failure = outcome.outcome_of(self._ranks, self._work(), self._failure)
+        claims.command_path(self.folder).unlink(missing_ok=True)
+        self._publish("exited", ended, failure)
+        while self._unwritten is not None and self.folder.path.exists():
+            time.sleep(RETRY_SECONDS)
+            self._write_status()
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Until a child ends, a command comes, or a time has come."""
+        timeout = RETRY_SECONDS if self._unwritten is not None else None
+        if self._escalation:
+            until = max(0.0, self._escalation[0][0] - time.monotonic())
+            timeout = until if timeout is None else min(timeout, until)
+        sources = [self._wakeup, self._commands]
+        if self.attached:
+            sources.append(0)
+        ready, _, _ = select.select(sources, [], [], timeout)
+        for fd in ready:
+            if fd == self._wakeup:
+                if set(claims.drain(fd)) & {signal.SIGTERM, signal.SIGINT}:
+                    self._obey(Command.STOP)
+            elif fd == self._commands:
+                self._take_commands(claims.drain(fd))
+            elif not os.read(0, 4096):
+                self.attached = False
+                self._obey(Command.STOP)
+        if self._unwritten is not None:
+            self._write_status()
+
+    def _take_commands(self, data: bytes) -> None:
+        for byte in data:
+            if chr(byte) in ("1", "2"):
+                self._obey(Command(int(chr(byte))))
+
+    def _obey(self, command: Command) -> None:
+        if command <= self._asked:
+            return
+        self._asked = command
+        self._control.tell(command)
+        if not self._started:
+            # Nothing has been trained yet; there is nothing to save.
+            self._signalled = True
+        elif self._is_script:
+            self._signalled = True
+            self._terminate(0.0, self.launch.spec.recovery.grace_seconds)
+        elif command is Command.STOP:
+            self._terminate(AGREE_SECONDS, TERMINATE_SECONDS)
+        self._publish(self._phase())
+
+    def _reap(self) -> None:
+        ended = []
+        changed = False
+        by_pid = {rank.pid: rank for rank in self._ranks}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            changed |= pid in by_pid
+            if pid == self._store_pid:
+                self._store_ended(os.waitstatus_to_exitcode(status))
+            elif pid in by_pid:
+                rank = by_pid[pid]
+                code = os.waitstatus_to_exitcode(status)
+                rank.finished_at = time.time()
+                rank.exit_code, rank.signal = (code, None) if code >= 0 else (None, -code)
+                ended.append(rank)
+        if self._failure is None:
+            culprit = outcome.first_failing(ended, self._work())
+            if culprit is not None:
+                self._fail(
+                    outcome.describe_failure(
+                        self.folder, culprit, out_of_memory=self._memory_ran_out()
+                    )
+                )
+        if changed:
+            self._publish(self._phase())
+
+    def _fail(self, failure: Failure) -> None:
+        """End the other ranks too: they wait in collectives for one that will not come."""
+        self._failure = failure
+        grace = self.launch.spec.recovery.grace_seconds if self._is_script else PEERS_SECONDS
+        self._terminate(0.0, grace)
+
+    def _terminate(self, wait: float, grace: float) -> None:
+        now = time.monotonic()
+        plan = [(now + wait, signal.SIGTERM), (now + wait + grace, signal.SIGKILL)]
+        # A second reason to end never puts off what the first one brings.
+        if self._escalation and self._escalation[-1][0] <= plan[-1][0]:
+            return
+        self._escalation = plan
+
+    def _escalate(self) -> None:
+        while self._escalation and self._escalation[0][0] <= time.monotonic():
+            _, number = self._escalation.pop(0)
+            alive = [r.pid for r in self._ranks if r.pid is not None and r.finished_at is None]
+            if alive and self._failure is None:
+                self._signalled = True
+            # Each rank leads a group; SIGTERM reaches what it started there, as under `torchrun`.
+            processes.send_groups(alive, number)
+
+    # -- the rendezvous and the ranks -----------------------------------------------------------
+
+    def _open_rendezvous(self) -> None:
+        """Find out where the ranks meet; the first host opens the place."""
+        if self.launch.node_rank > 0:
+            if self.launch.rendezvous is None:
+                self._failure = Failure(
+                    message="the launch of a further host says nothing of the rendezvous"
+                )
+                return
+            self._meet_at(self.launch.rendezvous)
+        elif self._is_script:
+            address = self._own_address()
+            self._meet_at(Rendezvous(address=address, port=meeting.free_port(address)))
+        else:
+            self._start_store()
+
+    def _own_address(self) -> str:
+        return self.launch.address if self.launch.num_nodes > 1 else "127.0.0.1"
+
+    def _start_store(self) -> None:
+        """Listen here, so that ranks can start at once, and have a child serve who connects."""
+        address = self._own_address()
+        try:
+            listener = meeting.listen(address)
+        except OSError as error:
+            self._failure = Failure(message=f"the ranks cannot meet at {address}: {error}")
+            return
+        fd, port = listener.fileno(), int(listener.getsockname()[1])
+        log = claims.log_path(self.folder)
+        arguments = [sys.executable, "-m", RENDEZVOUS_MODULE, address, str(fd)]
+        env = dict(os.environ) | {processes.MARK: str(self.folder.path)}
+
+        def work() -> int:
+            if not self.fork:
+                os.set_inheritable(fd, True)
+                os.execve(arguments[0], arguments, env)
+            return int(importlib.import_module(RENDEZVOUS_MODULE).hold(address, fd))
+
+        with listener:
+            self._store_pid = ranks.fork_child(
+                "rendezvous", (log, log), env, self.folder.path, work, keep=(fd,)
+            )
+        self._meet_at(Rendezvous(address=address, port=port))
+
+    def _store_ended(self, code: int) -> None:
+        self._store_pid = None
+        if self._failure is None and not self._signalled:
+            self._fail(
+                Failure(
+                    exit_code=max(code, 0),
+                    message="the rendezvous store ended; the ranks can't find each other",
+                    log_tail=outcome.last_lines(claims.log_path(self.folder)),
+                )
+            )
+
+    def _meet_at(self, rendezvous: Rendezvous) -> None:
+        if self._failure is not None or self._signalled:
+            return
+        self._rendezvous = rendezvous
+        for place, rank in zip(self.launch.ranks, self._ranks, strict=True):
+            rank.started_at = time.time()
+            rank.pid = ranks.start(self.folder, self.launch, place, rendezvous, fork=self.fork)
+        self._started = True
+        self._publish("running")
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        if not self._started:
+            return self._failure is not None or self._signalled
+        return all(rank.finished_at is not None for rank in self._ranks)
+
+    def _end_everything(self) -> None:
+        """Leave no process of the attempt, however it was detached."""
+        pause = SWEEP_SECONDS
+        while True:
+            left = processes.descendants() | processes.marked(self.folder.path)
+            processes.send(left, signal.SIGKILL)
+            self._reap_silently()
+            if not left:
+                return
+            select.select([self._wakeup], [], [], pause)
+            claims.drain(self._wakeup)
+            pause = min(pause * 1.2, 1.0)
+
+    def _reap_silently(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def _phase(self) -> str:
+        if self._asked is not Command.RUN or self._failure is not None:
+            return "stopping"
+        return "running" if self._started else "starting"
+
+    def _work(self) -> outcome.Work:
+        return outcome.Work(self._is_script, self._asked, self._signalled)
+
+    def _memory_ran_out(self) -> bool:
+        return outcome.out_of_memory_kills() > self._memory_kills
+
+    def _publish(
+        self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
+    ) -> None:
+        self._unwritten = ShimStatus.model_validate(
+            {
+                "job_id": self.launch.job_id,
+                "attempt": self.launch.attempt,
+                "generation": self.launch.generation,
+                "shim_pid": os.getpid(),
+                "shim_started_at": self._began,
+                "phase": phase,
+                "command": self._asked,
+                "ranks": [rank.model_dump() for rank in self._ranks],
+                "rendezvous": self._rendezvous,
+                "outcome": ended,
+                "failure": failure or self._failure,
+                "updated_at": time.time(),
+            }
+        )
+        self._write_status()
+
+    def _write_status(self) -> None:
+        """A full disk must not end the ranks: what could not be written is tried again."""
+        if self._unwritten is not None:
+            with contextlib.suppress(OSError):
+                replace_json(self.folder.status, self._unwritten)
+                self._unwritten = None
+                claims.ring(self.doorbell)
+
+
+def _wake_on_signals() -> int:
+    """A descriptor that becomes readable when a child ends or this process is told to."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # A terminal that closes is no reason to end.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return reader
+
+
+def supervise(
+    folder: str, *, fork: bool, attached: bool = False, doorbell: str | None = None
+) -> int:
+    """Run the attempt of a folder in this process, unless it was run before; the exit code."""
+    attempt = AttemptFolder(Path(folder))
+    try:
+        lock = claims.claim(attempt)
+    except (claims.AlreadyClaimed, FileNotFoundError):
+        return 0
+    launch = Launch.model_validate_json(attempt.launch.read_bytes())
+    linux.set_name(f"shim {launch.job_id}")
+    Shim(attempt, launch, fork, attached, Path(doorbell) if doorbell else None).run()
+    os.close(lock)
+    return 0
+
+
+def main_forked(folder: str, doorbell: str) -> int:
+    """Entry point of a child of the warm parent, which has torch imported and prints nowhere."""
+    log = os.open(
+        claims.log_path(AttemptFolder(Path(folder))), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return supervise(folder, fork=True, doorbell=doorbell)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainhall.cluster.agent.shim")
+    parser.add_argument("folder")
+    parser.add_argument("--preload", action="store_true")
+    parser.add_argument("--attached", action="store_true")
+    parser.add_argument("--doorbell")
+    options = parser.parse_args()
+    # It served its purpose in this process's own memory and is nothing that a rank should see.
+    os.environ.pop(linux.ROOM_VARIABLE, None)
+    if options.preload:
+        for name in PRELOADED:
+            importlib.import_module(name)
+    return supervise(
+        options.folder,
+        # Forking a process that has Apple's frameworks loaded is not safe.
+        fork=options.preload and linux.IS_LINUX,
+        attached=options.attached,
+        doorbell=options.doorbell,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""Ships what the ranks write, live, for as long as it takes.
+
+One loop looks at the sizes of all spools of all attempts; a spool that grew gets a task that sends
+until nothing is left. So an idle host costs a few `stat` calls, and a slow request holds up nobody
+else.
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from trainhall.cluster.agent import ranks, transfer
+from trainhall.cluster.agent.api import Shipping, Unreachable
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.agent.recovered import RecoveredSpool
+from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Source, Spool, Upload
+from trainhall.training.link import AttemptFolder, Launch
+
+logger = logging.getLogger(__name__)
+
+FAST_SECONDS = 0.05
+"""Between two looks while something grows."""
+SLOW_SECONDS = 0.1
+"""Between two looks while attempts run and write nothing."""
+SAVE_SECONDS = 1.0
+"""How far the saved positions may be behind."""
+RETRY_SECONDS = 0.1
+RETRY_LIMIT_SECONDS = 2.0
+
+
+class AttemptShipper:
+    """The spools of one attempt on this host."""
+
+    def __init__(self, folder: AttemptFolder, launch: Launch, api: Shipping) -> None:
+        self._positions = folder.path / "shipped.json"
+        self._saved_at = 0.0
+        self._tasks: dict[Spool, asyncio.Task[None]] = {}
+        self.ended = False
+        """No process of the attempt is left: what is in the files now is all."""
+        upload = _upload(launch, api)
+        self.spools = list(_spools(folder, launch, api, upload))
+        self._events_of_first = next(
+            (s for s in self.spools if isinstance(s, EventSpool) and s.source.rank == 0), None
+        )
+        if self._events_of_first is not None:
+            self.spools.append(RecoveredSpool(folder, launch, api, upload, self._all_is_told))
+        self._restore()
+
+    def start_growing(self, backoff: "Backoff", done: Callable[[], None]) -> bool:
+        """Begin to send where there is something new; True when anything is under way."""
+        for spool in self.spools:
+            if spool not in self._tasks and spool.has_more():
+                task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
+                self._tasks[spool] = task
+                task.add_done_callback(functools.partial(self._finished, spool, done))
+        return bool(self._tasks)
+
+    def _finished(self, spool: Spool, done: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._tasks.pop(spool, None)
+        if self.shipped:
+            self.save()
+        done()
+
+    @property
+    def shipped(self) -> bool:
+        """Everything is acknowledged and nothing can follow."""
+        return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
+
+    def _all_is_told(self) -> bool:
+        """What rank 0 told has arrived, and it tells nothing more."""
+        first = self._events_of_first
+        assert first is not None
+        return self.ended and first not in self._tasks and not first.has_more()
+
+    async def _ship(self, spool: Spool, backoff: "Backoff") -> None:
+        while True:
+            await backoff.wait()
+            try:
+                more = await spool.ship()
+            except Unreachable as error:
+                backoff.failed(str(error))
+                continue
+            except Exception:
+                # A file that cannot be read, say. The others go on.
+                logger.exception("shipping %s failed; it is tried again", spool.path)
+                await asyncio.sleep(RETRY_LIMIT_SECONDS)
+                continue
+            backoff.worked()
+            self._save_sometimes()
+            if not more:
+                return
+
+    def _save_sometimes(self) -> None:
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Note the positions, for the next agent to go on from. Losing them costs time only."""
+        self._saved_at = time.monotonic()
+        data = {f"{s.source.rank}/{s.name}": s.position() for s in self.spools}
+        temporary = self._positions.with_suffix(".tmp")
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(data))
+            temporary.replace(self._positions)
+
+    def _restore(self) -> None:
+        try:
+            data = json.loads(self._positions.read_bytes())
+            for spool in self.spools:
+                offset, sequence = data.get(f"{spool.source.rank}/{spool.name}", (0, 0))
+                spool.restore([int(offset), int(sequence)])
+        except FileNotFoundError:
+            return
+        except (ValueError, TypeError, AttributeError):
+            logger.warning("%s is damaged; everything is sent again", self._positions)
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _upload(launch: Launch, api: Shipping) -> Upload | None:
+    if not launch.checkpoint.upload:
+        return None
+
+    async def upload(job_id: str, event: dict[str, object]) -> str | None:
+        return await transfer.upload(api, Path(launch.checkpoint.folder), job_id, event)
+
+    return upload
+
+
+def _spools(
+    folder: AttemptFolder, launch: Launch, api: Shipping, upload: Upload | None
+) -> Iterator[Spool]:
+    for place in launch.ranks:
+        rank = place.rank
+        source = Source(launch.job_id, launch.attempt, rank, ranks.writer_name(launch, rank))
+        yield EventSpool(source, folder.events(rank), api, upload)
+        yield MetricSpool(source, folder.metrics(rank), api)
+        yield LogSpool(source, folder.stdout(rank), api, "stdout")
+        yield LogSpool(source, folder.stderr(rank), api, "stderr")
+
+
+class Backoff:
+    """One pause for all: when the coordinator is away, it is away for every spool."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._pause = RETRY_SECONDS
+        self._back = asyncio.Event()
+        self._away = False
+
+    async def wait(self) -> None:
+        left = self._until - time.monotonic()
+        if left > 0:
+            self._back.clear()
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._back.wait()
+
+    def failed(self, reason: str) -> None:
+        now = time.monotonic()
+        if not self._away:
+            logger.info("shipping waits: %s", reason)
+        self._away = True
+        if now < self._until:
+            return
+        self._until = now + self._pause * random.uniform(0.5, 1.0)
+        self._pause = min(self._pause * 2, RETRY_LIMIT_SECONDS)
+
+    def worked(self) -> None:
+        self._away = False
+        self._until = 0.0
+        self._pause = RETRY_SECONDS
+        self._back.set()
+
+
+class Shipper:
+    """All attempts of this host."""
+
+    def __init__(self, api: Shipping, done: Callable[[], None]) -> None:
+        self._api = api
+        self._done = done
+        self._attempts: dict[Token, AttemptShipper] = {}
+        self._some = asyncio.Event()
+        self.backoff = Backoff()
+
+    def add(self, token: Token, folder: AttemptFolder, launch: Launch) -> None:
+        if token not in self._attempts:
+            self._attempts[token] = AttemptShipper(folder, launch, self._api)
+            self._some.set()
+
+    async def remove(self, token: Token) -> None:
+        shipper = self._attempts.pop(token, None)
+        if shipper is not None:
+            await shipper.close()
+
+    def ended(self, token: Token) -> None:
+        """No process of it is left. What is new is looked for at once: its job waits for that."""
+        shipper = self._attempts.get(token)
+        if shipper is not None:
+            shipper.ended = True
+            shipper.start_growing(self.backoff, self._done)
+
+    def shipped(self, token: Token) -> bool:
+        return token not in self._attempts or self._attempts[token].shipped
+
+    def wake(self) -> None:
+        """The coordinator is there again: do not wait any longer."""
+        self.backoff.worked()
+
+    async def run(self) -> None:
+        """Look for what is new, for ever."""
+        while True:
+            if not self._attempts:
+                self._some.clear()
+                await self._some.wait()
+            growing = False
+            for shipper in list(self._attempts.values()):
+                growing |= shipper.start_growing(self.backoff, self._done)
+            await asyncio.sleep(FAST_SECONDS if growing else SLOW_SECONDS)
+
+    async def close(self) -> None:
+        """Stop, and note how far everything came."""
+        for shipper in self._attempts.values():
+            await shipper.close()
+            shipper.save()

@@ -1,0 +1,192 @@
+"""Checkpoints between this host and the coordinator's store, where nodes share no storage."""
+
+import asyncio
+import hashlib
+import logging
+import shutil
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainhall.cluster.agent.api import Refused, Shipping, Unreachable
+from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved, Problem
+from trainhall.training.checkpoint.manifest import Manifest, read_manifest, verify_files
+from trainhall.training.checkpoint.names import MANIFEST, parse_name, scan
+from trainhall.training.checkpoint.removal import remove_checkpoint, vanish
+
+logger = logging.getLogger(__name__)
+
+RETRY_LIMIT_SECONDS = 10.0
+KEPT_COPIES = 2
+"""Of what was uploaded this host keeps so many: the newest, for a quick restart, and its fallback.
+What else is kept, and for how long, is the coordinator's affair."""
+
+
+class NotFetched(Exception):
+    """None of the checkpoints to start from can be had; the message says why."""
+
+
+class Fetching(Protocol):
+    async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]: ...
+
+
+async def upload(api: Shipping, folder: Path, job_id: str, event: dict[str, Any]) -> str | None:
+    """Upload the checkpoint that a rank's event tells of; None once the coordinator has all of it.
+
+    Older copies on this host are removed. Events are told in order, so these were uploaded before.
+
+    Returns:
+        Why it cannot be uploaded, now or ever.
+
+    Raises:
+        Unreachable: try again; what arrived is skipped by the coordinator.
+    """
+    name = str(event.get("name", ""))
+    if parse_name(name) is None:
+        return f"{name!r} is no checkpoint's name"
+    why_not = None
+    try:
+        if await asyncio.to_thread((folder / name).is_dir):
+            await _send(api, folder / name, job_id)
+        # Without a copy here it was uploaded earlier, and a coordinator that has it agrees.
+        await api.commit(job_id, name)
+    except (OSError, BadCheckpoint) as error:
+        why_not = str(error)
+    except Refused as error:
+        why_not = error.detail
+    await asyncio.to_thread(_remove_older, folder, name)
+    return why_not
+
+
+async def _send(api: Shipping, path: Path, job_id: str) -> None:
+    manifest = await asyncio.to_thread(_manifest_of, path, job_id, path.name)
+    for file in manifest.files:
+        await api.put_file(job_id, path.name, file.path, path / file.path, file.sha256)
+    digest = hashlib.sha256(await asyncio.to_thread((path / MANIFEST).read_bytes)).hexdigest()
+    await api.put_file(job_id, path.name, MANIFEST, path / MANIFEST, digest)
+
+
+def _remove_older(folder: Path, told: str) -> None:
+    """Remove all but `KEPT_COPIES` of the copies up to the one that was told just now."""
+    names = [found.path.name for found in scan(folder)]
+    behind = names[names.index(told) :] if told in names else []
+    for name in behind[KEPT_COPIES:]:
+        try:
+            remove_checkpoint(folder / name)
+        except (OSError, NotRemoved) as error:
+            logger.warning("an older copy could not be removed: %s", error)
+
+
+async def fetch(api: Fetching, folder: Path, job_id: str, names: list[str]) -> list[str]:
+    """Have the best of `names` in `folder`, verified; returns those that are there, in order.
+
+    A copy that is there already is verified too, and fetched again if it is damaged.
+
+    Raises:
+        NotFetched: none can be had.
+    """
+    reasons = []
+    for position, name in enumerate(names):
+        if parse_name(name) is None:
+            reasons.append(f"{name!r} is no checkpoint's name")
+            continue
+        try:
+            if not await asyncio.to_thread(_is_good, folder / name, job_id):
+                await _fetch_patiently(api, folder, job_id, name)
+        except (Refused, BadCheckpoint) as error:
+            logger.warning("checkpoint %s of job %s is passed over: %s", name, job_id, error)
+            reasons.append(f"{name}: {error}")
+            continue
+        return [n for n in names[position:] if (folder / n / MANIFEST).is_file()]
+    raise NotFetched("no checkpoint to start from could be fetched: " + "; ".join(reasons))
+
+
+def _is_good(path: Path, job_id: str) -> bool:
+    if not path.exists():
+        return False
+    try:
+        verified(path, job_id)
+    except BadCheckpoint as error:
+        logger.warning("%s is damaged and is fetched again: %s", path, error.problems[0])
+        return False
+    return True
+
+
+def verified(path: Path, job_id: str) -> Manifest:
+    """The manifest of a checkpoint's folder, every file of which was hashed and is as it says.
+
+    Raises:
+        BadCheckpoint: a file is not, or the manifest is that of another job or checkpoint.
+    """
+    manifest = _manifest_of(path, job_id, path.name)
+    if problems := verify_files(path, manifest.files):
+        raise BadCheckpoint(problems)
+    return manifest
+
+
+async def _fetch_patiently(api: Fetching, folder: Path, job_id: str, name: str) -> None:
+    pause = 0.2
+    while True:
+        try:
+            return await _fetch_one(api, folder, job_id, name)
+        except Unreachable as error:
+            logger.info("checkpoint %s of job %s waits: %s", name, job_id, error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, RETRY_LIMIT_SECONDS)
+
+
+async def _fetch_one(api: Fetching, folder: Path, job_id: str, name: str) -> None:
+    # Nothing is made durable here: after a crash the copy is verified before it is used.
+    part = folder / f".fetch-{name}"
+    await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+    part.mkdir(parents=True)
+    try:
+        await api.get_file(job_id, name, MANIFEST, part / MANIFEST)
+        manifest = await asyncio.to_thread(_manifest_of, part, job_id, name)
+        for file in manifest.files:
+            to = part / file.path
+            to.parent.mkdir(parents=True, exist_ok=True)
+            size, digest = await api.get_file(job_id, name, file.path, to)
+            if (size, digest) != (file.size, file.sha256):
+                expected = f"{file.size} bytes with SHA-256 {file.sha256}"
+                found = f"{size} bytes with SHA-256 {digest}"
+                raise BadCheckpoint([Problem(file.path, expected, found)])
+        await asyncio.to_thread(vanish, folder / name)
+        part.rename(folder / name)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
+
+
+def _manifest_of(path: Path, job_id: str, name: str) -> Manifest:
+    """The manifest in a folder, which must be that of this checkpoint.
+
+    Raises:
+        BadCheckpoint: it is damaged, or that of another one.
+    """
+    manifest = read_manifest(path)
+    if (manifest.job_id, str(manifest.name)) != (job_id, name):
+        expected = f"the manifest of job {job_id}, {name}"
+        found = f"that of job {manifest.job_id}, {manifest.name}"
+        raise BadCheckpoint([Problem(MANIFEST, expected, found)])
+    return manifest
+
+
+def remove_given_up(path: Path) -> bool:
+    """Remove a checkpoint that was given up; True when it is gone.
+
+    Only a folder that is named like a checkpoint and holds a manifest is touched.
+    """
+    if not path.is_absolute():
+        logger.error("%s is not removed: it is not an absolute path", path)
+        return False
+    try:
+        if path.is_symlink() or path.exists():
+            remove_checkpoint(path)
+        else:
+            vanish(path)  # finishes a removal that was cut short
+    except NotRemoved as error:
+        logger.error("not removed: %s", error)
+        return False
+    except OSError as error:
+        logger.warning("%s could not be removed: %s", path, error)
+        return False
+    return True

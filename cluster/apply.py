@@ -1,0 +1,345 @@
+"""Applying decisions: one short transaction each, guarded by what it was decided from.
+
+A guard that fails raises `Stale`, which rolls the transaction back: the next pass decides anew.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.decisions import (
+    Decision,
+    EndAttempt,
+    Explain,
+    MarkRunning,
+    MoveNode,
+    Release,
+    RemoveNode,
+    StartAttempt,
+    StopAttempt,
+)
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.lifecycle import (
+    AttemptState,
+    JobState,
+    create_attempt,
+    lock_job,
+    move_attempt,
+    move_job,
+    tell_attempt,
+)
+from trainhall.cluster.nodes import delete_node, move_node
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.placement import allocation_of
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.resume import checkpoint_plan
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Grant, Job, Node
+
+
+class Stale(Exception):
+    """The state is no longer what the decision was made from."""
+
+
+class Applier:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        options: ClusterOptions,
+        hearing: Hearing,
+        wakeups: Wakeups,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._hearing = hearing
+        self._wakeups = wakeups
+
+    async def explain(self, explanations: Sequence[Explain]) -> None:
+        """Store why jobs wait: many at once, since a change at the queue's head concerns all."""
+        table = Job.__table__
+        statement = (
+            update(Job)
+            .where(table.c.id == bindparam("at_id"), table.c.state == bindparam("at_state"))
+            .values(reason=bindparam("why"))
+        )
+        values = [
+            {"at_id": e.job_id, "at_state": e.state.value, "why": e.reason} for e in explanations
+        ]
+        async with self._db.transaction() as session:
+            connection = await session.connection()
+            await connection.execute(statement, values)
+
+    async def apply(self, decision: Decision) -> bool:
+        """False when somebody else was first; then nothing was changed."""
+        touched = _Touched()
+        try:
+            async with self._db.transaction() as session:
+                match decision:
+                    case MoveNode():
+                        await self._move_node(session, decision)
+                        touched.nodes.add(decision.node_id)
+                    case RemoveNode():
+                        await self._remove_node(session, decision)
+                        touched.removed.add(decision.node_id)
+                    case Release():
+                        await self._release(session, decision)
+                    case MarkRunning():
+                        await self._mark_running(session, decision)
+                        touched.jobs.add(decision.token[0])
+                    case StopAttempt():
+                        attempt = await self._stop(session, decision)
+                        touched.attempt(attempt)
+                    case EndAttempt():
+                        attempt = await self._end(session, decision)
+                        touched.attempt(attempt)
+                    case StartAttempt():
+                        attempt = await self._start(session, decision)
+                        touched.attempt(attempt)
+        except (Stale, IntegrityError):
+            # An integrity error here is the grant's key at work: the device was taken meanwhile,
+            # or its node went away.
+            return False
+        for job_id in touched.jobs:
+            self._wakeups.stream(job_id)
+        for node_id in touched.nodes | touched.removed:
+            self._wakeups.node(node_id)
+        for node_id in touched.removed:
+            self._hearing.forget(node_id)
+        return True
+
+    async def _move_node(self, session: AsyncSession, decision: MoveNode) -> None:
+        needed = (
+            self._options.lost_after_seconds
+            if decision.end is NodeState.LOST
+            else self._options.suspect_after_seconds
+        )
+        if self._hearing.silent_seconds(decision.node_id) < needed:
+            raise Stale  # it was heard while this was decided
+        if not await move_node(
+            session, decision.node_id, decision.start, decision.end, decision.reason
+        ):
+            raise Stale
+
+    async def _remove_node(self, session: AsyncSession, decision: RemoveNode) -> None:
+        node = await session.get(Node, decision.node_id, with_for_update=True)
+        if node is None or not node.removing:
+            raise Stale
+        held = await session.scalar(
+            select(func.count()).select_from(Grant).where(Grant.node_id == decision.node_id)
+        )
+        if held and node.state not in (NodeState.LOST, NodeState.PENDING):
+            raise Stale
+        await delete_node(session, decision.node_id)
+
+    async def _release(self, session: AsyncSession, decision: Release) -> None:
+        await session.execute(
+            delete(Grant).where(
+                Grant.node_id == decision.node_id,
+                Grant.job_id == decision.job_id,
+                Grant.attempt == decision.attempt,
+            )
+        )
+
+    async def _mark_running(self, session: AsyncSession, decision: MarkRunning) -> None:
+        now = self._clock.now()
+        job_id, number, _ = decision.token
+        await lock_job(session, job_id)
+        if not await move_attempt(
+            session,
+            decision.token,
+            AttemptState.STARTING,
+            AttemptState.RUNNING,
+            reason=decision.reason,
+            now=now,
+        ):
+            raise Stale
+        if decision.job_state is JobState.STARTING and not await move_job(
+            session,
+            job_id,
+            JobState.STARTING,
+            JobState.RUNNING,
+            reason=decision.reason,
+            now=now,
+            attempt=number,
+        ):
+            raise Stale
+
+    async def _stop(self, session: AsyncSession, decision: StopAttempt) -> Attempt:
+        now = self._clock.now()
+        job_id, number, _ = decision.token
+        await lock_job(session, job_id)
+        failure = decision.failure.model_dump(mode="json") if decision.failure else None
+        if not await tell_attempt(
+            session,
+            decision.token,
+            decision.goal,
+            reason=decision.reason,
+            now=now,
+            failure=failure,
+        ):
+            raise Stale
+        await record_event(
+            session, job_id, time=now, kind="attempt", reason=decision.reason, attempt=number
+        )
+        return await _attempt(session, job_id, number)
+
+    async def _end(self, session: AsyncSession, decision: EndAttempt) -> Attempt:
+        now = self._clock.now()
+        job_id, number, _ = decision.token
+        await lock_job(session, job_id)
+        await self._check_lost(session, decision)
+        failure = decision.failure.model_dump(mode="json") if decision.failure else None
+        if not await move_attempt(
+            session,
+            decision.token,
+            decision.attempt_start,
+            decision.attempt_end,
+            reason=decision.attempt_reason,
+            now=now,
+            changes={"failure": failure} if failure else None,
+        ):
+            raise Stale
+        await record_event(
+            session,
+            job_id,
+            time=now,
+            kind="attempt",
+            reason=f"attempt {number} {decision.attempt_end.value}: {decision.attempt_reason}",
+            attempt=number,
+            data={"state": decision.attempt_end.value, "failure": failure},
+        )
+        if decision.attempt_end is not AttemptState.LOST:
+            # Every host told that its last process is gone.
+            await session.execute(
+                delete(Grant).where(Grant.job_id == job_id, Grant.attempt == number)
+            )
+        state = decision.job_start
+        changes: dict[str, Any] = {}
+        if decision.restarts is not None:
+            changes["restarts"] = decision.restarts
+        if decision.restarts_step is not None:
+            changes["restarts_step"] = decision.restarts_step
+        for step in decision.job_path:
+            if not await move_job(
+                session, job_id, state, step,
+                reason=decision.reason, now=now, attempt=number, changes=changes,
+            ):  # fmt: skip
+                raise Stale
+            state = step
+        return await _attempt(session, job_id, number)
+
+    async def _check_lost(self, session: AsyncSession, decision: EndAttempt) -> None:
+        """A node that was lost when this was decided may have been heard since."""
+        if not decision.lost_nodes:
+            return
+        heard = await session.scalars(
+            select(Node.id).where(
+                Node.id.in_(decision.lost_nodes), Node.state != NodeState.LOST.value
+            )
+        )
+        if set(heard) == set(decision.lost_nodes):
+            raise Stale
+
+    async def _start(self, session: AsyncSession, decision: StartAttempt) -> Attempt:
+        now = self._clock.now()
+        facts, entry = decision.entry.job, decision.entry
+        await lock_job(session, facts.id)
+        assert entry.placed is not None
+        job = await session.get(Job, facts.id)
+        node_ids = [node.node_id for node in entry.placed]
+        ready = await session.scalar(
+            select(func.count())
+            .select_from(Node)
+            .where(
+                Node.id.in_(node_ids),
+                Node.state == NodeState.READY.value,
+                Node.removing.is_(False),
+            )
+        )
+        if job is None or ready != len(node_ids) or job.world_size != facts.workers:
+            raise Stale
+        number = facts.attempt + 1
+        plan, notes = await checkpoint_plan(session, job, self._options.resume_candidates)
+        moved = await move_job(
+            session,
+            facts.id,
+            facts.state,
+            JobState.STARTING,
+            reason=decision.reason,
+            now=now,
+            attempt=facts.attempt,
+            changes={
+                "attempt": number,
+                "generation": 1,
+                "started_at": job.started_at or now,
+                "restore_checkpoint_id": None,
+            },
+        )
+        if not moved:
+            raise Stale
+        allocation = allocation_of(entry.placed, entry.needs.device)
+        attempt = Attempt(
+            job_id=facts.id,
+            number=number,
+            generation=1,
+            reason=decision.reason,
+            goal="run",
+            revoked=False,
+            world_size=facts.workers,
+            allocation=allocation,
+            checkpoint_plan=plan,
+            node_outcomes={},
+            started_at=now,
+        )
+        await create_attempt(session, attempt)
+        for node in entry.placed:
+            for index in node.device_indices:
+                session.add(
+                    Grant(
+                        node_id=node.node_id,
+                        device_index=index,
+                        job_id=facts.id,
+                        attempt=number,
+                    )
+                )
+        await session.flush()
+        start = (
+            f"starts from {plan['resume'][0]}" if plan["resume"] else "starts from the beginning"
+        )
+        await record_event(
+            session,
+            facts.id,
+            time=now,
+            kind="attempt",
+            reason="; ".join([f"attempt {number} {start}", *notes]),
+            attempt=number,
+            data={"state": AttemptState.STARTING.value, "allocation": allocation},
+        )
+        return attempt
+
+
+class _Touched:
+    """Who has to look again once the transaction is committed."""
+
+    def __init__(self) -> None:
+        self.jobs: set[str] = set()
+        self.nodes: set[str] = set()
+        self.removed: set[str] = set()
+
+    def attempt(self, attempt: Attempt) -> None:
+        self.jobs.add(attempt.job_id)
+        self.nodes.update(host["node_id"] for host in attempt.allocation)
+
+
+async def _attempt(session: AsyncSession, job_id: str, number: int) -> Attempt:
+    attempt = await session.get(Attempt, (job_id, number), populate_existing=True)
+    assert attempt is not None
+    return attempt

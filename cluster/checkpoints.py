@@ -1,0 +1,420 @@
+"""Checkpoints as records: what was committed, what is kept, what is given up, what is restored."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+from sqlalchemy import CursorResult, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import cursors
+from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, Revoked, WrongState
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
+from trainhall.cluster.resume import STORE
+from trainhall.cluster.storable import storable
+from trainhall.cluster.store import Store
+from trainhall.cluster.views import CheckpointView, JobView, Page
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Checkpoint, Job, Node
+from trainhall.training.checkpoint.errors import Problem
+from trainhall.training.checkpoint.manifest import verify_folder
+from trainhall.training.checkpoint.names import CheckpointName, parse_name
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.parse import validate_spec
+
+log = structlog.get_logger(__name__)
+
+
+class CheckpointService:
+    def __init__(
+        self, db: Database, clock: Clock, ids: Ids, store: Store, wakeups: Wakeups
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._ids = ids
+        self._store = store
+        self._wakeups = wakeups
+
+    async def list(
+        self, job_id: str, *, limit: int = 50, cursor: str | None = None
+    ) -> Page[CheckpointView]:
+        """A job's checkpoints, the newest first; those that are deleted are left out."""
+        cursors.check_limit(limit)
+        async with self._db.session() as session:
+            if await session.get(Job, job_id) is None:
+                raise NotFound("job", job_id)
+            rows = await session.scalars(
+                select(Checkpoint).where(Checkpoint.job_id == job_id, Checkpoint.state != "deleted")
+            )
+            ordered = sorted(rows, key=_age, reverse=True)
+        if cursor is not None:
+            behind = tuple(cursors.decode("checkpoints", cursor, int, int, int))
+            ordered = [row for row in ordered if _age(row) < behind]
+        items = [checkpoint_view(row) for row in ordered[:limit]]
+        more = len(ordered) > limit
+        last = ordered[limit - 1] if more else None
+        return Page(items, cursors.encode("checkpoints", *_age(last)) if last else None)
+
+    async def get(self, checkpoint_id: str) -> CheckpointView:
+        async with self._db.session() as session:
+            return checkpoint_view(await _load(session, checkpoint_id))
+
+    async def pin(self, checkpoint_id: str) -> CheckpointView:
+        """Keep it until it is unpinned, whatever the retention says."""
+        return await self._set_pinned(checkpoint_id, True)
+
+    async def unpin(self, checkpoint_id: str) -> CheckpointView:
+        """Leave it to the retention again, beginning with the job's next checkpoint."""
+        return await self._set_pinned(checkpoint_id, False)
+
+    async def _set_pinned(self, checkpoint_id: str, pinned: bool) -> CheckpointView:
+        async with self._db.transaction() as session:
+            row = await _load(session, checkpoint_id)
+            if row.state in ("deleting", "deleted"):
+                raise WrongState(
+                    f"checkpoint {checkpoint_id} is {row.state}; it cannot be kept any more",
+                    row.state,
+                )
+            row.pinned = pinned
+            await session.flush()
+            return checkpoint_view(row)
+
+    async def delete(self, checkpoint_id: str) -> CheckpointView:
+        """Give a checkpoint up; its files go soon after.
+
+        Raises:
+            WrongState: it is pinned, or about to be restored.
+        """
+        async with self._db.transaction() as session:
+            row = await _load(session, checkpoint_id)
+            if row.pinned:
+                raise WrongState(f"checkpoint {checkpoint_id} is pinned; unpin it first", "pinned")
+            job = await session.get(Job, row.job_id)
+            assert job is not None
+            if job.restore_checkpoint_id == row.id:
+                raise WrongState(
+                    f"job {job.id} is about to start from checkpoint {checkpoint_id}", row.state
+                )
+            if row.state in ("committed", "corrupt"):
+                row.state = "deleting"
+                await self._tell_change(
+                    session, row, f"a user deleted the checkpoint of step {row.step}"
+                )
+            view = checkpoint_view(row)
+        self._wakeups.stream(view.job_id)
+        self._wakeups.every_node()
+        await self.housekeep()
+        return view
+
+    async def verify(self, checkpoint_id: str) -> Sequence[Problem]:
+        """Hash every file and compare it with the manifest; what is wrong, nothing for a good one.
+
+        A damaged checkpoint is marked: no attempt is told to start from it any more.
+
+        Raises:
+            WrongState: it is given up, or lies where the coordinator cannot see it.
+        """
+        async with self._db.session() as session:
+            row = await _load(session, checkpoint_id)
+        if row.state in ("deleting", "deleted"):
+            raise WrongState(f"checkpoint {checkpoint_id} is {row.state}", row.state)
+        folder = (
+            self._store.folder(row.job_id, row.name)
+            if row.location.startswith(STORE)
+            else Path(row.location)
+        )
+        if not row.location.startswith(STORE) and not folder.parent.is_dir():
+            raise WrongState(
+                f"the coordinator does not see {folder}; verify it on a host that does, with "
+                f"`trainhall ckpt verify {folder}`",
+                row.state,
+            )
+        problems = await asyncio.to_thread(verify_folder, folder)
+        if problems:
+            await self.mark_corrupt(checkpoint_id, str(problems[0]))
+        return problems
+
+    async def mark_corrupt(self, checkpoint_id: str, why: str) -> CheckpointView:
+        """It cannot be loaded: no attempt is told to start from it any more."""
+        async with self._db.transaction() as session:
+            row = await _load(session, checkpoint_id)
+            await self.corrupt(session, row, why)
+            view = checkpoint_view(row)
+        self._wakeups.stream(view.job_id)
+        return view
+
+    async def corrupt(self, session: AsyncSession, row: Checkpoint, why: str) -> None:
+        if row.state == "committed":
+            row.state = "corrupt"
+            await self._tell_change(
+                session, row, f"the checkpoint of step {row.step} is corrupt: {why}"
+            )
+
+    async def restore(
+        self,
+        checkpoint_id: str,
+        *,
+        resources: dict[str, Any] | None = None,
+        parallelism: dict[str, Any] | None = None,
+    ) -> JobView:
+        """Queue the job again, to start its next attempt from this checkpoint.
+
+        `resources` and `parallelism` replace keys of the job's spec. A job that is final is taken
+        up again (edge p of the lifecycle); one that waits starts from here when its turn comes.
+
+        Raises:
+            WrongState: the job runs, or the checkpoint is no good.
+            SpecError: the changed spec is not valid.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            row = await _load(session, checkpoint_id)
+            progress = await lock_job(session, row.job_id)
+            job = await session.get(Job, row.job_id)
+            assert job is not None
+            assert progress is not None
+            state = JobState(job.state)
+            if state in ACTIVE_STATES:
+                raise WrongState(
+                    f"job {job.id} is {state.value}; pause or cancel it before a restore", state
+                )
+            if row.state != "committed":
+                raise WrongState(
+                    f"checkpoint {checkpoint_id} is {row.state}; restore another one", row.state
+                )
+            spec = _changed_spec(job.spec, resources, parallelism)
+            changes: dict[str, Any] = {
+                "spec": spec.model_dump(mode="json"),
+                "world_size": spec.resources.workers,
+                "restore_checkpoint_id": row.id,
+                "restarts": 0,
+                "restarts_step": progress.step,
+            }
+            reason = f"a user restores the checkpoint of step {row.step}"
+            if state in WAITING_STATES:
+                await session.execute(
+                    update(Job).where(Job.id == job.id, Job.state == state.value).values(**changes)
+                )
+                await record_event(session, job.id, time=now, kind="note", reason=reason)
+            elif not await move_job(
+                session, job.id, state, JobState.QUEUED,
+                reason=reason, now=now, attempt=job.attempt, changes=changes,
+            ):  # fmt: skip
+                raise Conflict(f"job {job.id} changed at the same moment; try again")
+            await session.refresh(job)
+            await session.refresh(progress)
+            view = job_view(job, progress)
+        self._wakeups.job(view.id)
+        return view
+
+    async def record(
+        self, session: AsyncSession, attempt: Attempt, job: Job, data: dict[str, Any]
+    ) -> None:
+        """Store what rank 0 committed, then let the retention give older ones up.
+
+        Raises:
+            InvalidValue: it is not a checkpoint of this token, or its upload was not committed.
+        """
+        name = str(data.get("name", ""))
+        parsed = parse_name(name)
+        token = (attempt.number, attempt.generation)
+        if parsed is None or (parsed.attempt, parsed.generation) != token:
+            raise InvalidValue("name", name[:80], f"{name[:80]!r} is none of attempt {token[0]}'s")
+        plan = attempt.checkpoint_plan
+        if plan.get("upload", True):
+            if not self._store.has(job.id, name):
+                raise InvalidValue("name", name, f"{name} was told but not uploaded")
+            location = STORE
+        else:
+            location = f"{plan['folder']}/{name}"
+        known = await session.scalar(
+            select(Checkpoint.id).where(Checkpoint.job_id == job.id, Checkpoint.name == name)
+        )
+        if known is not None:
+            return
+        metrics = data.get("metrics")
+        size = data.get("size")
+        row = Checkpoint(
+            id=self._ids.new(),
+            job_id=job.id,
+            attempt=attempt.number,
+            generation=attempt.generation,
+            step=parsed.step,
+            name=name,
+            location=location,
+            size=size if isinstance(size, int) and 0 <= size < 2**63 else 0,
+            state="committed",
+            pinned=False,
+            metrics=storable(metrics) if isinstance(metrics, dict) else {},
+            created_at=self._clock.now(),
+        )
+        session.add(row)
+        await session.flush()
+        await self._tell_change(session, row, f"saved at step {row.step}")
+        await self._retain(session, job)
+
+    async def _retain(self, session: AsyncSession, job: Job) -> None:
+        keep = int(job.spec["checkpoint"].get("keep_latest") or 1)
+        rows = await session.scalars(
+            select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.state == "committed")
+        )
+        for row in sorted(rows, key=_age, reverse=True)[keep:]:
+            if not row.pinned and row.id != job.restore_checkpoint_id:
+                row.state = "deleting"
+                await self._tell_change(
+                    session, row, f"the checkpoint of step {row.step} is given up; {keep} are kept"
+                )
+
+    async def _tell_change(self, session: AsyncSession, row: Checkpoint, reason: str) -> None:
+        await record_event(
+            session,
+            row.job_id,
+            time=self._clock.now(),
+            kind="checkpoint",
+            reason=reason,
+            attempt=row.attempt,
+            data=checkpoint_json(row),
+        )
+
+    async def receive(
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        sha256: str | None = None,
+    ) -> None:
+        """Take one file of a checkpoint that an agent uploads.
+
+        Raises:
+            InvalidValue, TooLarge, Damaged, NotFound
+            Revoked: the attempt that wrote it was replaced.
+        """
+        await self._check_token(job_id, name)
+        await self._store.put(job_id, name, path, chunks, sha256=sha256)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        """Make an upload a checkpoint. The record of it follows with the rank's own event."""
+        await self._check_token(job_id, name)
+        await self._store.commit(job_id, name)
+
+    async def fetch(self, job_id: str, name: str, path: str) -> Path:
+        """A file of a committed checkpoint, to be sent to an agent."""
+        return self._store.file(job_id, name, path)
+
+    async def _check_token(self, job_id: str, name: str) -> None:
+        parsed = parse_name(name)
+        if parsed is None:
+            raise InvalidValue("checkpoint", name[:80], f"{name[:80]!r} is no checkpoint's name")
+        async with self._db.session() as session:
+            attempt = await session.get(Attempt, (job_id, min(parsed.attempt, 2**31 - 1)))
+        if attempt is None:
+            raise NotFound("attempt", f"{parsed.attempt} of job {job_id}")
+        if not _may_write(attempt, parsed):
+            raise Revoked(job_id, parsed.attempt)
+
+    async def housekeep(self) -> None:
+        """Remove files of what was given up in the coordinator's store; others are for agents."""
+        async with self._db.session() as session:
+            rows = (
+                await session.execute(
+                    select(Checkpoint.id, Checkpoint.job_id, Checkpoint.name).where(
+                        Checkpoint.state == "deleting", Checkpoint.location == STORE
+                    )
+                )
+            ).all()
+        for checkpoint_id, job_id, name in rows:
+            try:
+                await self._store.delete(job_id, name)
+            except OSError as error:
+                log.error("a checkpoint cannot be removed", job=job_id, name=name, error=str(error))
+                continue
+            async with self._db.transaction() as session:
+                await _mark_deleted(session, [checkpoint_id])
+
+    async def to_remove(self, session: AsyncSession, node_id: str) -> Sequence[str]:
+        """Folders on shared storage that this node is asked to remove.
+
+        Nodes that ran the attempt are asked, since they certainly see the storage; if none of them
+        is left, every node is.
+        """
+        rows = (
+            await session.execute(
+                select(Checkpoint.location, Attempt.allocation)
+                .join(
+                    Attempt,
+                    (Attempt.job_id == Checkpoint.job_id) & (Attempt.number == Checkpoint.attempt),
+                )
+                .where(Checkpoint.state == "deleting", Checkpoint.location != STORE)
+                .order_by(Checkpoint.location)
+            )
+        ).all()
+        if not rows:
+            return []
+        ready = set(
+            await session.scalars(select(Node.id).where(Node.state == NodeState.READY.value))
+        )
+        folders = []
+        for location, allocation in rows:
+            wrote = {host["node_id"] for host in allocation} & ready
+            if node_id in wrote or not wrote:
+                folders.append(location)
+        return folders
+
+    async def removed(self, session: AsyncSession, locations: Sequence[str]) -> None:
+        """A node says that these folders are gone."""
+        if locations:
+            ids = await session.scalars(
+                select(Checkpoint.id).where(
+                    Checkpoint.location.in_(locations), Checkpoint.state == "deleting"
+                )
+            )
+            await _mark_deleted(session, ids.all())
+
+
+async def _mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
+    result = await session.execute(
+        update(Checkpoint)
+        .where(Checkpoint.id.in_(ids), Checkpoint.state == "deleting")
+        .values(state="deleted")
+    )
+    assert isinstance(result, CursorResult)
+
+
+def _may_write(attempt: Attempt, name: CheckpointName) -> bool:
+    return not attempt.revoked and attempt.generation == name.generation
+
+
+def _age(row: Checkpoint) -> tuple[int, int, int]:
+    return (row.attempt, row.generation, row.step)
+
+
+async def _load(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
+    row = await session.get(Checkpoint, checkpoint_id)
+    if row is None:
+        raise NotFound("checkpoint", checkpoint_id)
+    return row
+
+
+def _changed_spec(
+    spec: dict[str, Any],
+    resources: dict[str, Any] | None,
+    parallelism: dict[str, Any] | None,
+) -> JobSpec:
+    changed = {**spec}
+    if resources is not None:
+        changed["resources"] = {**spec["resources"], **resources}
+        if parallelism is None or "data" not in parallelism:
+            # The degree of data parallelism followed from the old number of workers.
+            changed["parallelism"] = {**spec["parallelism"], "data": None}
+    if parallelism is not None:
+        changed["parallelism"] = {**changed["parallelism"], **parallelism}
+    return validate_spec(changed)

@@ -1,0 +1,105 @@
+"""The coordinator: everything that one process of it holds, put together."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster.apply import Applier
+from trainhall.cluster.checkpoints import CheckpointService
+from trainhall.cluster.gateway import Gateway
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.jobs import JobService
+from trainhall.cluster.nodes import NodeService
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
+from trainhall.cluster.rank_events import RankEvents
+from trainhall.cluster.reconciler import Reconciler
+from trainhall.cluster.store import Store
+from trainhall.cluster.tasks import Tasks, end_process
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.live import Hub
+from trainhall.monitoring.packer import Packer
+from trainhall.training.link import RankEvent
+
+log = structlog.get_logger(__name__)
+
+
+class Coordinator:
+    """Built without touching the database; `start` begins the work, `stop` ends it."""
+
+    def __init__(
+        self,
+        db: Database,
+        *,
+        data_dir: Path,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        options: ClusterOptions | None = None,
+        on_fatal: Callable[[str, BaseException | None], None] = end_process,
+    ) -> None:
+        self.db = db
+        self.clock = clock or SystemClock()
+        self.ids = ids or SystemIds()
+        self.options = options or ClusterOptions()
+        wakeups = Wakeups()
+        self.hearing = Hearing(self.clock)
+        self.store = Store(data_dir, self.ids, self.options.max_upload_file_bytes)
+        self.jobs = JobService(db, self.clock, self.ids, wakeups)
+        self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
+        self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
+        self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)
+        self.gateway = Gateway(
+            db, self.clock, self.options, self.hearing, self.checkpoints, wakeups
+        )
+        applier = Applier(db, self.clock, self.options, self.hearing, wakeups)
+        self.reconciler = Reconciler(db, self.clock, self.options, self.hearing, applier)
+        self.hub = Hub(db)
+        self.ingest = Ingest(db, self.clock.now, self.hub.wake)
+        self.packer = Packer(db, self.clock.now, self.hub.wake)
+        wakeups.reconcile = self.reconciler.wake
+        wakeups.node = self.gateway.wake
+        wakeups.every_node = self.gateway.wake_all
+        wakeups.stream = self.hub.wake
+        self._tasks = Tasks(on_fatal)
+
+    async def start(self) -> None:
+        """Begin to reconcile and to listen. Every node gets a full grace period from here."""
+        self.hearing.was_deaf()
+        self._tasks.start("reconciler", self.reconciler.run())
+        self._tasks.start("readings", self.gateway.keep_flushing())
+        self._tasks.start("packer", self._keep_packing())
+        self._tasks.start("housekeeping", self._keep_house())
+
+    async def stop(self) -> None:
+        """End the connections, then the background work. What runs on the nodes runs on."""
+        await self.gateway.stop()
+        await self._tasks.stop()
+
+    async def events(
+        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+    ) -> int:
+        """Take what a rank tells; returns the newest sequence that is committed."""
+        return await self.rank_events.accept(job_id, attempt, writer, events)
+
+    async def _keep_packing(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.packing_seconds)
+            try:
+                await self.packer.pack_once()
+            except DBAPIError as error:
+                log.error("metrics could not be packed", error=str(error.orig))
+
+    async def _keep_house(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.housekeeping_seconds)
+            try:
+                await self.checkpoints.housekeep()
+                await self.store.sweep(self.options.abandoned_upload_seconds)
+                self.gateway.wake_all()  # what they are told is derived anew from time to time
+            except (DBAPIError, OSError) as error:
+                log.error("housekeeping failed; it is tried again", error=str(error))

@@ -1,0 +1,400 @@
+"""What shall change, and why: a pure function of (now, the state of the cluster, options).
+
+Each decision is complete in itself and is applied on its own, guarded by what it was decided from;
+if the guard fails, somebody else was first and the next pass decides anew. So the order of
+decisions, a crash between two of them, or a decision made twice does no harm.
+"""
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from trainhall.cluster.facts import (
+    AttemptFacts,
+    ClusterFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+    NodeState,
+)
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState, Goal, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduler import QueueEntry, schedule
+from trainhall.training.link import Failure, Outcome
+
+
+@dataclass(frozen=True)
+class MoveNode:
+    node_id: str
+    start: NodeState
+    end: NodeState
+    reason: str
+
+
+@dataclass(frozen=True)
+class RemoveNode:
+    """Nothing runs on it any more, and a user gave it up."""
+
+    node_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Release:
+    """Give back what an attempt that is over held on one node."""
+
+    node_id: str
+    job_id: str
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class MarkRunning:
+    """Every host of the attempt runs its ranks."""
+
+    token: tuple[str, int, int]
+    job_state: JobState
+    reason: str
+
+
+@dataclass(frozen=True)
+class StopAttempt:
+    """Tell the hosts of an attempt to pause or to stop, without a user having asked."""
+
+    token: tuple[str, int, int]
+    goal: Goal
+    reason: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class EndAttempt:
+    """The attempt is over; its job goes where `job_path` leads."""
+
+    token: tuple[str, int, int]
+    attempt_start: AttemptState
+    attempt_end: AttemptState
+    attempt_reason: str
+    job_start: JobState
+    job_path: tuple[JobState, ...]
+    reason: str
+    failure: Failure | None = None
+    restarts: int | None = None
+    """None leaves the job's count as it is."""
+    restarts_step: int | None = None
+    lost_nodes: tuple[str, ...] = ()
+    """Of a lost attempt: the hosts that are lost or gone."""
+
+
+@dataclass(frozen=True)
+class StartAttempt:
+    """Grant devices and begin the next attempt."""
+
+    entry: QueueEntry
+    reason: str
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Say why a job waits."""
+
+    job_id: str
+    state: JobState
+    reason: str
+
+
+Decision = (
+    MoveNode
+    | RemoveNode
+    | Release
+    | MarkRunning
+    | StopAttempt
+    | EndAttempt
+    | StartAttempt
+    | Explain
+)
+
+
+def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
+    """Everything that the present state asks for; empty when nothing is to be done."""
+    decisions: list[Decision] = []
+    nodes: dict[str, NodeFacts] = {}
+    for node in facts.nodes:
+        move = _decide_silence(node, options)
+        if move is not None:
+            decisions.append(move)
+        nodes[node.id] = node
+    lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
+    jobs = {job.id: job for job in facts.jobs}
+    for attempt in facts.attempts:
+        job = jobs.get(attempt.job_id)
+        if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
+            decision = _decide_attempt(now, attempt, job, nodes, lost, options)
+            if decision is not None:
+                decisions.append(decision)
+    decisions.extend(_releases(facts))
+    decisions.extend(_removals(facts))
+    for entry in schedule(now, facts, options):
+        if entry.placed is not None:
+            decisions.append(StartAttempt(entry, entry.reason))
+        elif entry.reason != entry.job.reason:
+            decisions.append(Explain(entry.job.id, entry.job.state, entry.reason))
+    return decisions
+
+
+def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None:
+    if node.state in (NodeState.PENDING, NodeState.LOST):
+        return None
+    silent = node.silent_seconds
+    if silent >= options.lost_after_seconds:
+        reason = f"not heard for {silent:.0f} s; its attempts are replaced"
+        return MoveNode(node.id, node.state, NodeState.LOST, reason)
+    if silent >= options.suspect_after_seconds and node.state is not NodeState.SUSPECT:
+        reason = f"not heard for {silent:.0f} s; it gets no new work"
+        return MoveNode(node.id, node.state, NodeState.SUSPECT, reason)
+    return None
+
+
+def _decide_attempt(
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    nodes: dict[str, NodeFacts],
+    lost: set[str],
+    options: ClusterOptions,
+) -> Decision | None:
+    silent = [
+        host
+        for host in attempt.hosts
+        if _outcome(host) is None and (host.node_id not in nodes or host.node_id in lost)
+    ]
+    if silent:
+        return _lose(attempt, job, silent, removed=silent[0].node_id not in nodes)
+    failure = _failure_of(attempt)
+    if any(_outcome(host) is None for host in attempt.hosts):
+        return _decide_unfinished(attempt, job, failure, nodes)
+    if attempt.state is AttemptState.STARTING and failure is None and attempt.goal == "run":
+        return _mark_running(attempt, job)
+    if _still_ships(now, attempt, job, failure, lost, options):
+        return None
+    return _end(attempt, job, failure)
+
+
+def _decide_unfinished(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    failure: Failure | None,
+    nodes: dict[str, NodeFacts],
+) -> Decision | None:
+    """Of an attempt that still has processes on some host."""
+    if failure is not None and attempt.goal != "stop":
+        reason = f"{describe(failure)}; the other hosts stop"
+        return StopAttempt(attempt.token, "stop", reason, failure)
+    # A host that has told its end may be removed already.
+    leaving = [
+        host.node_name
+        for host in attempt.hosts
+        if (node := nodes.get(host.node_id)) is not None
+        and (node.removing or node.state is NodeState.DRAINING)
+    ]
+    if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
+        reason = f"node {leaving[0]} is being removed: it saves and moves"
+        return StopAttempt(attempt.token, "pause", reason)
+    runs = all(
+        host.told is not None and host.told.phase in ("running", "stopping", "exited")
+        for host in attempt.hosts
+    )
+    if attempt.state is AttemptState.STARTING and runs and failure is None:
+        return _mark_running(attempt, job)
+    return None
+
+
+def _mark_running(attempt: AttemptFacts, job: JobFacts) -> MarkRunning:
+    ranks = f"{job.workers} rank{'s' if job.workers != 1 else ''}"
+    hosts = ", ".join(host.node_name for host in attempt.hosts)
+    return MarkRunning(attempt.token, job.state, f"{ranks} on {hosts}")
+
+
+def _still_ships(
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    failure: Failure | None,
+    lost: set[str],
+    options: ClusterOptions,
+) -> bool:
+    """Whether the end has to wait until the agents have sent what the ranks wrote.
+
+    A pause or an end is only true once its checkpoint is here. A failure waits for it too, since
+    the next attempt starts from there, but not without end. A cancelled job waits for nothing.
+    """
+    if job.state is JobState.CANCELLING:
+        return False
+    for host in attempt.hosts:
+        told = host.told
+        if told is None or told.shipped or host.node_id in lost:
+            continue
+        patience = timedelta(seconds=options.shipping_patience_seconds)
+        if failure is None or told.ended_at is None or now - told.ended_at < patience:
+            return True
+    return False
+
+
+def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAttempt:
+    """Of an attempt whose last process ended."""
+    completed = all(_outcome(host) is Outcome.COMPLETED for host in attempt.hosts)
+    if job.state is JobState.CANCELLING:
+        return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, "cancelled")
+    if completed:
+        return _ended(attempt, job, AttemptState.COMPLETED, JobState.COMPLETED, "completed")
+    if job.state is JobState.PAUSING:
+        if failure is not None:
+            why = f"{describe(failure)} while it was being paused; it resumes from its checkpoint"
+            return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
+    if failure is None:
+        why = "moved off a node that is being removed"
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
+    restarts = 1 if job.step > job.restarts_step else job.restarts + 1
+    step = max(job.step, job.restarts_step)
+    if restarts > job.max_restarts:
+        left = f"max_restarts is {job.max_restarts}" + (
+            ", each without a new step" if job.max_restarts > 1 else ""
+        )
+        reason = f"{describe(failure)}; no restart is left ({left})"
+        end = JobState.FAILED
+    else:
+        reason = f"{describe(failure)}; restart {restarts} of {job.max_restarts}"
+        end = JobState.RECOVERING
+    return _ended(
+        attempt, job, AttemptState.FAILED, end, reason, failure, restarts=restarts, step=step
+    )
+
+
+def _ended(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    attempt_end: AttemptState,
+    job_end: JobState,
+    reason: str,
+    failure: Failure | None = None,
+    *,
+    restarts: int | None = None,
+    step: int | None = None,
+) -> EndAttempt:
+    path: tuple[JobState, ...] = (job_end,)
+    if job.state is JobState.STARTING and job_end is JobState.COMPLETED:
+        path = (JobState.RUNNING, JobState.COMPLETED)
+    return EndAttempt(
+        token=attempt.token,
+        attempt_start=attempt.state,
+        attempt_end=attempt_end,
+        attempt_reason=describe(failure) if failure else reason,
+        job_start=job.state,
+        job_path=path,
+        reason=reason,
+        failure=failure,
+        restarts=0 if attempt_end is AttemptState.COMPLETED else restarts,
+        restarts_step=step,
+    )
+
+
+def _lose(
+    attempt: AttemptFacts, job: JobFacts, hosts: list[HostFacts], *, removed: bool
+) -> EndAttempt:
+    why = f"node {hosts[0].node_name} {'was removed' if removed else 'is lost'}"
+    ends = {
+        JobState.PAUSING: (JobState.PAUSED, f"{why} before it had saved; paused"),
+        JobState.CANCELLING: (
+            JobState.CANCELLED,
+            f"cancelled; {why}, its ranks end when it is heard again",
+        ),
+    }
+    end, reason = ends.get(job.state, (JobState.RECOVERING, f"{why}; the attempt is replaced"))
+    return EndAttempt(
+        token=attempt.token,
+        attempt_start=attempt.state,
+        attempt_end=AttemptState.LOST,
+        attempt_reason=why,
+        job_start=job.state,
+        job_path=(end,),
+        reason=reason,
+        lost_nodes=tuple(host.node_id for host in hosts),
+    )
+
+
+def _outcome(host: HostFacts) -> Outcome | None:
+    return host.told.outcome if host.told is not None else None
+
+
+def _failure_of(attempt: AttemptFacts) -> Failure | None:
+    """The failure that the attempt ends with: the first that was told, or None."""
+    if attempt.failure is not None:
+        return attempt.failure
+    if attempt.goal == "stop":
+        return None
+    ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
+    ended.sort(key=lambda h: h.told.ended_at.timestamp() if h.told and h.told.ended_at else 0.0)
+    for host in ended:
+        told = host.told
+        assert told is not None
+        if told.outcome is Outcome.COMPLETED or (attempt.script and attempt.goal == "pause"):
+            continue  # a script that is told to pause gets SIGTERM; any way to leave is right
+        if told.outcome is Outcome.FAILED:
+            failure = told.failure or Failure(message="failed without saying why")
+            if len(attempt.hosts) > 1:
+                message = f"{failure.message} (node {host.node_name})"
+                failure = failure.model_copy(update={"message": message})
+            return failure
+        if attempt.goal == "run":
+            message = f"its ranks on node {host.node_name} stopped without having been told to"
+            return Failure(message=message)
+    return None
+
+
+def describe(failure: Failure) -> str:
+    """A failure in one line: its message, with the exit code or signal if that is not in it."""
+    message = failure.message.strip() or "failed without saying why"
+    if failure.signal is not None:
+        try:
+            name = signal.Signals(failure.signal).name
+        except ValueError:
+            name = f"signal {failure.signal}"
+        return message if name in message else f"{message} ({name})"
+    if failure.exit_code is not None and "exit code" not in message:
+        return f"{message} (exit code {failure.exit_code})"
+    return message
+
+
+def _releases(facts: ClusterFacts) -> Iterator[Release]:
+    attempts = {(a.job_id, a.number): a for a in facts.attempts}
+    seen: set[tuple[str, str, int]] = set()
+    for grant in facts.grants:
+        attempt = attempts.get((grant.job_id, grant.attempt))
+        key = (grant.node_id, grant.job_id, grant.attempt)
+        if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
+            continue
+        host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
+        told = host.told if host is not None else None
+        if told is not None and (told.outcome is not None or told.phase in ("exited", "gone")):
+            seen.add(key)
+            yield Release(*key, reason=f"attempt {grant.attempt} is over on this node")
+
+
+def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
+    busy = {grant.node_id for grant in facts.grants}
+    in_use = {
+        host.node_id
+        for attempt in facts.attempts
+        if attempt.state in ACTIVE_ATTEMPT_STATES
+        for host in attempt.hosts
+        if _outcome(host) is None
+    }
+    for node in facts.nodes:
+        if not node.removing or node.id in in_use:
+            continue
+        # What a lost node still holds is not worth waiting for: it is fenced off already.
+        if node.id not in busy or node.state in (NodeState.LOST, NodeState.PENDING):
+            yield RemoveNode(node.id, "a user removed it and nothing runs on it any more")

@@ -1,0 +1,96 @@
+"""What the cluster's services refuse, and why.
+
+    ClusterError
+    ├── NotFound           no such job, node, checkpoint or file
+    ├── WrongState         the thing exists, but not in a state that allows this
+    ├── Conflict           it contradicts something that already holds
+    ├── InvalidCursor      a page cursor that was not handed out here
+    ├── InvalidValue       a value outside what is allowed; names the field
+    ├── NotAllowed         a missing, unknown, used or expired token
+    ├── Revoked            the attempt was fenced off; it may change nothing any more
+    ├── TooLarge           an upload beyond its limit
+    ├── Damaged            bytes whose size or hash is not what was promised
+    └── ProtocolMismatch   agent and coordinator speak different versions
+
+The message of each is one sentence for people that says what to do.
+"""
+
+
+class ClusterError(Exception):
+    """Base of all errors that a caller of the cluster's services caused or can act on."""
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        super().__init__(self.message)
+
+
+class NotFound(ClusterError):
+    """There is no such thing."""
+
+    def __init__(self, kind: str, identity: str) -> None:
+        self.kind = kind
+        self.identity = identity
+        super().__init__(f"there is no {kind} {identity!r}")
+
+
+class WrongState(ClusterError):
+    """The present state does not allow this."""
+
+    def __init__(self, message: str, state: str) -> None:
+        self.state = state
+        super().__init__(message)
+
+
+class Conflict(ClusterError):
+    """This contradicts something that already holds."""
+
+
+class InvalidCursor(ClusterError):
+    """The cursor was not handed out by this list; leave it out to begin at the first page."""
+
+
+class InvalidValue(ClusterError):
+    """A value is outside what is allowed."""
+
+    def __init__(self, field: str, value: object, message: str) -> None:
+        self.field = field
+        self.value = value
+        super().__init__(f"{field}: {message}")
+
+
+class NotAllowed(ClusterError):
+    """The token is unknown, used or expired."""
+
+
+class Revoked(ClusterError):
+    """The attempt was replaced; it may change nothing any more."""
+
+    def __init__(self, job_id: str, attempt: int) -> None:
+        self.job_id = job_id
+        self.attempt = attempt
+        super().__init__(
+            f"attempt {attempt} of job {job_id} was revoked; it may change nothing any more"
+        )
+
+
+class TooLarge(ClusterError):
+    """The upload is larger than the limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"the upload is larger than the limit of {limit} bytes")
+
+
+class Damaged(ClusterError):
+    """The bytes are not what was promised; send them again."""
+
+
+class ProtocolMismatch(ClusterError):
+    """Agent and coordinator speak different versions of the protocol."""
+
+    def __init__(self, theirs: int, ours: int) -> None:
+        older = "agent" if theirs < ours else "coordinator"
+        super().__init__(
+            f"the agent speaks protocol version {theirs}, the coordinator {ours}: "
+            f"upgrade the {older}"
+        )

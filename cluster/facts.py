@@ -1,0 +1,121 @@
+"""What decisions are made from: the state of the cluster as plain, frozen values."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
+from trainhall.training.link import Failure, Outcome
+
+
+class NodeState(StrEnum):
+    PENDING = "pending"
+    """Announced; it has not reported yet."""
+    READY = "ready"
+    SUSPECT = "suspect"
+    """Silent for a while: no new work."""
+    LOST = "lost"
+    """Given up: its attempts are revoked and replaced."""
+    DRAINING = "draining"
+    """Its attempts are being moved elsewhere; no new work."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    index: int
+    kind: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    id: str
+    name: str
+    state: NodeState
+    removing: bool
+    silent_seconds: float
+    """Since the node was last heard, or since the coordinator began to listen if that is later."""
+    devices: tuple[DeviceFacts, ...]
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    id: str
+    number: int
+    priority: int
+    state: JobState
+    reason: str
+    attempt: int
+    workers: int
+    device: str
+    """auto, cpu or cuda."""
+    queued_at: datetime
+    restarts: int
+    restarts_step: int
+    max_restarts: int
+    step: int
+    """The newest step that is known."""
+    last_failure: str | None = None
+    """Of a job that recovers: why its last attempt ended."""
+    last_ended_at: datetime | None = None
+    """Of a job that recovers: when its last attempt ended."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one node last told of one attempt."""
+
+    phase: str
+    """A phase of `AssignmentReport`, or `gone`: the node has nothing of it any more."""
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    shipped: bool = False
+    ended_at: datetime | None = None
+    """When the outcome was first heard."""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """One host of an attempt's allocation."""
+
+    node_id: str
+    node_name: str
+    told: Told | None
+    """None: nothing was heard yet."""
+
+
+@dataclass(frozen=True)
+class AttemptFacts:
+    job_id: str
+    number: int
+    generation: int
+    state: AttemptState
+    goal: Goal
+    failure: Failure | None
+    """Set once the attempt is being stopped because one of its hosts failed."""
+    hosts: tuple[HostFacts, ...]
+    """In the order of node ranks."""
+    script: bool = False
+
+    @property
+    def token(self) -> tuple[str, int, int]:
+        return (self.job_id, self.number, self.generation)
+
+
+@dataclass(frozen=True)
+class GrantFacts:
+    node_id: str
+    device_index: int
+    job_id: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """Everything that is not finished."""
+
+    nodes: tuple[NodeFacts, ...] = ()
+    jobs: tuple[JobFacts, ...] = ()
+    """Those that wait and those with an active attempt."""
+    attempts: tuple[AttemptFacts, ...] = ()
+    """The active ones, and ended ones that still hold devices."""
+    grants: tuple[GrantFacts, ...] = field(default=())

@@ -1,0 +1,373 @@
+"""The agents' connections: take their reports, tell them what shall be.
+
+Messages carry state, so none of them matters by itself: a report that is lost is followed by
+another, and what a node was told is told again if its reports do not show that it was taken up.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import orjson
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import update
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster.channel import Channel, ChannelClosed, CloseCode
+from trainhall.cluster.checkpoints import CheckpointService
+from trainhall.cluster.errors import ProtocolMismatch
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.launches import assignments_for
+from trainhall.cluster.node_devices import store_device_use
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.protocol import (
+    PROTOCOL_VERSION,
+    AssignmentReport,
+    Desired,
+    DeviceUse,
+    HostUse,
+    Report,
+)
+from trainhall.cluster.reports import store_report
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.models import Node
+
+log = structlog.get_logger(__name__)
+
+_LAGGING_REPORTS = 2
+"""Reports in a row that do not show the newest message, until it is sent again."""
+_CLOCK_TOLERANCE_SECONDS = 30.0
+MAX_REPORT_CHARACTERS = 16 * 1024 * 1024
+
+
+class _Refused(Exception):
+    """The connection is to be closed, with this code and reason."""
+
+    def __init__(self, code: CloseCode, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(eq=False)
+class _Connection:
+    node_id: str
+    channel: Channel
+    agent_id: str
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """What the node is to be told may have changed."""
+    sent: str | None = None
+    """The content of the last message, without its revision."""
+    revision: int = 0
+    lagging: int = 0
+    stored: object = None
+    """What of the last report is stored at once when it changes; None: store the next anyway."""
+    withheld: set[tuple[str, int]] = field(default_factory=set)
+    sending: bool = False
+    ended: CloseCode | None = None
+    end_reason: str = ""
+
+
+@dataclass
+class _Reading:
+    """What changes all the time: stored for all nodes together, every so often."""
+
+    host: HostUse
+    devices: list[DeviceUse]
+
+
+class Gateway:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        options: ClusterOptions,
+        hearing: Hearing,
+        checkpoints: CheckpointService,
+        wakeups: Wakeups,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._hearing = hearing
+        self._checkpoints = checkpoints
+        self._wakeups = wakeups
+        self._connections: dict[str, _Connection] = {}
+        self._replaced: dict[str, set[str]] = {}
+        """node id → agents that a newer one took over from."""
+        self._readings: dict[str, _Reading] = {}
+        self._stopping = False
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """The ids of the nodes that are connected now."""
+        return frozenset(self._connections)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being told to any node; a simulation waits for it."""
+        return not any(c.sending or c.changed.is_set() for c in self._connections.values())
+
+    def wake(self, node_id: str) -> None:
+        """What this node is to be told, or its own state, changed."""
+        connection = self._connections.get(node_id)
+        if connection is not None:
+            connection.stored = None
+            connection.changed.set()
+
+    def wake_all(self) -> None:
+        for node_id in self._connections:
+            self.wake(node_id)
+
+    async def serve(self, channel: Channel, node_id: str) -> None:
+        """One agent's connection, from its first report until one side ends it."""
+        if self._stopping:
+            await _close(channel, CloseCode.STOPPING, "the coordinator is shutting down")
+            return
+        connection: _Connection | None = None
+        try:
+            report = await self._first_report(channel)
+            connection = self._connect(channel, node_id, report)
+            await self._take(connection, report, first=True)
+            connection.changed.set()
+            await self._run(connection)
+        except _Refused as refused:
+            log.info("agent refused", node=node_id, code=refused.code, reason=refused.reason)
+            await _close(channel, refused.code, refused.reason)
+        except ChannelClosed:
+            pass
+        finally:
+            if connection is not None:
+                self._disconnect(connection)
+
+    async def _run(self, connection: _Connection) -> None:
+        """Receive and send side by side; the first of them to end ends both."""
+        tasks = [
+            asyncio.create_task(self._receive(connection), name=f"receive {connection.node_id}"),
+            asyncio.create_task(self._send(connection), name=f"send {connection.node_id}"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _first_report(self, channel: Channel) -> Report:
+        try:
+            async with asyncio.timeout(self._options.hello_seconds):
+                return _parse(await channel.receive_text())
+        except TimeoutError:
+            seconds = self._options.hello_seconds
+            raise _Refused(CloseCode.SILENT, f"no report within {seconds:g} s") from None
+
+    def _connect(self, channel: Channel, node_id: str, report: Report) -> _Connection:
+        """The newest agent wins; one that was taken over from does not come back."""
+        replaced = self._replaced.setdefault(node_id, set())
+        if report.agent_id in replaced:
+            raise _Refused(
+                CloseCode.REPLACED,
+                "a newer agent with this node's credential took over; "
+                "two agents must not share a data folder",
+            )
+        older = self._connections.get(node_id)
+        if older is not None:
+            if older.agent_id != report.agent_id:
+                replaced.add(older.agent_id)
+            self._end(older, CloseCode.REPLACED, "a newer connection of this node took over")
+        connection = _Connection(node_id, channel, report.agent_id)
+        self._connections[node_id] = connection
+        skew = report.time - self._clock.now().timestamp()
+        if abs(skew) > _CLOCK_TOLERANCE_SECONDS:
+            log.warning("a node's clock is off", node=node_id, seconds=round(skew, 1))
+        log.info(
+            "agent connected", node=node_id, agent=report.agent_id, version=report.agent_version
+        )
+        return connection
+
+    def _disconnect(self, connection: _Connection) -> None:
+        if self._connections.get(connection.node_id) is connection:
+            del self._connections[connection.node_id]
+            log.info("agent disconnected", node=connection.node_id, agent=connection.agent_id)
+
+    def _end(self, connection: _Connection, code: CloseCode, reason: str) -> None:
+        connection.ended, connection.end_reason = code, reason
+        connection.changed.set()
+
+    async def _receive(self, connection: _Connection) -> None:
+        while True:
+            report = _parse(await connection.channel.receive_text())
+            if connection.ended is not None:
+                return
+            await self._take(connection, report, first=False)
+
+    async def _take(self, connection: _Connection, report: Report, *, first: bool) -> None:
+        """Take up one report: what it says of assignments at once, readings with the next flush."""
+        node_id = connection.node_id
+        self._hearing.heard(node_id)
+        self._readings[node_id] = _Reading(report.host, report.device_use)
+        up_to_date = first or report.revision == connection.revision
+        content = (
+            up_to_date,
+            report.address,
+            report.agent_version,
+            report.devices,
+            [(_key(a), a.phase, a.rendezvous, a.outcome, a.shipped) for a in report.assignments],
+            report.removed,
+        )
+        if first or connection.stored != content:
+            # Set before the transaction: what wakes this node meanwhile asks for another look.
+            connection.stored = content
+            try:
+                await self._store(connection, report, up_to_date=up_to_date)
+            except DBAPIError as error:
+                log.error("a report could not be stored", node=node_id, error=str(error.orig))
+                if first:
+                    # Nothing may be told to a node before it is known what it has.
+                    raise _Refused(
+                        CloseCode.STOPPING, "the database is not available; connect again"
+                    ) from None
+                connection.stored = None
+        self._resend_if_lost(connection, report)
+
+    async def _store(self, connection: _Connection, report: Report, *, up_to_date: bool) -> None:
+        node_id = connection.node_id
+        async with self._db.transaction() as session:
+            node = await session.get(Node, node_id, with_for_update=True)
+            if node is None:
+                raise _Refused(CloseCode.REMOVED, "this node was removed")
+            if self._connections.get(node_id) is not connection:
+                raise _Refused(CloseCode.REPLACED, "a newer connection of this node took over")
+            stored = await store_report(
+                session,
+                node,
+                report,
+                up_to_date=up_to_date,
+                clock=self._clock,
+                checkpoints=self._checkpoints,
+            )
+        if stored.withheld or not up_to_date:
+            connection.stored = None  # to be confirmed by the next report, even an equal one
+        if up_to_date and connection.withheld != stored.withheld:
+            connection.withheld = stored.withheld
+        connection.changed.set()
+        for other in stored.told:
+            self.wake(other)
+        if stored.changed:
+            self._wakeups.reconcile()
+
+    def _resend_if_lost(self, connection: _Connection, report: Report) -> None:
+        if report.revision == connection.revision:
+            connection.lagging = 0
+            return
+        connection.lagging += 1
+        if connection.lagging >= _LAGGING_REPORTS:
+            connection.lagging = 0
+            connection.sent = None
+            connection.changed.set()
+
+    async def _send(self, connection: _Connection) -> None:
+        while True:
+            connection.sending = False
+            await connection.changed.wait()
+            connection.sending = True
+            connection.changed.clear()
+            if connection.ended is not None:
+                raise _Refused(connection.ended, connection.end_reason)
+            try:
+                desired = await self._desired(connection)
+            except DBAPIError as error:
+                log.error("cannot tell a node", node=connection.node_id, error=str(error.orig))
+                await asyncio.sleep(self._options.tick_seconds)
+                connection.changed.set()
+                continue
+            content = desired.model_dump_json(exclude={"revision"})
+            if content == connection.sent:
+                continue
+            connection.revision += 1
+            connection.sent = content
+            message = desired.model_copy(update={"revision": connection.revision})
+            await connection.channel.send_text(message.model_dump_json())
+
+    async def _desired(self, connection: _Connection) -> Desired:
+        node_id = connection.node_id
+        async with self._db.session() as session:
+            if await session.get(Node, node_id) is None:
+                raise _Refused(CloseCode.REMOVED, "this node was removed")
+            return Desired(
+                revision=0,
+                heartbeat_seconds=self._options.heartbeat_seconds,
+                assignments=await assignments_for(session, node_id, connection.withheld),
+                remove=list(await self._checkpoints.to_remove(session, node_id)),
+            )
+
+    async def flush_readings(self) -> None:
+        """Store what all nodes last read of their hosts and devices, in one transaction."""
+        if not self._readings:
+            return
+        readings, self._readings = self._readings, {}
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            connection = await session.connection()
+            for node_id, reading in sorted(readings.items()):
+                await connection.execute(
+                    update(Node)
+                    .where(Node.id == node_id)
+                    .values(last_seen_at=now, host_use=reading.host.model_dump())
+                )
+            await store_device_use(
+                session,
+                [(node_id, use) for node_id, r in sorted(readings.items()) for use in r.devices],
+            )
+
+    async def keep_flushing(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._options.telemetry_seconds)
+            try:
+                await self.flush_readings()
+            except DBAPIError as error:
+                log.error("readings could not be stored", error=str(error.orig))
+
+    async def stop(self) -> None:
+        """Take no new connection and end those that are."""
+        self._stopping = True
+        for connection in list(self._connections.values()):
+            self._end(connection, CloseCode.STOPPING, "the coordinator is shutting down")
+            await _close(connection.channel, CloseCode.STOPPING, connection.end_reason)
+
+
+def _key(told: AssignmentReport) -> tuple[str, int, int]:
+    return (told.job_id, told.attempt, told.generation)
+
+
+def _parse(text: str) -> Report:
+    if len(text) > MAX_REPORT_CHARACTERS:
+        raise _Refused(
+            CloseCode.INVALID, f"a report has at most {MAX_REPORT_CHARACTERS} characters"
+        )
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise _Refused(CloseCode.INVALID, f"not a report: not JSON: {error}") from None
+    # Another version may have other fields, so that is told before anything else.
+    version = data.get("protocol_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version != PROTOCOL_VERSION:
+        raise _Refused(CloseCode.PROTOCOL, ProtocolMismatch(version, PROTOCOL_VERSION).message)
+    try:
+        return Report.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "message"
+        raise _Refused(CloseCode.INVALID, f"not a report: {where}: {first['msg']}") from None
+
+
+async def _close(channel: Channel, code: CloseCode, reason: str) -> None:
+    # The reason of a WebSocket's close frame has at most 123 bytes.
+    with contextlib.suppress(ChannelClosed):
+        await channel.close(code, reason.encode()[:120].decode("utf-8", "ignore"))

@@ -1,0 +1,284 @@
+"""Jobs as users see them: submit, read, pause, resume, cancel."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import cursors
+from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
+from trainhall.cluster.lifecycle import JobState, create_job, lock_job, move_job, tell_attempt
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.present import attempt_view, event_view, job_view
+from trainhall.cluster.views import AttemptView, EventView, JobView, Page
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
+from trainhall.training.spec import JobSpec
+
+_TRIES = 8
+
+# What each command does from each state; a state that is not listed refuses it. A command that is
+# repeated where it already led (None) is harmless: a client whose reply was lost asks again.
+_PAUSE: dict[JobState, JobState | None] = {
+    JobState.QUEUED: JobState.PAUSED,
+    JobState.RECOVERING: JobState.PAUSED,
+    JobState.STARTING: JobState.PAUSING,
+    JobState.RUNNING: JobState.PAUSING,
+    JobState.PAUSING: None,
+    JobState.PAUSED: None,
+}
+_RESUME: dict[JobState, JobState | None] = {JobState.PAUSED: JobState.QUEUED}
+_CANCEL: dict[JobState, JobState | None] = {
+    JobState.QUEUED: JobState.CANCELLED,
+    JobState.RECOVERING: JobState.CANCELLED,
+    JobState.PAUSED: JobState.CANCELLED,
+    JobState.STARTING: JobState.CANCELLING,
+    JobState.RUNNING: JobState.CANCELLING,
+    JobState.PAUSING: JobState.CANCELLING,
+    JobState.CANCELLING: None,
+    JobState.CANCELLED: None,
+}
+COMMANDS = {"pause": _PAUSE, "resume": _RESUME, "cancel": _CANCEL}
+_REASONS = {
+    JobState.PAUSED: "a user paused it before it ran",
+    JobState.PAUSING: "a user asked to pause it",
+    JobState.QUEUED: "a user resumed it",
+    JobState.CANCELLED: "a user cancelled it",
+    JobState.CANCELLING: "a user asked to cancel it",
+}
+
+
+class JobService:
+    def __init__(self, db: Database, clock: Clock, ids: Ids, wakeups: Wakeups) -> None:
+        self._db = db
+        self._clock = clock
+        self._ids = ids
+        self._wakeups = wakeups
+        self._submitting = asyncio.Lock()
+
+    async def submit(
+        self, spec: JobSpec, idempotency: tuple[str, str] | None = None
+    ) -> tuple[JobView, bool]:
+        """Queue a job; returns it and whether it is new.
+
+        `idempotency` is a key of the caller and the SHA-256 of what was sent under it: the same key
+        gives the same job, however often and from however many callers at once.
+
+        Raises:
+            Conflict: the key was used with another body.
+        """
+        if idempotency is not None and not 1 <= len(idempotency[0]) <= 255:
+            raise InvalidValue("Idempotency-Key", idempotency[0], "must have 1 to 255 characters")
+        # One after the other here; a second coordinator on the same database loses the race for
+        # the number or the key on its unique index and tries again.
+        async with self._submitting:
+            for attempt in range(_TRIES):
+                try:
+                    view, created = await self._submit_once(spec, idempotency)
+                    break
+                except IntegrityError:
+                    if attempt == _TRIES - 1:
+                        raise
+        if created:
+            self._wakeups.job(view.id)
+        return view, created
+
+    async def _submit_once(
+        self, spec: JobSpec, idempotency: tuple[str, str] | None
+    ) -> tuple[JobView, bool]:
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            if idempotency is not None:
+                key, digest = idempotency
+                known = await session.get(IdempotencyKey, key)
+                if known is not None:
+                    if known.body_sha256 != digest:
+                        raise Conflict(
+                            f"Idempotency-Key {key!r} was used for another body (job "
+                            f"{known.job_id}); use a new key for a new job"
+                        )
+                    job, progress = await _load(session, known.job_id)
+                    return job_view(job, progress), False
+            newest = await session.scalar(select(func.max(Job.number)))
+            job = Job(
+                id=self._ids.new(),
+                number=(newest or 0) + 1,
+                name=spec.name,
+                spec=spec.model_dump(mode="json"),
+                priority=spec.priority,
+                reason="submitted",
+                attempt=0,
+                generation=0,
+                restarts=0,
+                restarts_step=0,
+                world_size=spec.resources.workers,
+            )
+            await create_job(session, job, now=now)
+            if idempotency is not None:
+                session.add(
+                    IdempotencyKey(
+                        key=idempotency[0],
+                        body_sha256=idempotency[1],
+                        job_id=job.id,
+                        created_at=now,
+                    )
+                )
+                await session.flush()
+            job, progress = await _load(session, job.id)
+            return job_view(job, progress), True
+
+    async def get(self, job_id: str) -> JobView:
+        async with self._db.session() as session:
+            return job_view(*await _load(session, job_id))
+
+    async def list(
+        self, *, limit: int = 50, cursor: str | None = None, states: Sequence[str] = ()
+    ) -> Page[JobView]:
+        """The newest first; `states` keeps only jobs in one of these states."""
+        cursors.check_limit(limit)
+        for state in states:
+            if state not in set(JobState):
+                known = ", ".join(JobState)
+                raise InvalidValue("state", state, f"{state!r} is no state; known are {known}")
+        query = (
+            select(Job, JobProgress)
+            .join(JobProgress, JobProgress.job_id == Job.id)
+            .order_by(Job.number.desc())
+            .limit(limit + 1)
+        )
+        if states:
+            query = query.where(Job.state.in_(states))
+        if cursor is not None:
+            query = query.where(Job.number < cursors.decode_number("jobs", cursor))
+        async with self._db.session() as session:
+            rows = (await session.execute(query)).all()
+        more = len(rows) > limit
+        return Page(
+            [job_view(job, progress) for job, progress in rows[:limit]],
+            cursors.encode("jobs", rows[limit - 1][0].number) if more else None,
+        )
+
+    async def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> Page[EventView]:
+        """Events above sequence `after`, oldest first; the next cursor is the last sequence."""
+        cursors.check_limit(limit)
+        if not 0 <= after < 2**63:
+            raise InvalidValue("after", after, "must be a sequence of this list, 0 or above")
+        async with self._db.session() as session:
+            await _load(session, job_id)
+            rows = (
+                await session.scalars(
+                    select(Event)
+                    .where(Event.job_id == job_id, Event.seq > after)
+                    .order_by(Event.seq)
+                    .limit(limit + 1)
+                )
+            ).all()
+        items = [event_view(event) for event in rows[:limit]]
+        return Page(items, str(items[-1].seq) if len(rows) > limit else None)
+
+    async def attempts(self, job_id: str) -> Sequence[AttemptView]:
+        """Oldest first."""
+        async with self._db.session() as session:
+            await _load(session, job_id)
+            rows = await session.scalars(
+                select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
+            )
+            return [attempt_view(attempt) for attempt in rows]
+
+    async def pause(self, job_id: str) -> JobView:
+        """A running job stops at an agreed step and saves; a waiting one leaves the queue."""
+        return await self._command(job_id, "pause")
+
+    async def resume(self, job_id: str) -> JobView:
+        """A paused job goes to the end of the queue of its priority."""
+        return await self._command(job_id, "resume")
+
+    async def cancel(self, job_id: str) -> JobView:
+        """A job with ranks stops now, saving nothing; any other is cancelled at once."""
+        return await self._command(job_id, "cancel")
+
+    async def _command(self, job_id: str, command: str) -> JobView:
+        for _ in range(_TRIES):
+            try:
+                view, allocation = await self._command_once(job_id, command)
+            except _Moved:
+                continue
+            self._wakeups.job(job_id)
+            self._wakeups.hosts(allocation)
+            return view
+        raise Conflict(f"job {job_id} changes too quickly to {command} it; try again")
+
+    async def _command_once(
+        self, job_id: str, command: str
+    ) -> tuple[JobView, Sequence[dict[str, Any]]]:
+        """The job after the command, and the hosts of its newest attempt.
+
+        Raises:
+            _Moved: the job changed between reading and writing; look again.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job, progress = await _load(session, job_id)
+            state = JobState(job.state)
+            table = COMMANDS[command]
+            if state not in table:
+                raise WrongState(_refusal(job_id, state, command), state)
+            end = table[state]
+            if end is None:
+                return job_view(job, progress), []
+            reason = _REASONS[end]
+            if end is JobState.PAUSED and job.attempt > 0:
+                reason = "a user paused it while it waited"
+            attempt = await session.get(Attempt, (job_id, job.attempt))
+            if end in (JobState.PAUSING, JobState.CANCELLING) and (
+                attempt is None
+                or not await tell_attempt(
+                    session,
+                    (job_id, attempt.number, attempt.generation),
+                    "pause" if end is JobState.PAUSING else "stop",
+                    reason=reason,
+                    now=now,
+                )
+            ):
+                raise _Moved
+            changes = {"restarts": 0, "restarts_step": progress.step} if command == "resume" else {}
+            if not await move_job(
+                session, job_id, state, end,
+                reason=reason, now=now, attempt=job.attempt, changes=changes,
+            ):  # fmt: skip
+                raise _Moved
+            await session.refresh(job)
+            await session.refresh(progress)
+            return job_view(job, progress), attempt.allocation if attempt is not None else []
+
+
+class _Moved(Exception):
+    """The job was changed by somebody else meanwhile; nothing was written."""
+
+
+def _refusal(job_id: str, state: JobState, command: str) -> str:
+    possible = [name for name, table in COMMANDS.items() if table.get(state) is not None]
+    instead = f"possible now: {', '.join(possible)}" if possible else "it is final"
+    allowed = ", ".join(s for s, end in COMMANDS[command].items() if end is not None)
+    return (
+        f"job {job_id} is {state.value}, which does not allow to {command} it "
+        f"(allowed when {allowed}); {instead}"
+    )
+
+
+async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:
+    row = (
+        await session.execute(
+            select(Job, JobProgress)
+            .join(JobProgress, JobProgress.job_id == Job.id)
+            .where(Job.id == job_id)
+        )
+    ).one_or_none()
+    if row is None:
+        raise NotFound("job", job_id)
+    return row[0], row[1]

@@ -1,0 +1,76 @@
+"""What a node is told: the assignments of the attempts that are placed on it."""
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import exists, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.protocol import Assignment
+from trainhall.db.models import Attempt, Grant, Job, Node
+
+log = structlog.get_logger(__name__)
+
+
+async def assignments_for(
+    session: AsyncSession, node_id: str, withheld: set[tuple[str, int]]
+) -> list[Assignment]:
+    """The active attempts with devices on this node; `withheld` ones are left out.
+
+    An attempt that is over or revoked is not listed: the agent ends what is left of it.
+    """
+    granted = exists().where(
+        Grant.node_id == node_id,
+        Grant.job_id == Attempt.job_id,
+        Grant.attempt == Attempt.number,
+    )
+    rows = await session.execute(
+        select(Attempt, Job.spec, Node.address)
+        .join(Job, Job.id == Attempt.job_id)
+        .join(Node, Node.id == node_id)
+        .where(
+            granted,
+            Attempt.revoked.is_(False),
+            Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES]),
+        )
+        .order_by(Attempt.job_id)
+    )
+    found = []
+    for attempt, spec, address in rows:
+        if (attempt.job_id, attempt.number) in withheld:
+            continue
+        try:
+            found.append(assignment(attempt, spec, node_id, address))
+        except ValidationError as error:
+            # Stored by another version; the node's other attempts must not suffer for it.
+            log.error("a job's spec is not understood", job=attempt.job_id, error=str(error))
+    return found
+
+
+def assignment(attempt: Attempt, spec: dict[str, object], node_id: str, address: str) -> Assignment:
+    host = next(host for host in attempt.allocation if host["node_id"] == node_id)
+    plan = attempt.checkpoint_plan
+    return Assignment.model_validate(
+        {
+            "goal": attempt.goal,
+            "launch": {
+                "job_id": attempt.job_id,
+                "attempt": attempt.number,
+                "generation": attempt.generation,
+                "spec": spec,
+                "world_size": attempt.world_size,
+                "node_rank": host["node_rank"],
+                "num_nodes": len(attempt.allocation),
+                "ranks": host["ranks"],
+                # The first host opens the store; the others wait until they are told where it is.
+                "rendezvous": attempt.rendezvous if host["node_rank"] > 0 else None,
+                "address": address,
+                "checkpoint": {
+                    # Empty: each host keeps its own folder and uploads from it.
+                    "folder": plan.get("folder") or "",
+                    "upload": plan["upload"],
+                    "resume": plan["resume"],
+                },
+            },
+        }
+    )

@@ -1,0 +1,166 @@
+"""Loading what the reconciler decides from: everything that is not finished, and nothing else."""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import exists, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.facts import (
+    AttemptFacts,
+    ClusterFacts,
+    DeviceFacts,
+    GrantFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+    NodeState,
+)
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.lifecycle import (
+    ACTIVE_ATTEMPT_STATES,
+    ACTIVE_STATES,
+    WAITING_STATES,
+    AttemptState,
+    Goal,
+    JobState,
+)
+from trainhall.cluster.told import read_told
+from trainhall.db.models import Attempt, Device, Grant, Job, JobProgress, Node
+from trainhall.training.link import Failure
+
+
+async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
+    ended = await _ends_of_recovering(session)
+    return ClusterFacts(
+        nodes=await _nodes(session, hearing),
+        jobs=await _jobs(session, ended),
+        attempts=await _attempts(session),
+        grants=tuple(
+            GrantFacts(*row)
+            for row in await session.execute(
+                select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
+            )
+        ),
+    )
+
+
+async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ...]:
+    devices: dict[str, list[DeviceFacts]] = defaultdict(list)
+    for node_id, index, kind in await session.execute(
+        select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
+    ):
+        devices[node_id].append(DeviceFacts(index, kind))
+    rows = await session.execute(
+        select(Node.id, Node.name, Node.state, Node.removing).order_by(Node.name)
+    )
+    return tuple(
+        NodeFacts(
+            id=node_id,
+            name=name,
+            state=NodeState(state),
+            removing=removing,
+            silent_seconds=hearing.silent_seconds(node_id),
+            devices=tuple(devices[node_id]),
+        )
+        for node_id, name, state, removing in rows
+    )
+
+
+async def _jobs(
+    session: AsyncSession, ended: dict[str, tuple[str, datetime | None]]
+) -> tuple[JobFacts, ...]:
+    # A spec may be large: only what is needed of it leaves the database.
+    rows = await session.execute(
+        select(
+            Job.id,
+            Job.number,
+            Job.priority,
+            Job.state,
+            Job.reason,
+            Job.attempt,
+            Job.world_size,
+            Job.spec["resources"]["device"].as_string(),
+            Job.spec["recovery"]["max_restarts"].as_integer(),
+            Job.queued_at,
+            Job.restarts,
+            Job.restarts_step,
+            JobProgress.step,
+        )
+        .join(JobProgress, JobProgress.job_id == Job.id)
+        .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
+        .order_by(Job.number)
+    )
+    return tuple(
+        JobFacts(
+            id=job_id,
+            number=number,
+            priority=priority,
+            state=JobState(state),
+            reason=reason,
+            attempt=attempt,
+            workers=world_size,
+            device=device or "auto",
+            queued_at=queued_at,
+            restarts=restarts,
+            restarts_step=restarts_step,
+            max_restarts=max_restarts,
+            step=step,
+            last_failure=ended[job_id][0] if job_id in ended else None,
+            last_ended_at=ended[job_id][1] if job_id in ended else None,
+        )
+        for (
+            job_id, number, priority, state, reason, attempt, world_size, device, max_restarts,
+            queued_at, restarts, restarts_step, step,
+        ) in rows
+    )  # fmt: skip
+
+
+async def _ends_of_recovering(
+    session: AsyncSession,
+) -> dict[str, tuple[str, datetime | None]]:
+    rows = await session.execute(
+        select(Job.id, Attempt.number, Attempt.reason, Attempt.finished_at)
+        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
+        .where(Job.state == JobState.RECOVERING.value)
+    )
+    return {
+        job_id: (f"attempt {number}: {reason}", finished)
+        for job_id, number, reason, finished in rows
+    }
+
+
+async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:
+    holds = exists().where(Grant.job_id == Attempt.job_id, Grant.attempt == Attempt.number)
+    rows = await session.execute(
+        select(Attempt, Job.spec["script"]["path"].as_string())
+        .join(Job, Job.id == Attempt.job_id)
+        .where(or_(Attempt.state.in_([s.value for s in ACTIVE_ATTEMPT_STATES]), holds))
+        .order_by(Attempt.job_id, Attempt.number)
+    )
+    return tuple(attempt_facts(attempt, script=script is not None) for attempt, script in rows)
+
+
+def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
+    return AttemptFacts(
+        job_id=attempt.job_id,
+        number=attempt.number,
+        generation=attempt.generation,
+        state=AttemptState(attempt.state),
+        goal=cast(Goal, attempt.goal),
+        failure=Failure.model_validate(attempt.failure) if attempt.failure else None,
+        hosts=_hosts(attempt),
+        script=script,
+    )
+
+
+def _hosts(attempt: Attempt) -> tuple[HostFacts, ...]:
+    return tuple(
+        HostFacts(
+            node_id=host["node_id"],
+            node_name=host["node_name"],
+            told=read_told(attempt.node_outcomes.get(host["node_id"])),
+        )
+        for host in attempt.allocation
+    )

@@ -1,0 +1,74 @@
+"""The devices of a node as rows: which there are (rare) and what they do (all the time)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.protocol import DeviceInfo, DeviceUse
+from trainhall.db.models import Device, Grant
+
+
+async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[DeviceInfo]) -> None:
+    """Make the rows match. A device that is gone but held stays until its attempt is over."""
+    rows = {
+        d.index: d for d in await session.scalars(select(Device).where(Device.node_id == node_id))
+    }
+    told = {device.index: device for device in devices}
+    for index, info in told.items():
+        row = rows.get(index)
+        if row is None:
+            row = Device(node_id=node_id, index=index)
+            session.add(row)
+        values = info.model_dump()
+        values["name"] = str(values["name"]).replace("\0", "")[:128]
+        values["uuid"] = values["uuid"] and str(values["uuid"]).replace("\0", "")[:128]
+        for name, value in values.items():
+            if getattr(row, name) != value:
+                setattr(row, name, value)
+    gone = set(rows) - set(told)
+    if gone:
+        held = set(
+            await session.scalars(select(Grant.device_index).where(Grant.node_id == node_id))
+        )
+        await session.execute(
+            delete(Device).where(Device.node_id == node_id, Device.index.in_(gone - held))
+        )
+    await session.flush()
+
+
+async def store_device_use(
+    session: AsyncSession, readings: Sequence[tuple[str, DeviceUse]]
+) -> None:
+    """Store what devices of any nodes do right now, in one statement."""
+    if not readings:
+        return
+    table = Device.__table__
+    statement = (
+        update(Device)
+        .where(table.c.node_id == bindparam("at_node"), table.c.index == bindparam("at_index"))
+        .values(
+            memory_used=bindparam("memory_used"),
+            utilization=bindparam("utilization"),
+            temperature=bindparam("temperature"),
+            power=bindparam("power"),
+        )
+    )
+    parameters: list[dict[str, Any]] = [
+        {
+            "at_node": node_id,
+            "at_index": use.index,
+            "memory_used": use.memory_used,
+            "utilization": _finite(use.utilization),
+            "temperature": _finite(use.temperature),
+            "power": _finite(use.power),
+        }
+        for node_id, use in readings
+    ]
+    connection = await session.connection()
+    await connection.execute(statement, parameters)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and abs(value) < 1e12 else None

@@ -1,0 +1,367 @@
+"""Nodes: how a host is announced, joins, is known again, and is given up."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import cursors
+from trainhall.cluster.errors import Conflict, InvalidValue, NotAllowed, NotFound, ProtocolMismatch
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.load import load_facts
+from trainhall.cluster.node_devices import store_devices
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.present import device_view, node_view
+from trainhall.cluster.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
+from trainhall.cluster.scheduler import schedule
+from trainhall.cluster.views import (
+    Announcement,
+    DeviceView,
+    NodeView,
+    Page,
+    QueueEntryView,
+    SummaryView,
+)
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Device, Grant, Job, Node
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+_MAX_LABELS = 64
+_TRIES = 8
+
+
+class NodeService:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        ids: Ids,
+        options: ClusterOptions,
+        hearing: Hearing,
+        wakeups: Wakeups,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._ids = ids
+        self._options = options
+        self._hearing = hearing
+        self._wakeups = wakeups
+        self._known: dict[str, tuple[str, float]] = {}
+        """SHA-256 of a credential → (node id, monotonic time until which that is trusted)."""
+
+    async def announce(
+        self, name: str | None = None, labels: dict[str, str] | None = None
+    ) -> Announcement:
+        """Make a token with which one host may join, once, within a day.
+
+        A name that is taken by a node that is not heard any more announces that same node again,
+        for a host that lost its credential; its old one works until the new token is used. Without
+        a name the node gets its host's.
+
+        Raises:
+            Conflict: a node of that name is alive.
+        """
+        if name is not None:
+            _check_name("name", name)
+        labels = labels or {}
+        _check_labels(labels)
+        now = self._clock.now()
+        token = self._ids.secret()
+        expires = now + timedelta(seconds=self._options.join_token_seconds)
+        async with self._db.transaction() as session:
+            node = None
+            if name is not None:
+                node = await session.scalar(select(Node).where(Node.name == name).with_for_update())
+            if node is None:
+                node_id = self._ids.new()
+                node = Node(
+                    id=node_id,
+                    name=name or _placeholder(node_id),
+                    state=NodeState.PENDING.value,
+                    reason="announced; it has not joined yet",
+                    labels=labels,
+                    address="",
+                    host_use={},
+                    removing=False,
+                    created_at=now,
+                )
+                session.add(node)
+            elif node.state in (NodeState.READY, NodeState.DRAINING):
+                raise Conflict(
+                    f"a node named {name!r} is {node.state}: choose another name, or remove it"
+                )
+            elif labels:
+                node.labels = labels
+            node.join_token_sha256 = _digest(token)
+            node.join_expires_at = expires
+            try:
+                await session.flush()
+            except IntegrityError:
+                raise Conflict(f"a node named {name!r} was announced at the same time") from None
+            announcement = Announcement(node.id, node.name, token, expires)
+        self._wakeups.reconcile()
+        return announcement
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Trade a join token for the node's own credential.
+
+        Raises:
+            NotAllowed: the token is unknown, used or expired.
+            ProtocolMismatch: the agent speaks another version.
+        """
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise ProtocolMismatch(request.protocol_version, PROTOCOL_VERSION)
+        now = self._clock.now()
+        credential = self._ids.secret()
+        digest = _digest(request.join_token)
+        async with self._db.transaction() as session:
+            node = await session.scalar(
+                select(Node).where(Node.join_token_sha256 == digest).with_for_update()
+            )
+            if node is None:
+                raise NotAllowed(
+                    "the join token is unknown or was used before; make a new one with "
+                    "`trainhall nodes add`"
+                )
+            if node.join_expires_at is None or node.join_expires_at <= now:
+                raise NotAllowed(
+                    "the join token has expired; make a new one with `trainhall nodes add`"
+                )
+            if node.name == _placeholder(node.id):
+                node.name = await _free_name(session, request.name, node.id)
+            node.join_token_sha256 = None
+            node.join_expires_at = None
+            node.credential_sha256 = _digest(credential)
+            node.address = request.address[:255]
+            node.agent_version = request.agent_version[:64]
+            if node.state == NodeState.PENDING:
+                node.reason = "joined; it has not reported yet"
+            await store_devices(session, node.id, request.devices)
+            await session.flush()
+            reply = JoinReply(node_id=node.id, credential=credential)
+        self._forget(reply.node_id)
+        self._wakeups.reconcile()
+        return reply
+
+    async def authenticate(self, credential: str) -> str:
+        """The id of the node that holds this credential.
+
+        Raises:
+            NotAllowed: nobody holds it (any more).
+        """
+        digest = _digest(credential)
+        known = self._known.get(digest)
+        if known is not None and known[1] > self._clock.monotonic():
+            return known[0]
+        async with self._db.session() as session:
+            node_id = await session.scalar(select(Node.id).where(Node.credential_sha256 == digest))
+        if node_id is None:
+            self._known.pop(digest, None)
+            raise NotAllowed(
+                "no node has this credential: it was removed or has joined anew; "
+                "join again with a token from `trainhall nodes add`"
+            )
+        until = self._clock.monotonic() + self._options.credential_cache_seconds
+        self._known[digest] = (node_id, until)
+        return node_id
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[NodeView]:
+        """By name."""
+        cursors.check_limit(limit)
+        query = select(Node).order_by(Node.name).limit(limit + 1)
+        if cursor is not None:
+            query = query.where(Node.name > str(cursors.decode("nodes", cursor, str)[0]))
+        async with self._db.session() as session:
+            nodes = (await session.scalars(query)).all()
+            devices = await _devices_of(session, [node.id for node in nodes[:limit]])
+        items = [node_view(node, devices.get(node.id, [])) for node in nodes[:limit]]
+        more = len(nodes) > limit
+        return Page(items, cursors.encode("nodes", items[-1].name) if more else None)
+
+    async def get(self, node_id: str) -> NodeView:
+        async with self._db.session() as session:
+            node = await session.get(Node, node_id)
+            if node is None:
+                raise NotFound("node", node_id)
+            devices = await _devices_of(session, [node_id])
+            return node_view(node, devices.get(node_id, []))
+
+    async def devices(self) -> Sequence[DeviceView]:
+        """Every device of the cluster, by node and index."""
+        async with self._db.session() as session:
+            ids = (await session.scalars(select(Node.id).order_by(Node.name))).all()
+            devices = await _devices_of(session, ids)
+        return [device for node_id in ids for device in devices.get(node_id, [])]
+
+    async def summary(self) -> SummaryView:
+        """The cluster in a few numbers."""
+        async with self._db.session() as session:
+            nodes = await session.scalar(
+                select(func.count()).select_from(Node).where(Node.state != NodeState.PENDING.value)
+            )
+            busy = await session.scalar(select(func.count()).select_from(Grant))
+            states = await session.execute(select(Job.state, func.count()).group_by(Job.state))
+            row = (
+                await session.execute(
+                    select(
+                        func.count(),
+                        func.avg(Device.utilization),
+                        func.sum(Device.memory_used),
+                        func.sum(Device.memory_total),
+                        func.sum(Device.power),
+                    )
+                )
+            ).one()
+            jobs = {state.value: 0 for state in JobState} | dict(states.all())
+        devices, utilization, memory_used, memory_total, power = row
+        return SummaryView(
+            nodes=nodes or 0,
+            devices=devices,
+            devices_busy=busy or 0,
+            jobs=jobs,
+            utilization=None if utilization is None else float(utilization),
+            memory_used=int(memory_used or 0),
+            memory_total=int(memory_total or 0),
+            power=None if power is None else float(power),
+        )
+
+    async def queue(self) -> Sequence[QueueEntryView]:
+        """The jobs that wait, in the order in which they will be started, each with its reason."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        return [
+            QueueEntryView(
+                job_id=entry.job.id,
+                position=entry.position,
+                reason=entry.reason,
+                needs=entry.needs,
+                earliest_start=entry.earliest_start,
+            )
+            for entry in schedule(self._clock.now(), facts, self._options)
+        ]
+
+    async def remove(self, node_id: str) -> NodeView | None:
+        """Drain a node and remove it once nothing runs on it; None when it is gone at once.
+
+        Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
+        """
+        async with self._db.transaction() as session:
+            node = await session.get(Node, node_id, with_for_update=True)
+            if node is None:
+                raise NotFound("node", node_id)
+            held = await session.scalar(select(Grant.job_id).where(Grant.node_id == node_id))
+            active = held is not None and node.state not in (NodeState.LOST, NodeState.PENDING)
+            if not active and not await _runs_here(session, node_id):
+                await delete_node(session, node_id)
+                view = None
+            else:
+                node.removing = True
+                node.reason = "a user removed it: its jobs move first"
+                if node.state == NodeState.READY:
+                    node.state = NodeState.DRAINING.value
+                await session.flush()
+                devices = await _devices_of(session, [node_id])
+                view = node_view(node, devices.get(node_id, []))
+        if view is None:
+            self.removed(node_id)
+        self._wakeups.reconcile()
+        return view
+
+    def removed(self, node_id: str) -> None:
+        """The node's row is gone: its credential is void from now on, and its connection ends."""
+        self._forget(node_id)
+        self._wakeups.node(node_id)
+
+    def _forget(self, node_id: str) -> None:
+        for digest in [d for d, (known, _) in self._known.items() if known == node_id]:
+            del self._known[digest]
+
+
+async def delete_node(session: AsyncSession, node_id: str) -> None:
+    await session.execute(delete(Grant).where(Grant.node_id == node_id))
+    await session.execute(delete(Device).where(Device.node_id == node_id))
+    await session.execute(delete(Node).where(Node.id == node_id))
+
+
+async def move_node(
+    session: AsyncSession, node_id: str, start: NodeState, end: NodeState, reason: str
+) -> bool:
+    """Change a node's state if it still is in `start`; False when somebody else was first."""
+    moved = await session.execute(
+        update(Node)
+        .where(Node.id == node_id, Node.state == start.value)
+        .values(state=end.value, reason=reason)
+    )
+    assert isinstance(moved, CursorResult)
+    return moved.rowcount == 1
+
+
+async def _runs_here(session: AsyncSession, node_id: str) -> bool:
+    """Whether an active attempt has the node in its allocation."""
+    rows = await session.scalars(
+        select(Attempt.allocation).where(Attempt.state.in_(["starting", "running", "stopping"]))
+    )
+    return any(host["node_id"] == node_id for allocation in rows for host in allocation)
+
+
+async def _devices_of(
+    session: AsyncSession, node_ids: Sequence[str]
+) -> dict[str, list[DeviceView]]:
+    rows = await session.execute(
+        select(Device, Grant.job_id)
+        .outerjoin(Grant, (Grant.node_id == Device.node_id) & (Grant.device_index == Device.index))
+        .where(Device.node_id.in_(node_ids))
+        .order_by(Device.node_id, Device.index)
+    )
+    found: dict[str, list[DeviceView]] = {}
+    for device, job_id in rows:
+        found.setdefault(device.node_id, []).append(device_view(device, job_id))
+    return found
+
+
+async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
+    """The host's own name, made a valid and unique one."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("._-")[:100] or f"node-{node_id}"
+    taken = set(await session.scalars(select(Node.name).where(Node.name.startswith(base))))
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def _placeholder(node_id: str) -> str:
+    """The name of a node that was announced without one, until its host tells its own."""
+    return f"node-{node_id}"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check_name(field: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidValue(
+            field,
+            name,
+            f"{name[:80]!r} is no name: 1 to 128 letters, digits, dots, dashes and underscores, "
+            "beginning and ending with a letter or digit",
+        )
+
+
+def _check_labels(labels: dict[str, str]) -> None:
+    if len(labels) > _MAX_LABELS:
+        raise InvalidValue("labels", len(labels), f"at most {_MAX_LABELS} labels")
+    for key, value in labels.items():
+        _check_name(f"labels.{key[:80]}", key)
+        if len(value) > 256 or not value.isprintable():
+            raise InvalidValue(
+                f"labels.{key}", value[:80], "at most 256 characters without line breaks"
+            )

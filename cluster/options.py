@@ -1,0 +1,51 @@
+"""The coordinator's times and limits."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    heartbeat_seconds: float = 2.0
+    """How often an agent reports when nothing changes."""
+    suspect_after_seconds: float = 15.0
+    """Silence after which a node gets no new work."""
+    lost_after_seconds: float = 90.0
+    """Silence after which a node's attempts are revoked and replaced."""
+    hello_seconds: float = 10.0
+    """How long a new connection may take to send its first report."""
+    tick_seconds: float = 1.0
+    """The slow tick: everything is derived anew even if no event asks for it."""
+    telemetry_seconds: float = 1.0
+    """Device and host readings of all nodes are stored together this often."""
+    join_token_seconds: float = 24 * 3600.0
+    """Life of a join token that is not used."""
+    credential_cache_seconds: float = 60.0
+    """How long a credential that was looked up is trusted without another look."""
+    shipping_patience_seconds: float = 30.0
+    """How long the end of a failed attempt waits for what its ranks still had to ship."""
+    restart_backoff_seconds: float = 1.0
+    """Wait before the second restart in a row (the first does not wait); it doubles each time."""
+    restart_backoff_limit_seconds: float = 30.0
+    """The longest such wait."""
+    max_upload_file_bytes: int = 256 * 1024**3
+    """The largest file of an uploaded checkpoint."""
+    abandoned_upload_seconds: float = 24 * 3600.0
+    """An upload that was not continued for so long is removed."""
+    housekeeping_seconds: float = 30.0
+    """How often given-up files are removed."""
+    packing_seconds: float = 2.0
+    """How often raw metrics are packed."""
+    resume_candidates: int = 8
+    """How many checkpoints an attempt is told to try, best first."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not value > 0:
+                raise ValueError(f"{item.name} must be above 0, not {value!r}")
+        if not self.heartbeat_seconds < self.suspect_after_seconds < self.lost_after_seconds:
+            raise ValueError(
+                "heartbeat_seconds < suspect_after_seconds < lost_after_seconds must hold, not "
+                f"{self.heartbeat_seconds:g}, {self.suspect_after_seconds:g}, "
+                f"{self.lost_after_seconds:g}"
+            )

@@ -1,0 +1,122 @@
+"""From rows to views."""
+
+from datetime import datetime
+from typing import Any
+
+from trainhall.cluster.views import (
+    AttemptView,
+    CheckpointView,
+    DeviceView,
+    EventView,
+    JobView,
+    NodeView,
+)
+from trainhall.db.models import Attempt, Checkpoint, Device, Event, Job, JobProgress, Node
+
+
+def job_view(job: Job, progress: JobProgress) -> JobView:
+    return JobView(
+        id=job.id,
+        name=job.name,
+        state=job.state,
+        reason=job.reason,
+        attempt=job.attempt,
+        generation=job.generation,
+        step=progress.step,
+        total_steps=progress.total_steps,
+        world_size=job.world_size,
+        priority=job.priority,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        spec=job.spec,
+        metrics=progress.metrics,
+    )
+
+
+def attempt_view(attempt: Attempt) -> AttemptView:
+    return AttemptView(
+        attempt=attempt.number,
+        generation=attempt.generation,
+        state=attempt.state,
+        reason=attempt.reason,
+        world_size=attempt.world_size,
+        allocation=attempt.allocation,
+        started_at=attempt.started_at,
+        finished_at=attempt.finished_at,
+        failure=attempt.failure,
+    )
+
+
+def event_view(event: Event) -> EventView:
+    return EventView(
+        seq=event.seq,
+        time=event.time,
+        kind=event.kind,
+        reason=event.reason,
+        attempt=event.attempt,
+        data=event.data,
+    )
+
+
+def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
+    return CheckpointView(
+        id=checkpoint.id,
+        job_id=checkpoint.job_id,
+        attempt=checkpoint.attempt,
+        step=checkpoint.step,
+        created_at=checkpoint.created_at,
+        size=checkpoint.size,
+        state=checkpoint.state,
+        pinned=checkpoint.pinned,
+        metrics=checkpoint.metrics,
+    )
+
+
+def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The REST object, as the live stream carries it."""
+    return {
+        "id": checkpoint.id,
+        "job_id": checkpoint.job_id,
+        "attempt": checkpoint.attempt,
+        "step": checkpoint.step,
+        "created_at": rfc3339(checkpoint.created_at),
+        "size": checkpoint.size,
+        "state": checkpoint.state,
+        "pinned": checkpoint.pinned,
+        "metrics": checkpoint.metrics,
+    }
+
+
+def device_view(device: Device, job_id: str | None) -> DeviceView:
+    return DeviceView(
+        node_id=device.node_id,
+        index=device.index,
+        kind=device.kind,
+        name=device.name,
+        memory_total=device.memory_total,
+        memory_used=device.memory_used,
+        utilization=device.utilization,
+        temperature=device.temperature,
+        power=device.power,
+        job_id=job_id,
+    )
+
+
+def node_view(node: Node, devices: list[DeviceView]) -> NodeView:
+    return NodeView(
+        id=node.id,
+        name=node.name,
+        state=node.state,
+        reason=node.reason,
+        agent_version=node.agent_version,
+        last_seen_at=node.last_seen_at,
+        labels=node.labels,
+        devices=devices,
+        address=node.address,
+        host=node.host_use,
+    )
+
+
+def rfc3339(time: datetime) -> str:
+    return time.isoformat().replace("+00:00", "Z")

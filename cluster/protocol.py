@@ -1,0 +1,154 @@
+"""The wire protocol between an agent and the coordinator.
+
+One outbound websocket per node carries *state, never events*: the agent says what is (`Report`),
+the coordinator says what shall be (`Desired`), each message complete in itself. Losing, repeating
+or reordering any of them is harmless. Bulk data goes over HTTP, each request carrying its own
+position, so that it too may be repeated. Below `/api/v1/agent`:
+
+    POST /join                                             `JoinRequest` → `JoinReply`
+    WS   /connect                                          `Report` ⇄ `Desired`
+    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W   metric frames → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/events?writer=W    JSON lines of `RankEvent` → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N   bytes → `LogAcked`
+    PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
+    GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
+    POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
+
+All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
+`"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that
+is committed, and the agent goes on from there. A refused (revoked) attempt still ships logs and
+metrics.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainhall.training.link import Failure, Launch, Outcome, RankState, Rendezvous
+
+PROTOCOL_VERSION = 1
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class DeviceInfo(Message):
+    """What a device is. It does not change while the agent runs."""
+
+    index: Annotated[int, Field(ge=0)]
+    kind: Literal["cpu", "cuda"]
+    name: str
+    uuid: str | None = None
+    memory_total: int
+    """Bytes."""
+
+
+class DeviceUse(Message):
+    """What a device does right now; None where the host cannot tell."""
+
+    index: int
+    memory_used: int | None = None
+    """Bytes."""
+    utilization: float | None = None
+    """0 to 100."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watts."""
+
+
+class HostUse(Message):
+    """What the host does right now."""
+
+    cpu: float = 0.0
+    """0 to 100 over all cores."""
+    memory_used: int = 0
+    memory_total: int = 0
+    disk_used: int = 0
+    """Bytes on the file system of the agent's data folder."""
+    disk_total: int = 0
+
+
+class JoinRequest(Message):
+    join_token: str
+    name: str
+    address: str
+    agent_version: str
+    protocol_version: int = PROTOCOL_VERSION
+    devices: list[DeviceInfo]
+
+
+class JoinReply(Message):
+    node_id: str
+    credential: str
+
+
+class AssignmentReport(Message):
+    """What is, of one attempt on this node."""
+
+    job_id: str
+    attempt: int
+    generation: int
+    phase: Literal["preparing", "starting", "running", "stopping", "exited"]
+    """`preparing`: the agent fetches a checkpoint or waits for the rendezvous."""
+    ranks: list[RankState] = []
+    rendezvous: Rendezvous | None = None
+    """Told by node rank 0 once the store listens."""
+    outcome: Outcome | None = None
+    """Told once the attempt's last process on this node is gone."""
+    failure: Failure | None = None
+    shipped: bool = False
+    """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
+    desired."""
+
+
+class Report(Message):
+    """What is, of a node. Sent on connect, on every change, and every `heartbeat_seconds`."""
+
+    type: Literal["report"] = "report"
+    agent_version: str
+    protocol_version: int = PROTOCOL_VERSION
+    agent_id: str
+    """New at each start of the agent: the coordinator drops an older connection of the node."""
+    time: float
+    """The agent's clock, seconds since the epoch; the coordinator warns when it is far off."""
+    address: str
+    devices: list[DeviceInfo]
+    device_use: list[DeviceUse] = []
+    host: HostUse = HostUse()
+    assignments: list[AssignmentReport] = []
+    removed: list[str] = []
+    """Those of `Desired.remove` that are gone."""
+    revision: int = 0
+    """Revision of the last `Desired` that was taken up on this connection."""
+
+
+class Assignment(Message):
+    """What shall be, of one attempt on this node. An attempt that is not listed shall not run."""
+
+    launch: Launch
+    goal: Literal["run", "pause", "stop"]
+    """`pause`: agree on a step, save, leave. `stop`: end the ranks now, saving nothing (tasks
+    within 2 s, scripts within their grace)."""
+
+
+class Desired(Message):
+    """What shall be, of a node. Sent after the first report of a connection and on every change."""
+
+    type: Literal["desired"] = "desired"
+    revision: int
+    """Rises by one with every message of a connection."""
+    heartbeat_seconds: float
+    assignments: list[Assignment]
+    remove: list[str] = []
+    """Checkpoint folders on shared storage that retention or a user gave up. The agent removes
+    only a folder that is named like a checkpoint and holds a manifest."""
+
+
+class Acked(Message):
+    sequence: int
+
+
+class LogAcked(Message):
+    next_offset: int

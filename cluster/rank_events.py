@@ -1,0 +1,244 @@
+"""What ranks tell (`RankEvent`), turned into events, checkpoint records and progress: exactly once.
+
+A writer numbers its events; a batch is stored in one transaction together with the newest number,
+so that a batch which is sent again changes nothing.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints import CheckpointService
+from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
+from trainhall.cluster.lifecycle import lock_job
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.resume import STORE
+from trainhall.cluster.storable import storable, text
+from trainhall.cluster.wakeups import Wakeups
+from trainhall.db.database import Database
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
+from trainhall.training.checkpoint.errors import Reason
+from trainhall.training.link import RankEvent
+
+log = structlog.get_logger(__name__)
+
+_MAX_WRITER = 64
+_BATCH = 200
+"""Events in one transaction."""
+
+
+class RankEvents:
+    def __init__(
+        self, db: Database, clock: Clock, checkpoints: CheckpointService, wakeups: Wakeups
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._wakeups = wakeups
+
+    async def accept(
+        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+    ) -> int:
+        """Store what is new of `events`; returns the newest sequence that is committed.
+
+        What a revoked attempt tells changes nothing but is kept as a note, marked void.
+
+        Raises:
+            NotFound: no such attempt.
+        """
+        if not 1 <= len(writer) <= _MAX_WRITER or not writer.isprintable():
+            raise InvalidValue("writer", writer[:80], "must have 1 to 64 printable characters")
+        acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
+        # Many short transactions, so that a flood of events holds up nobody else's.
+        for at in range(0, max(len(ordered), 1), _BATCH):
+            batch = ordered[at : at + _BATCH]
+            acked, allocation = await self._accept_batch(job_id, attempt, writer, batch)
+            checkpoint = checkpoint or any(event.kind == "checkpoint" for event in batch)
+            suspects = [name for event in batch for name in _damaged(event)]
+            if suspects:
+                await self._verify_stored(job_id, suspects)
+        self._wakeups.job(job_id)
+        if checkpoint:
+            self._wakeups.hosts(allocation)  # the retention may have given older ones up
+        return acked
+
+    async def _accept_batch(
+        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+    ) -> tuple[int, Sequence[dict[str, Any]]]:
+        """The newest sequence that is committed, and the hosts of the attempt."""
+        async with self._db.transaction() as session:
+            # The locks make batches of a job wait for each other, and for its revocation.
+            await lock_job(session, job_id)
+            row = await session.scalar(
+                select(Attempt)
+                .where(Attempt.job_id == job_id, Attempt.number == attempt)
+                .with_for_update()
+            )
+            job = await session.get(Job, job_id)
+            if row is None or job is None:
+                raise NotFound("attempt", f"{attempt} of job {job_id}")
+            known = await session.get(Writer, (job_id, attempt, writer))
+            if known is None:
+                known = Writer(
+                    job_id=job_id, attempt=attempt, name=writer, metric_sequence=0, event_sequence=0
+                )
+                session.add(known)
+                await session.flush()
+            for event in events:
+                if event.sequence > known.event_sequence:
+                    await self._take(session, job, row, event)
+                    known.event_sequence = event.sequence
+            return known.event_sequence, row.allocation
+
+    async def _take(
+        self, session: AsyncSession, job: Job, attempt: Attempt, event: RankEvent
+    ) -> None:
+        data: dict[str, Any] = storable(event.data)
+        if attempt.revoked:
+            await self._note(
+                session, attempt, event, f"void, the attempt was replaced: {event.kind}", data
+            )
+            return
+        match event.kind:
+            case "started":
+                await self._started(session, attempt, event, data)
+            case "checkpoint":
+                await self._checkpoint(session, job, attempt, event)
+            case "completed":
+                await self._completed(session, attempt, event, data)
+            case "failure":
+                kind, message = data.get("type"), data.get("message")
+                why = (
+                    f"rank {event.rank}: {kind}: {message}" if kind else f"rank {event.rank} failed"
+                )
+                await self._note(session, attempt, event, why, data, kind="failure")
+            case "paused":
+                await self._note(
+                    session, attempt, event, f"stopped at step {data.get('step')} and saved", data
+                )
+            case "note":
+                await self._note(session, attempt, event, str(data.get("message", "")), data)
+
+    async def _started(
+        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+    ) -> None:
+        total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
+        if total is not None:
+            progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
+            assert progress is not None
+            progress.total_steps = total
+        attempt.first_step = (resumed or 0) + 1
+        why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
+        if data.get("note"):
+            why = f"{why}: {data['note']}"
+        for each in _passed_over(data):
+            if each.get("reason") == Reason.DAMAGED:
+                await self._mark_damaged(session, attempt, each)
+        await self._note(session, attempt, event, why, data, kind="attempt")
+
+    async def _mark_damaged(
+        self, session: AsyncSession, attempt: Attempt, passed_over: dict[str, Any]
+    ) -> None:
+        """One that is damaged where all hosts read it is not told to anybody again."""
+        row = await session.scalar(
+            select(Checkpoint).where(
+                Checkpoint.job_id == attempt.job_id,
+                Checkpoint.name == str(passed_over.get("name")),
+            )
+        )
+        if row is not None and not row.location.startswith(STORE):
+            await self._checkpoints.corrupt(session, row, text(str(passed_over.get("text"))))
+
+    async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
+        """A host's copy was damaged; whether the store's own is too, its files tell."""
+        async with self._db.session() as session:
+            rows = await session.scalars(
+                select(Checkpoint.id).where(
+                    Checkpoint.job_id == job_id,
+                    Checkpoint.name.in_(names),
+                    Checkpoint.state == "committed",
+                    Checkpoint.location == STORE,
+                )
+            )
+            suspects = rows.all()
+        for checkpoint_id in suspects:
+            with contextlib.suppress(WrongState):  # given up in the meantime
+                await self._checkpoints.verify(checkpoint_id)
+
+    async def _checkpoint(
+        self, session: AsyncSession, job: Job, attempt: Attempt, event: RankEvent
+    ) -> None:
+        try:
+            await self._checkpoints.record(session, attempt, job, event.data)
+        except InvalidValue as error:
+            # Asking again would not mend it, so it is told and the rank's other events go on.
+            log.warning("a checkpoint was refused", job=job.id, error=error.message)
+            await self._note(
+                session, attempt, event, f"a checkpoint was refused: {error.message}", {}
+            )
+
+    async def _completed(
+        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+    ) -> None:
+        progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
+        assert progress is not None
+        steps = _count(data.get("steps"))
+        if steps is not None:
+            progress.step = steps
+        metrics = data.get("metrics")
+        if isinstance(metrics, dict):
+            progress.metrics = {**progress.metrics, **metrics}
+        await self._note(session, attempt, event, f"took its last step, {steps}", data)
+
+    async def _note(
+        self,
+        session: AsyncSession,
+        attempt: Attempt,
+        event: RankEvent,
+        reason: str,
+        data: dict[str, Any],
+        *,
+        kind: str = "note",
+    ) -> None:
+        await session.flush()
+        await record_event(
+            session,
+            attempt.job_id,
+            time=_time(event.time, self._clock.now()),
+            kind=kind,
+            reason=text(reason),
+            attempt=attempt.number,
+            data={**data, "rank": event.rank},
+        )
+
+
+def _passed_over(data: dict[str, Any]) -> list[dict[str, Any]]:
+    told = data.get("passed_over")
+    return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+
+
+def _damaged(event: RankEvent) -> list[str]:
+    if event.kind != "started":
+        return []
+    told = _passed_over(event.data)
+    return [str(each.get("name")) for each in told if each.get("reason") == Reason.DAMAGED]
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return value
+    return None
+
+
+def _time(seconds: float, now: datetime) -> datetime:
+    """The rank's own time; a nonsensical one is replaced by ours."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return now

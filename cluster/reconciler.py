@@ -1,0 +1,116 @@
+"""The reconciler: load what is, decide what shall be, apply it; woken by events and a slow tick."""
+
+import asyncio
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster.apply import Applier
+from trainhall.cluster.decisions import (
+    Decision,
+    EndAttempt,
+    Explain,
+    MarkRunning,
+    MoveNode,
+    Release,
+    RemoveNode,
+    StartAttempt,
+    StopAttempt,
+    decide,
+)
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.load import load_facts
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.db.database import Database
+
+log = structlog.get_logger(__name__)
+
+_MAX_PASSES = 20
+"""Passes in a row before others get a turn; what is left is done on the next wake-up."""
+
+
+class Reconciler:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        options: ClusterOptions,
+        hearing: Hearing,
+        applier: Applier,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._hearing = hearing
+        self._applier = applier
+        self._wanted = asyncio.Event()
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Until cancelled. A database that is away for a moment is waited for."""
+        last = self._clock.monotonic()
+        while True:
+            now = self._clock.monotonic()
+            if now - last > self._options.tick_seconds + self._options.suspect_after_seconds / 3:
+                log.warning("the coordinator did not run for a while", seconds=round(now - last, 1))
+                self._hearing.was_deaf()
+            last = now
+            self._wanted.clear()
+            try:
+                await self.settle()
+            except DBAPIError as error:
+                log.error("the database refused; trying again", error=str(error.orig))
+                await asyncio.sleep(self._options.tick_seconds)
+                continue
+            try:
+                async with asyncio.timeout(self._options.tick_seconds):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass  # the slow tick
+
+    async def settle(self) -> None:
+        """Pass until nothing is left to decide."""
+        for _ in range(_MAX_PASSES):
+            if not await self.pass_once():
+                return
+        self.wake()
+
+    async def pass_once(self) -> bool:
+        """One pass; whether it changed anything that another pass should look at."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        decisions = decide(self._clock.now(), facts, self._options)
+        explanations = [d for d in decisions if isinstance(d, Explain)]
+        changed = False
+        for decision in decisions:
+            if isinstance(decision, Explain):
+                continue
+            applied = await self._applier.apply(decision)
+            log.info(
+                "decided" if applied else "decided too late",
+                decision=type(decision).__name__,
+                about=_subject(decision),
+                reason=decision.reason,
+            )
+            changed = changed or applied
+        if explanations and not changed:
+            # Otherwise the next pass, which follows at once, knows better.
+            await self._applier.explain(explanations)
+        return changed
+
+
+def _subject(decision: Decision) -> str:
+    match decision:
+        case MoveNode() | RemoveNode():
+            return f"node {decision.node_id}"
+        case Release():
+            return f"job {decision.job_id} attempt {decision.attempt} node {decision.node_id}"
+        case MarkRunning() | StopAttempt() | EndAttempt():
+            return f"job {decision.token[0]} attempt {decision.token[1]}"
+        case StartAttempt():
+            return f"job {decision.entry.job.id} attempt {decision.entry.job.attempt + 1}"
+        case Explain():
+            return f"job {decision.job_id}"

@@ -1,0 +1,115 @@
+"""Storing what a node reports: one short transaction, and what has to be looked at after it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import exists, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints import CheckpointService
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.node_devices import store_device_use, store_devices
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.protocol import Report
+from trainhall.cluster.told import read_told, with_report, without_report
+from trainhall.db.models import Attempt, Grant, Node
+
+
+@dataclass
+class Stored:
+    """What came of storing a report."""
+
+    changed: bool = False
+    """The reconciler should look."""
+    withheld: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that the node seems to have lost: not to be told again."""
+    told: set[str] = field(default_factory=set)
+    """Nodes that have something new to be told: a rendezvous."""
+
+
+async def store_report(
+    session: AsyncSession,
+    node: Node,
+    report: Report,
+    *,
+    up_to_date: bool,
+    clock: Clock,
+    checkpoints: CheckpointService,
+) -> Stored:
+    """Bring the rows in line with what the node says.
+
+    `up_to_date` says that the report was made in knowledge of all that the node was told, so that
+    what it does not list does not exist there.
+    """
+    stored = Stored()
+    now = clock.now()
+    node.last_seen_at = now
+    node.address = report.address[:255]
+    node.agent_version = report.agent_version[:64]
+    node.host_use = report.host.model_dump()
+    state = NodeState.DRAINING if node.removing else NodeState.READY
+    if node.state != state:
+        node.state = state.value
+        node.reason = (
+            "a user removed it: its jobs move first" if node.removing else "its agent reports"
+        )
+        stored.changed = True
+    await session.flush()
+    await store_devices(session, node.id, report.devices)
+    await store_device_use(session, [(node.id, use) for use in report.device_use])
+    await checkpoints.removed(session, report.removed)
+    await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)
+    return stored
+
+
+async def _store_assignments(
+    session: AsyncSession,
+    node: Node,
+    report: Report,
+    stored: Stored,
+    *,
+    up_to_date: bool,
+    clock: Clock,
+) -> None:
+    now = clock.now()
+    listed = {(a.job_id, a.attempt, a.generation): a for a in report.assignments}
+    granted = exists().where(
+        Grant.node_id == node.id,
+        Grant.job_id == Attempt.job_id,
+        Grant.attempt == Attempt.number,
+    )
+    # Locked in one order: the nodes of an attempt report at the same time, each into its own part
+    # of the row.
+    rows = await session.scalars(
+        select(Attempt)
+        .where(granted)
+        .order_by(Attempt.job_id, Attempt.number)
+        .with_for_update(of=Attempt)
+    )
+    for attempt in rows:
+        key = (attempt.job_id, attempt.number)
+        active = attempt.state in ACTIVE_ATTEMPT_STATES and not attempt.revoked
+        before = attempt.node_outcomes.get(node.id)
+        told = listed.get((*key, attempt.generation))
+        after: dict[str, Any] | None = before
+        if told is not None:
+            after = with_report(before, told, now)
+            if active and told.rendezvous is not None:
+                found = told.rendezvous.model_dump()
+                first = attempt.allocation[0]["node_id"] == node.id
+                if first and attempt.rendezvous != found:
+                    attempt.rendezvous = found
+                    stored.told.update(host["node_id"] for host in attempt.allocation[1:])
+        elif up_to_date:
+            absent = without_report(
+                before, active=active, node_name=node.name, attempt=attempt.number, now=now
+            )
+            after = absent.stored
+            if absent.withhold:
+                stored.withheld.add(key)
+        if after != before:
+            assert after is not None
+            attempt.node_outcomes = {**attempt.node_outcomes, node.id: after}
+            stored.changed = stored.changed or read_told(before) != read_told(after)
+    await session.flush()

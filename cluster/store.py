@@ -1,0 +1,230 @@
+"""The coordinator's own store of checkpoints, for jobs whose nodes share no storage.
+
+    <data folder>/
+        uploads/<job>/<checkpoint>/…        being received; nobody reads it
+        checkpoints/<job>/<checkpoint>/…    committed: complete, verified, made durable
+
+One rename leads from the first to the second, after every file was checked against the manifest; so
+half a checkpoint is never seen, whatever happens when. All paths come from outside and are checked
+before they touch the disk.
+"""
+
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from trainhall.cluster.errors import Damaged, InvalidValue, NotFound, TooLarge
+from trainhall.cluster.ports import Ids
+from trainhall.training.checkpoint.draft import fsync_folder, make_durable_folder
+from trainhall.training.checkpoint.errors import BadCheckpoint
+from trainhall.training.checkpoint.manifest import (
+    MAX_MANIFEST_BYTES,
+    read_manifest,
+    safe_path,
+    verify_files,
+)
+from trainhall.training.checkpoint.names import MANIFEST, is_removed_name, parse_name
+from trainhall.training.checkpoint.removal import vanish
+
+_JOB_ID = re.compile(r"[0-9a-z]{1,32}")
+_MAX_PATH = 512
+_MAX_PART = 255
+_BLOCK = 1024 * 1024
+_PART_SUFFIX = ".part"
+
+
+class Store:
+    def __init__(self, data_dir: Path, ids: Ids, max_file_bytes: int) -> None:
+        self._uploads = data_dir / "uploads"
+        self._committed = data_dir / "checkpoints"
+        self._ids = ids
+        self._max_file_bytes = max_file_bytes
+        self._committing: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def put(
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        sha256: str | None = None,
+    ) -> None:
+        """Receive one file of a checkpoint that is not committed yet. Repeating it is harmless.
+
+        Raises:
+            InvalidValue: a path that does not stay within the checkpoint.
+            TooLarge: the file is beyond the limit.
+            Damaged: what came is not what `sha256` says.
+        """
+        target = _inside(self._uploads, job_id, name, path)
+        if await asyncio.to_thread(self.folder(job_id, name).is_dir):
+            async for _ in chunks:
+                pass
+            return
+        limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
+        temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
+        try:
+            writer = await asyncio.to_thread(_Writer, temporary)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidValue("path", path, "a part of it was uploaded as a file") from None
+        try:
+            pending = bytearray()
+            async for chunk in chunks:
+                pending += chunk
+                if writer.size + len(pending) > limit:
+                    raise TooLarge(limit)
+                if len(pending) >= _BLOCK:
+                    await asyncio.to_thread(writer.write, bytes(pending))
+                    pending.clear()
+            await asyncio.to_thread(writer.write, bytes(pending))
+            found = await asyncio.to_thread(writer.finish)
+            if sha256 is not None and found != sha256.lower():
+                raise Damaged(f"{path}: its SHA-256 is {found}, not {sha256}; send it again")
+            try:
+                await asyncio.to_thread(temporary.replace, target)
+            except IsADirectoryError:
+                raise InvalidValue("path", path, "was uploaded as a folder") from None
+        finally:
+            await asyncio.to_thread(writer.discard)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        """Make an upload the checkpoint that it is, if it is complete and whole. Idempotent.
+
+        Raises:
+            NotFound: nothing was uploaded under this name.
+            Damaged: a file is missing or not what the manifest says.
+        """
+        upload = _inside(self._uploads, job_id, name)
+        lock = self._committing.setdefault((job_id, name), asyncio.Lock())
+        try:
+            async with lock:
+                await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
+        finally:
+            if not lock.locked():
+                self._committing.pop((job_id, name), None)
+
+    def has(self, job_id: str, name: str) -> bool:
+        """Whether this checkpoint is committed."""
+        return self.folder(job_id, name).is_dir()
+
+    def file(self, job_id: str, name: str, path: str) -> Path:
+        """A file of a committed checkpoint.
+
+        Raises:
+            NotFound: there is none.
+        """
+        found = _inside(self._committed, job_id, name, path)
+        if not found.is_file() or found.is_symlink():
+            raise NotFound("checkpoint file", f"{job_id}/{name}/{path}")
+        return found
+
+    async def delete(self, job_id: str, name: str) -> None:
+        """Remove a checkpoint; that it is gone already is fine."""
+        await asyncio.to_thread(vanish, self.folder(job_id, name))
+
+    async def sweep(self, older_than_seconds: float) -> list[str]:
+        """Remove uploads that nobody continued for so long, and what a kill left half removed."""
+        return await asyncio.to_thread(self._sweep, older_than_seconds)
+
+    def folder(self, job_id: str, name: str) -> Path:
+        """Where a checkpoint lies, committed or not."""
+        return _inside(self._committed, job_id, name)
+
+    def _commit(self, upload: Path, target: Path) -> None:
+        if target.is_dir():
+            shutil.rmtree(upload, ignore_errors=True)
+            return
+        if not upload.is_dir():
+            raise NotFound("upload", f"{upload.parent.name}/{upload.name}")
+        try:
+            manifest = read_manifest(upload)
+            if problems := verify_files(upload, manifest.files):
+                raise BadCheckpoint(problems)
+        except BadCheckpoint as error:
+            shown = "; ".join(str(problem) for problem in error.problems[:5])
+            raise Damaged(f"checkpoint {upload.name} is not whole: {shown}") from None
+        if manifest.job_id != upload.parent.name or str(manifest.name) != upload.name:
+            raise Damaged(
+                f"the manifest is that of job {manifest.job_id}, {manifest.name}, "
+                f"not of job {upload.parent.name}, {upload.name}"
+            )
+        listed = {record.path for record in manifest.files} | {MANIFEST}
+        for file in [p for p in upload.rglob("*") if p.is_file() or p.is_symlink()]:
+            if file.relative_to(upload).as_posix() not in listed:
+                file.unlink()
+        for folder in [upload, *(p for p in upload.rglob("*") if p.is_dir())]:
+            fsync_folder(folder)
+        make_durable_folder(target.parent)
+        upload.rename(target)
+        fsync_folder(target.parent)
+        fsync_folder(upload.parent)
+
+    def _sweep(self, older_than_seconds: float) -> list[str]:
+        removed = []
+        oldest = time.time() - older_than_seconds  # file times are the host's, not the port's
+        for upload in self._uploads.glob("*/*"):
+            times = [p.lstat().st_mtime for p in (upload, *upload.rglob("*"))]
+            if max(times) < oldest:
+                shutil.rmtree(upload, ignore_errors=True)
+                removed.append(f"{upload.parent.name}/{upload.name}")
+        for half in self._committed.glob("*/*"):
+            if is_removed_name(half.name):
+                shutil.rmtree(half, ignore_errors=True)
+        return removed
+
+
+class _Writer:
+    """One file on its way in: hashed as it is written, durable before it gets its name."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._file = path.open("xb", buffering=0)
+        self._digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0 :]
+        self._digest.update(data)
+        self.size += len(data)
+
+    def finish(self) -> str:
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._digest.hexdigest()
+
+    def discard(self) -> None:
+        """What did not get its name goes."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _inside(root: Path, job_id: str, name: str, path: str | None = None) -> Path:
+    if not _JOB_ID.fullmatch(job_id):
+        raise InvalidValue("job", job_id[:80], f"{job_id[:80]!r} is no job id")
+    if parse_name(name) is None:
+        raise InvalidValue("checkpoint", name[:80], f"{name[:80]!r} is no name of a checkpoint")
+    folder = root / job_id / name
+    if path is None:
+        return folder
+    too_long = len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH
+    if too_long or any(
+        len(part.encode("utf-8", "surrogatepass")) > _MAX_PART for part in path.split("/")
+    ):
+        raise InvalidValue("path", path[:80], "is too long")
+    if path.endswith(_PART_SUFFIX):
+        raise InvalidValue("path", path, f"may not end with {_PART_SUFFIX}")
+    if path != MANIFEST:
+        try:
+            safe_path(path)
+        except ValueError as error:
+            raise InvalidValue("path", path, str(error)) from None
+    return folder / path

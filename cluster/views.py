@@ -1,0 +1,152 @@
+"""What the services hand out: frozen values with the fields of the REST contract."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    items: list[T]
+    next_cursor: str | None
+    """Hand it back for the next page; None on the last one."""
+
+
+@dataclass(frozen=True)
+class JobView:
+    id: str
+    name: str
+    state: str
+    reason: str
+    attempt: int
+    """Number of the newest attempt; 0 before the first."""
+    generation: int
+    step: int
+    """Finished optimizer steps."""
+    total_steps: int | None
+    """None until the first attempt has told it."""
+    world_size: int
+    priority: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    spec: dict[str, Any]
+    metrics: dict[str, Any]
+    """Last value of every job-wide series; NaN and infinities as text."""
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    attempt: int
+    generation: int
+    state: str
+    reason: str
+    world_size: int
+    allocation: list[dict[str, Any]]
+    """`[{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_kind,
+    device_index}]}]`."""
+    started_at: datetime
+    finished_at: datetime | None
+    failure: dict[str, Any] | None
+    """`{rank, exit_code, signal, message, log_tail}` of the first failing rank."""
+
+
+@dataclass(frozen=True)
+class EventView:
+    seq: int
+    time: datetime
+    kind: str
+    reason: str
+    attempt: int | None
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CheckpointView:
+    id: str
+    job_id: str
+    attempt: int
+    step: int
+    created_at: datetime
+    size: int
+    """Bytes."""
+    state: str
+    """committed, corrupt, deleting or deleted."""
+    pinned: bool
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class DeviceView:
+    node_id: str
+    index: int
+    kind: str
+    """cpu or cuda."""
+    name: str
+    memory_total: int
+    memory_used: int | None
+    utilization: float | None
+    temperature: float | None
+    power: float | None
+    job_id: str | None
+    """The job that holds it."""
+
+
+@dataclass(frozen=True)
+class NodeView:
+    id: str
+    name: str
+    state: str
+    reason: str
+    agent_version: str | None
+    last_seen_at: datetime | None
+    labels: dict[str, Any]
+    devices: list[DeviceView]
+    address: str = ""
+    host: dict[str, Any] = field(default_factory=dict)
+    """`HostUse` as last reported: cpu, memory_used, memory_total, disk_used, disk_total."""
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """A node that may join, once, with this token."""
+
+    id: str
+    name: str
+    join_token: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Needs:
+    device: str
+    """cpu or cuda; `auto` was resolved for the cluster as it is."""
+    count: int
+
+
+@dataclass(frozen=True)
+class QueueEntryView:
+    job_id: str
+    position: int
+    """1 is next."""
+    reason: str
+    needs: Needs
+    earliest_start: datetime | None
+    """Not before this time (restarts wait longer after each failure); None: when there is room."""
+
+
+@dataclass(frozen=True)
+class SummaryView:
+    nodes: int
+    devices: int
+    devices_busy: int
+    jobs: dict[str, int]
+    """How many jobs are in each state."""
+    utilization: float | None
+    """Mean over the devices that tell it, 0 to 100."""
+    memory_used: int
+    memory_total: int
+    power: float | None
+    """Watts over all devices that tell it."""

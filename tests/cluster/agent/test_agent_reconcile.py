@@ -1,0 +1,181 @@
+"""The agent's decisions, against a model of a host on which anything may happen at any time."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.agent.reconcile import (
+    COMMANDS,
+    Action,
+    Conclude,
+    Forget,
+    Found,
+    Goal,
+    Prepare,
+    Stage,
+    Start,
+    Tell,
+    Wanted,
+    decide,
+)
+from trainhall.training.link import Command, Outcome
+
+TOKENS: list[Token] = [("a", 1, 1), ("a", 1, 2), ("a", 2, 1), ("b", 1, 1)]
+Desired = dict[Token, Goal]
+
+
+@dataclass
+class Body:
+    """One attempt as the host has it."""
+
+    stage: Stage
+    asked: Command = Command.RUN
+    shipped: bool = False
+    outcome: Outcome | None = None
+
+
+@dataclass
+class Host:
+    """What actions do, and what happens by itself; a crash of the agent keeps what is on disk."""
+
+    attempts: dict[Token, Body] = field(default_factory=dict)
+    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    starts: list[Token] = field(default_factory=list)
+
+    def reconcile(self, desired: Desired | None) -> list[Action]:
+        wanted = None if desired is None else {t: Wanted(g) for t, g in desired.items()}
+        found = {t: Found(b.stage, b.asked, b.shipped) for t, b in self.attempts.items()}
+        actions = decide(wanted, found, self.launched)
+        for action in actions:
+            self._apply(action)
+        return actions
+
+    def _apply(self, action: Action) -> None:
+        match action:
+            case Prepare(token):
+                assert token not in self.attempts
+                self.attempts[token] = Body(Stage.PREPARING)
+            case Start(token):
+                assert self.attempts[token].stage is Stage.READY
+                self.launched[token[0]] = max(token[1:], self.launched.get(token[0], (0, 0)))
+                self.starts.append(token)
+                self.attempts[token].stage = Stage.LIVE
+            case Tell(token, command):
+                assert self.attempts[token].stage is Stage.LIVE
+                self.attempts[token].asked = max(self.attempts[token].asked, command)
+            case Conclude(token, outcome, _):
+                self.attempts[token] = Body(Stage.ENDED, shipped=True, outcome=outcome)
+            case Forget(token):
+                del self.attempts[token]
+
+    def crash(self) -> None:
+        """What the agent only remembered is gone; folders, shims and what was launched stay."""
+        for token, body in list(self.attempts.items()):
+            never_launched = token[1:] > self.launched.get(token[0], (0, 0))
+            if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
+                del self.attempts[token]
+
+    def go_on(self, token: Token) -> None:
+        """The next thing that happens to an attempt by itself."""
+        body = self.attempts.get(token)
+        if body is None:
+            return
+        if body.stage is Stage.PREPARING:
+            body.stage = Stage.READY
+        elif body.stage is Stage.LIVE:
+            body.stage = Stage.ENDED
+        elif body.stage is Stage.ENDED:
+            body.shipped = True
+
+
+desired = st.dictionaries(st.sampled_from(TOKENS), st.sampled_from(list(COMMANDS)), max_size=3)
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("message"), desired),
+        st.tuples(st.just("again"), st.integers(0, 5)),
+        st.tuples(st.just("go on"), st.sampled_from(TOKENS)),
+        st.tuples(st.just("look"), st.none()),
+        st.tuples(st.just("crash"), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@given(happenings, desired)
+@settings(max_examples=400, deadline=None)
+def test_nothing_starts_twice_and_the_last_word_wins(
+    story: list[tuple[str, object]], final: Desired
+) -> None:
+    host = Host()
+    messages: list[Desired] = []
+    current: Desired | None = None
+    for what, value in story:
+        if what == "message":
+            current = value  # type: ignore[assignment]
+            messages.append(value)  # type: ignore[arg-type]
+        elif what == "again" and messages:
+            # An old message, repeated or out of order.
+            current = messages[int(value) % len(messages)]  # type: ignore[call-overload]
+        elif what == "go on":
+            host.go_on(value)  # type: ignore[arg-type]
+        elif what == "crash":
+            host.crash()
+            current = None
+        host.reconcile(current)
+        assert len(host.starts) == len(set(host.starts)), "an attempt was launched twice"
+
+    for _ in range(6):
+        host.reconcile(final)
+        for token in list(host.attempts):
+            if host.attempts[token].stage is not Stage.LIVE or token not in final:
+                host.go_on(token)
+    host.reconcile(final)
+    assert host.reconcile(final) == [] or not _settled(host, final)
+    for token, body in host.attempts.items():
+        assert token in final, "what is not desired goes"
+        if body.stage is Stage.LIVE:
+            assert body.asked >= COMMANDS[final[token]]
+    for token, goal in final.items():
+        if goal == "run" and not _rivals(token, final):
+            assert token in host.attempts, "what is desired runs, or says why not"
+    assert len(host.starts) == len(set(host.starts))
+
+
+def _rivals(token: Token, final: Desired) -> bool:
+    """Other attempts of the job are desired too, which no coordinator does for long."""
+    return any(other != token and other[0] == token[0] for other in final)
+
+
+def _settled(host: Host, final: Desired) -> bool:
+    return all(not _rivals(token, final) for token in final)
+
+
+def test_silence_changes_nothing() -> None:
+    found = {("a", 1, 1): Found(Stage.LIVE), ("b", 1, 1): Found(Stage.ENDED, shipped=True)}
+    assert decide(None, found, {}) == []
+
+
+def test_an_unlisted_attempt_is_stopped_and_kept_until_it_is_shipped() -> None:
+    token = ("a", 1, 1)
+    assert decide({}, {token: Found(Stage.LIVE)}, {}) == [Tell(token, Command.STOP)]
+    assert decide({}, {token: Found(Stage.LIVE, Command.STOP)}, {}) == []
+    assert decide({}, {token: Found(Stage.ENDED)}, {}) == []
+    assert decide({}, {token: Found(Stage.ENDED, shipped=True)}, {}) == [Forget(token)]
+
+
+def test_a_further_host_waits_for_the_meeting_place() -> None:
+    token = ("a", 1, 1)
+    assert decide({token: Wanted("run", waits=True)}, {}, {}) == []
+    assert decide({token: Wanted("run")}, {}, {}) == [Prepare(token)]
+    # It never began: that is told, so that nobody waits for it.
+    assert decide({token: Wanted("stop", waits=True)}, {}, {}) == [Conclude(token, Outcome.STOPPED)]
+
+
+def test_the_next_attempt_waits_for_the_devices_of_the_last() -> None:
+    old, new = ("a", 1, 1), ("a", 2, 1)
+    found = {old: Found(Stage.LIVE, Command.STOP)}
+    assert decide({new: Wanted("run")}, found, {"a": (1, 1)}) == []
+    found = {old: Found(Stage.ENDED)}
+    assert decide({new: Wanted("run")}, found, {"a": (1, 1)}) == [Prepare(new)]

@@ -1,0 +1,217 @@
+"""Checkpoints that were committed and not told: found when the ranks are gone, told once."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.agent_process import launch_of, until
+
+from trainhall.cluster.agent.api import Refused, Unreachable
+from trainhall.cluster.agent.recovered import find_untold, writer_name
+from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
+from trainhall.training.checkpoint.draft import Committed, Draft
+from trainhall.training.checkpoint.manifest import Manifest
+from trainhall.training.checkpoint.names import Token
+from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch
+
+
+class Coordinator:
+    """What was committed, in order; it may be away for a while."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[dict[str, Any]]] = {}
+        self.steps: list[str] = []
+        self.uploaded: set[str] = set()
+        self.away = 0
+
+    def names(self) -> list[str]:
+        kinds = (e for events in self.events.values() for e in events)
+        return [e["data"]["name"] for e in kinds if e["kind"] == "checkpoint"]
+
+    def _answer(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unreachable("away")
+
+    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+        self._answer()
+        known = self.events.setdefault(writer, [])
+        for event in map(json.loads, lines.splitlines()):
+            if event["sequence"] > (known[-1]["sequence"] if known else 0):
+                known.append(event)
+                self.steps.append(f"{event['kind']} {event['data'].get('name', '')}".strip())
+        return int(known[-1]["sequence"]) if known else 0
+
+    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+        self._answer()
+        self.uploaded.add(name)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        if name not in self.uploaded:
+            raise Refused(404, f"there is no upload {name}")
+        self.steps.append(f"commit {name}")
+
+    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+        raise NotImplementedError
+
+    async def send_logs(
+        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+    ) -> int:
+        raise NotImplementedError
+
+
+class Attempt:
+    """An attempt on this host, whose rank 0 commits and sometimes tells."""
+
+    def __init__(self, tmp_path: Path, *, upload: bool = False, **changes: Any) -> None:
+        self.checkpoints = tmp_path / "checkpoints"
+        plan = CheckpointPlan(folder=str(self.checkpoints), upload=upload)
+        spec = {"task": {"name": "synthetic"}, "resources": {"workers": 1}}
+        self.launch: Launch = launch_of(spec, checkpoint=plan, **changes)
+        self.folder = AttemptFolder(tmp_path / "attempt")
+        self.folder.rank(0).mkdir(parents=True)
+        self._events = EventSpool(self.folder.events(0), 0)
+
+    def commit(
+        self, step: int, *, tell: bool = False, token: Token = Token("job", 1, 1)
+    ) -> Committed:
+        draft = Draft.create(self.checkpoints, token, step)
+        draft.write("state.json", [b"{}"])
+        committed = draft.commit(
+            Manifest(
+                job_id=token.job_id,
+                attempt=token.attempt,
+                generation=token.generation,
+                step=step,
+                created_at="2026-01-01T00:00:00Z",
+                world_size=1,
+                metrics={"loss": 0.5},
+                files=draft.files,
+            )
+        )
+        if tell:
+            self._events.append("checkpoint", committed.event())
+        return committed
+
+    def untold(self) -> list[dict[str, Any]]:
+        return [event.model_dump() for event in find_untold(self.launch, self.folder.events(0))]
+
+
+@asynccontextmanager
+async def shipping(attempt: Attempt, coordinator: Coordinator) -> AsyncIterator[AttemptShipper]:
+    shipper = AttemptShipper(attempt.folder, attempt.launch, coordinator)
+    try:
+        yield shipper
+    finally:
+        await shipper.close()
+
+
+async def ship(shipper: AttemptShipper) -> None:
+    """Until all is acknowledged, as the agent's loop does it."""
+    backoff = Backoff()
+
+    def all_shipped() -> bool:
+        return not shipper.start_growing(backoff, lambda: None)
+
+    await until("all is shipped", all_shipped)
+
+
+@pytest.mark.parametrize("upload", [False, True])
+async def test_what_was_committed_and_not_told_is_recorded(tmp_path: Path, upload: bool) -> None:
+    attempt, coordinator = Attempt(tmp_path, upload=upload), Coordinator()
+    first = attempt.commit(10, tell=True)
+    killed = attempt.commit(20)
+    async with shipping(attempt, coordinator) as shipper:
+        await ship(shipper)
+        assert coordinator.names() == [first.name], "it may still be told"
+        shipper.ended = True
+        assert not shipper.shipped, "the job has to wait for what is found"
+        coordinator.away = 1
+        await ship(shipper)
+        assert shipper.shipped
+    assert coordinator.names() == [first.name, killed.name]
+    (event,) = coordinator.events[writer_name(attempt.launch)]
+    assert (event["kind"], event["rank"], event["data"]) == ("checkpoint", 0, killed.event())
+    if upload:
+        told = coordinator.steps.index(f"checkpoint {killed.name}")
+        assert coordinator.steps.index(f"commit {killed.name}") < told
+    # Another agent knows nothing of this, and does no harm.
+    async with shipping(attempt, coordinator) as shipper:
+        shipper.ended = True
+        await ship(shipper)
+    assert coordinator.names() == [first.name, killed.name]
+
+
+async def test_the_uploads_that_were_told_come_first(tmp_path: Path) -> None:
+    attempt, coordinator = Attempt(tmp_path, upload=True), Coordinator()
+    names = [attempt.commit(step, tell=step < 40).name for step in (10, 20, 30, 40, 50)]
+    async with shipping(attempt, coordinator) as shipper:
+        shipper.ended = True
+        coordinator.away = 1
+        await ship(shipper)
+    # A newer one that was uploaded first would have made room by removing older ones.
+    assert coordinator.names() == names
+
+
+def test_only_this_attempt_s_own_are_looked_for(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path, attempt=2, generation=3)
+    assert attempt.untold() == [], "there is no folder yet"
+    for token in (Token("job", 1, 3), Token("job", 2, 2), Token("job", 3, 3)):
+        attempt.commit(10, token=token)
+    Draft.create(attempt.checkpoints, Token("job", 2, 3), 30)
+    (attempt.checkpoints / f"step-{2**63 - 1}-a2-g3").mkdir()
+    assert attempt.untold() == []
+    second = attempt.commit(20, token=Token("job", 2, 3))
+    first = attempt.commit(10, token=Token("job", 2, 3))
+    told = attempt.untold()
+    assert [e["data"]["name"] for e in told] == [first.name, second.name]
+    # What is found beside it changes no event's number.
+    assert [e["sequence"] for e in told] == [11, 21]
+
+
+def test_a_line_that_the_kill_cut_short_tells_nothing(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path)
+    attempt.commit(10, tell=True)
+    torn = attempt.commit(20, tell=True)
+    events = attempt.folder.events(0)
+    events.write_bytes(events.read_bytes()[:-1])
+    assert [e["data"]["name"] for e in attempt.untold()] == [torn.name]
+
+
+@pytest.mark.parametrize("damage", ["file", "manifest", "job"])
+def test_what_is_not_whole_is_told_as_a_note(tmp_path: Path, damage: str) -> None:
+    attempt = Attempt(tmp_path)
+    token = Token("other" if damage == "job" else "job", 1, 1)
+    path = attempt.commit(10, token=token).path
+    match damage:
+        case "file":
+            (path / "state.json").write_bytes(b"[]")
+        case "manifest":
+            (path / "manifest.json").unlink()
+    good = attempt.commit(20)
+    note, told = attempt.untold()
+    assert note["kind"] == "note"
+    assert "step-00000010-a1-g1 was found and is not recorded: " in note["data"]["message"]
+    assert told["data"] == good.event()
+
+
+def test_a_folder_that_cannot_be_searched_is_told(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path)
+    attempt.checkpoints.touch()
+    (note,) = attempt.untold()
+    assert note["kind"] == "note"
+    assert "could not be searched for checkpoints: Not a directory" in note["data"]["message"]
+
+
+async def test_the_host_without_rank_0_looks_for_nothing(tmp_path: Path) -> None:
+    attempt, coordinator = Attempt(tmp_path), Coordinator()
+    attempt.commit(10)
+    place = attempt.launch.ranks[0].model_copy(update={"rank": 1})
+    attempt.launch = attempt.launch.model_copy(update={"ranks": [place], "node_rank": 1})
+    async with shipping(attempt, coordinator) as shipper:
+        shipper.ended = True
+        assert shipper.shipped
+    assert coordinator.events == {}

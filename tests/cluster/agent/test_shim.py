@@ -1,0 +1,319 @@
+"""The shim alone, as `trainhall run` uses it: outcomes, failures, commands, nothing left behind."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.agent_process import launch_of, script
+from support.waiting import eventually
+
+from trainhall.cluster.agent import claims, linux, processes
+from trainhall.cluster.agent.ranks import writer_name
+from trainhall.training.link import (
+    AttemptFolder,
+    CheckpointPlan,
+    Command,
+    Launch,
+    Outcome,
+    RankPlace,
+    Rendezvous,
+    ShimStatus,
+    replace_json,
+)
+
+
+class Run:
+    """One shim on one folder."""
+
+    def __init__(self, path: Path, launch: Launch, *arguments: str) -> None:
+        self.folder = AttemptFolder(path)
+        self.launch = launch
+        path.mkdir(parents=True)
+        replace_json(self.folder.launch, launch)
+        self.arguments = [sys.executable, "-m", "trainhall.cluster.agent.shim", str(path)]
+        self.process = self.start(*arguments)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.arguments, *arguments], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    @property
+    def status(self) -> ShimStatus:
+        return ShimStatus.model_validate_json(self.folder.status.read_bytes())
+
+    def wait(self) -> ShimStatus:
+        assert self.process.wait(timeout=60) == 0
+        assert not processes.marked(self.folder.path)
+        assert not claims.command_path(self.folder).exists()
+        assert self.status.phase == "exited"
+        return self.status
+
+    def wait_for_output(self, text: bytes, rank: int = 0) -> None:
+        path = self.folder.stdout(rank)
+        eventually(f"{text!r}", lambda: path.exists() and text in path.read_bytes())
+
+    def tell(self, command: Command) -> None:
+        assert claims.tell(self.folder, command)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Any]:
+    started: list[Run] = []
+
+    def start(spec: dict[str, Any], *arguments: str, **changes: Any) -> Run:
+        folder = tmp_path / f"attempt-{len(started)}"
+        started.append(Run(folder, launch_of(spec, **changes), *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        assert one.process.stdin is not None
+        one.process.kill()
+        one.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            one.process.stdin.close()
+        processes.send(processes.marked(one.folder.path), signal.SIGKILL)
+
+
+def test_a_script_sees_what_torchrun_would_tell_it(run: Any, tmp_path: Path) -> None:
+    text = """
+import json, os, sys
+print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcwd()}))
+"""
+    spec = script(tmp_path, text, "--lr", "0.1", workers=2)
+    spec["script"]["env"] = {"MINE": "yes", "RANK": "77"}
+    one = run(spec)
+    status = one.wait()
+    assert status.outcome is Outcome.COMPLETED
+    assert status.failure is None
+    for rank in range(2):
+        told = json.loads(one.folder.stdout(rank).read_text())
+        env = told["env"]
+        assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]) == (str(rank), str(rank), "2")
+        assert env["LOCAL_WORLD_SIZE"] == "2"
+        assert env["GROUP_RANK"] == "0"
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+        assert status.rendezvous is not None
+        assert env["MASTER_PORT"] == str(status.rendezvous.port)
+        assert env["TORCHELASTIC_RUN_ID"] == env["TRAINHALL_JOB_ID"] == "job"
+        assert env["TRAINHALL_WRITER"] == writer_name(one.launch, rank)
+        assert env["CUDA_VISIBLE_DEVICES"] == ""
+        assert env["MINE"] == "yes"
+        assert linux.ROOM_VARIABLE not in env
+        assert told["args"] == ["--lr", "0.1"]
+        assert told["cwd"] == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "tail"),
+    [
+        (
+            "import sys; sys.stderr.write('no data\\n'); sys.exit(3)",
+            "exit code 3: no data",
+            "no data",
+        ),
+        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV", ""),
+        ("raise ValueError('wrong')", "exit code 1: ValueError: wrong", "ValueError: wrong"),
+        ("import sys; sys.exit('\\x1b[31m bad\\x07  luck\\x1b[0m\\n \\n')", "1: bad luck", "luck"),
+        ("import sys; sys.stderr.write('\\0' + 'é' * 9000); sys.exit(1)", "exit code 1", "é"),
+    ],
+)
+def test_a_failure_is_told_with_its_last_words(
+    run: Any, tmp_path: Path, text: str, message: str, tail: str
+) -> None:
+    status = run(script(tmp_path, text)).wait()
+    assert status.outcome is Outcome.FAILED
+    assert message in status.failure.message
+    assert tail in status.failure.log_tail
+    assert len(status.failure.log_tail) <= 4096
+
+
+def test_a_missing_script_is_named(run: Any, tmp_path: Path) -> None:
+    spec = {"script": {"path": str(tmp_path / "gone" / "train.py")}}
+    status = run(spec).wait()
+    assert status.outcome is Outcome.FAILED
+    assert "No such file" in status.failure.log_tail
+
+
+def test_peers_of_a_failed_rank_are_ended(run: Any, tmp_path: Path) -> None:
+    text = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+if os.environ["RANK"] == "1":
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    sys.exit(5)
+time.sleep(600)
+"""
+    go = tmp_path / "go"
+    one = run(script(tmp_path, text, str(go), workers=2, grace_seconds=0.2))
+    one.wait_for_output(b"ready", 0)
+    one.wait_for_output(b"ready", 1)
+    go.touch()
+    status = one.wait()
+    assert (status.failure.rank, status.failure.exit_code) == (1, 5)
+    assert status.ranks[0].signal == signal.SIGKILL
+
+
+GRACEFUL = """
+import signal, sys, time
+def leave(*_):
+    print("tidied up", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"),
+    [(Command.STOP, Outcome.STOPPED), (Command.PAUSE, Outcome.PAUSED)],
+)
+def test_a_script_may_tidy_up(run: Any, tmp_path: Path, command: Command, outcome: Outcome) -> None:
+    one = run(script(tmp_path, GRACEFUL))
+    one.wait_for_output(b"ready")
+    one.tell(command)
+    one.tell(command)
+    assert one.wait().outcome is outcome
+    assert b"tidied up" in one.folder.stdout(0).read_bytes()
+
+
+def test_sigterm_means_stop(run: Any, tmp_path: Path) -> None:
+    one = run(script(tmp_path, GRACEFUL))
+    one.wait_for_output(b"ready")
+    one.process.terminate()
+    assert one.wait().outcome is Outcome.STOPPED
+
+
+def test_an_attached_attempt_ends_with_its_terminal(run: Any, tmp_path: Path) -> None:
+    one = run(script(tmp_path, GRACEFUL), "--attached")
+    one.wait_for_output(b"ready")
+    one.process.stdin.close()
+    assert one.wait().outcome is Outcome.STOPPED
+
+
+def test_what_a_completed_script_left_running_is_ended(run: Any, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    text = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open(sys.argv[1], "w").write(str(child.pid))
+"""
+    assert run(script(tmp_path, text, str(note))).wait().outcome is Outcome.COMPLETED
+    assert not psutil.pid_exists(int(note.read_text()))
+
+
+def test_one_shim_a_folder(run: Any, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    text = "import sys, time\nopen(sys.argv[1], 'a').write('x')\nprint(1, flush=True)\n"
+    one = run(script(tmp_path, text + "time.sleep(3)", str(ledger)))
+    one.wait_for_output(b"1")
+    assert claims.look(one.folder) is claims.Claim.HELD
+    second = one.start()
+    assert second.wait(timeout=20) == 0
+    assert one.wait().outcome is Outcome.COMPLETED
+    assert claims.look(one.folder) is claims.Claim.RELEASED
+    third = one.start()
+    assert third.wait(timeout=20) == 0
+    for late in (second, third):
+        late.stdin.close()
+    assert ledger.read_text() == "x"
+
+
+def test_ranks_die_with_the_shim(run: Any, tmp_path: Path) -> None:
+    one = run(script(tmp_path, GRACEFUL))
+    one.wait_for_output(b"ready")
+    (rank,) = one.status.ranks
+    one.process.kill()
+    eventually("the rank to end", lambda: not psutil.pid_exists(rank.pid))
+    assert claims.look(one.folder) is claims.Claim.RELEASED
+
+
+SYNTHETIC = {
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.005}},
+    "training": {"steps": 20, "global_batch_size": 32},
+    "resources": {"workers": 2},
+}
+
+
+@pytest.mark.parametrize("arguments", [("--preload",), ()], ids=["forked", "executed"])
+def test_a_task_runs_either_way(run: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+    one = run(SYNTHETIC, *arguments, checkpoint=plan)
+    status = one.wait()
+    assert status.outcome is Outcome.COMPLETED, status.failure
+    assert len(list((tmp_path / "checkpoints").glob("step-00000020-*"))) == 1
+    assert {r.exit_code for r in status.ranks} == {0}
+
+
+def test_a_failing_task_is_told_by_its_own_event(run: Any, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)
+    status = run(SYNTHETIC, "--preload", checkpoint=plan).wait()
+    assert status.outcome is Outcome.FAILED
+    assert status.failure.message.startswith("rank ")
+    assert "failed: " in status.failure.message
+    assert status.failure.exit_code == 1
+
+
+@pytest.mark.skipif(not linux.IS_LINUX, reason="the environment of a fork is shown on Linux only")
+def test_forked_ranks_can_be_told_apart(run: Any, tmp_path: Path) -> None:
+    spec = {**SYNTHETIC, "training": {"steps": 10**6, "global_batch_size": 32}}
+    room = {**os.environ, **linux.room()}
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+    launch = launch_of(spec, checkpoint=plan)
+    folder = AttemptFolder(tmp_path / "attempt")
+    folder.path.mkdir()
+    replace_json(folder.launch, launch)
+    shim = subprocess.Popen(
+        [sys.executable, "-m", "trainhall.cluster.agent.shim", str(folder.path), "--preload"],
+        stdin=subprocess.DEVNULL, env=room, start_new_session=True,
+    )  # fmt: skip
+    try:
+        pids = eventually("three marked processes", lambda: _three(folder))
+        ranks = {}
+        for pid in pids:
+            env = psutil.Process(pid).environ()
+            assert env["TRAINHALL_ATTEMPT_FOLDER"] == str(folder.path)
+            if "RANK" in env:
+                ranks[env["RANK"]] = psutil.Process(pid).name()
+        assert ranks == {"0": "rank 0", "1": "rank 1"}
+    finally:
+        shim.terminate()
+        assert shim.wait(timeout=20) == 0
+
+
+def _three(folder: AttemptFolder) -> set[int] | None:
+    """Two ranks and the rendezvous store."""
+    found = processes.marked(folder.path)
+    return found if len(found) == 3 else None
+
+
+def test_two_hosts_meet_at_the_first_ones_store(run: Any, tmp_path: Path) -> None:
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+
+    def host(node_rank: int, rendezvous: Rendezvous | None) -> Run:
+        place = RankPlace(rank=node_rank, local_rank=0, device_kind="cpu", device_index=0)
+        started: Run = run(
+            SYNTHETIC, "--preload",
+            checkpoint=plan, ranks=[place], node_rank=node_rank, num_nodes=2,
+            rendezvous=rendezvous, address="127.0.0.1",
+        )  # fmt: skip
+        return started
+
+    first = host(0, None)
+    told = eventually("the store", lambda: first.folder.status.exists() and first.status.rendezvous)
+    second = host(1, told)
+    assert (first.wait().outcome, second.wait().outcome) == (Outcome.COMPLETED,) * 2

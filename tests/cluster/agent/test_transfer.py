@@ -1,0 +1,250 @@
+"""Checkpoints over the wire: verified on arrival, told of when complete, removed with care."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from trainhall.cluster.agent import transfer
+from trainhall.cluster.agent.api import Refused, Unreachable
+from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
+from trainhall.training.checkpoint.names import parse_name
+
+NAME = "step-00000120-a1-g1"
+
+
+def write_checkpoint(
+    folder: Path, files: dict[str, bytes], name: str = NAME, job_id: str = "job"
+) -> Path:
+    path = folder / name
+    path.mkdir(parents=True)
+    listed = []
+    for file, data in files.items():
+        (path / file).parent.mkdir(parents=True, exist_ok=True)
+        (path / file).write_bytes(data)
+        digest = hashlib.sha256(data).hexdigest()
+        listed.append(FileRecord(path=file, size=len(data), sha256=digest))
+    parsed = parse_name(name)
+    assert parsed is not None
+    manifest = Manifest(
+        job_id=job_id,
+        attempt=parsed.attempt,
+        generation=parsed.generation,
+        step=parsed.step,
+        created_at="2026-01-01T00:00:00Z",
+        world_size=1,
+        files=listed,
+    )
+    (path / "manifest.json").write_bytes(encode_manifest(manifest))
+    return path
+
+
+class Store:
+    """A coordinator's store."""
+
+    def __init__(self) -> None:
+        self.files: dict[tuple[str, str], bytes] = {}
+        self.steps: list[str] = []
+        self.away = 0
+
+    def _answer(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unreachable("away")
+
+    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+        self._answer()
+        data = file.read_bytes()  # noqa: ASYNC240 - a test's own store may wait for the disk
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise Refused(422, f"{path}: the bytes are not what was promised")
+        self.files[(name, path)] = data
+        self.steps.append(path)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        if (name, "manifest.json") not in self.files:
+            raise Refused(404, f"there is no upload {name}")
+        self.steps.append("commit")
+
+    async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
+        self._answer()
+        if (name, path) not in self.files:
+            raise Refused(404, f"there is no file {path!r}")
+        data = self.files[(name, path)]
+        to.write_bytes(data)  # noqa: ASYNC240
+        return len(data), hashlib.sha256(data).hexdigest()
+
+    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+        raise NotImplementedError
+
+    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+        raise NotImplementedError
+
+    async def send_logs(
+        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+    ) -> int:
+        raise NotImplementedError
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+FILES = {"rank-0.safetensors": b"weights" * 1000, "state/extra.json": b"{}"}
+
+
+async def test_there_and_back(tmp_path: Path) -> None:
+    store = Store()
+    path = write_checkpoint(tmp_path / "here", FILES)
+    assert await transfer.upload(store, path.parent, "job", {"name": NAME}) is None
+    # The manifest makes a checkpoint of the files, so it goes last.
+    assert store.steps == ["rank-0.safetensors", "state/extra.json", "manifest.json", "commit"]
+    there = tmp_path / "there"
+    there.mkdir()
+    assert await transfer.fetch(store, there, "job", [NAME]) == [NAME]
+    for file in (*FILES, "manifest.json"):
+        assert (there / NAME / file).read_bytes() == (path / file).read_bytes()
+    assert [p.name for p in there.iterdir()] == [NAME]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "manifest"])
+async def test_what_came_damaged_is_passed_over(tmp_path: Path, damage: str) -> None:
+    store = Store()
+    older = "step-00000100-a1-g1"
+    here, there = tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    for name in (NAME, older):
+        write_checkpoint(here, FILES, name)
+        await transfer.upload(store, here, "job", {"name": name})
+    match damage:
+        case "flip":
+            store.files[(NAME, "rank-0.safetensors")] = b"Weights" + b"weights" * 999
+        case "cut":
+            store.files[(NAME, "rank-0.safetensors")] = b"weights"
+        case "manifest":
+            manifest = store.files[(NAME, "manifest.json")]
+            store.files[(NAME, "manifest.json")] = manifest.replace(b"7000", b"7001")
+    assert await transfer.fetch(store, there, "job", [NAME, older]) == [older]
+    assert [p.name for p in there.iterdir()] == [older]
+
+
+async def test_none_that_can_be_had_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(transfer.NotFetched, match="there is no file"):
+        await transfer.fetch(Store(), tmp_path, "job", [NAME])
+    with pytest.raises(transfer.NotFetched, match="no checkpoint's name"):
+        await transfer.fetch(Store(), tmp_path, "job", ["../../etc"])
+
+
+async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
+    store = Store()
+    here, there = tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    write_checkpoint(here, FILES)
+    await transfer.upload(store, here, "job", {"name": NAME})
+    store.away = 2
+    assert await transfer.fetch(store, there, "job", [NAME]) == [NAME]
+    store.away = 1
+    with pytest.raises(Unreachable):
+        await transfer.upload(store, here, "job", {"name": NAME})
+
+
+async def test_a_local_checkpoint_is_not_fetched_again(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, FILES)
+    assert await transfer.fetch(Store(), tmp_path, "job", [NAME, "step-00000100-a1-g1"]) == [NAME]
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "missing", "manifest", "bare"])
+async def test_a_local_checkpoint_that_is_damaged_is_fetched_again(
+    tmp_path: Path, damage: str
+) -> None:
+    store = Store()
+    path = write_checkpoint(tmp_path, FILES)
+    await transfer.upload(store, tmp_path, "job", {"name": NAME})
+    tensors = path / "rank-0.safetensors"
+    match damage:
+        case "flip":
+            tensors.write_bytes(b"Weights" + b"weights" * 999)
+        case "cut":
+            tensors.write_bytes(b"weights")
+        case "missing":
+            tensors.unlink()
+        case "manifest":
+            (path / "manifest.json").write_bytes(b"{}")
+        case "bare":
+            (path / "manifest.json").unlink()
+    assert await transfer.fetch(store, tmp_path, "job", [NAME]) == [NAME]
+    for file, data in FILES.items():
+        assert (path / file).read_bytes() == data
+    assert names_in(tmp_path) == [NAME]
+
+
+async def test_a_damaged_copy_that_cannot_be_fetched_is_passed_over(tmp_path: Path) -> None:
+    older = "step-00000100-a1-g1"
+    path = write_checkpoint(tmp_path, FILES)
+    write_checkpoint(tmp_path, FILES, older)
+    (path / "rank-0.safetensors").write_bytes(b"rotten")
+    assert await transfer.fetch(Store(), tmp_path, "job", [NAME, older]) == [older]
+
+
+async def test_a_checkpoint_of_another_job_is_neither_sent_nor_taken(tmp_path: Path) -> None:
+    store = Store()
+    write_checkpoint(tmp_path, FILES, job_id="other")
+    told = await transfer.upload(store, tmp_path, "job", {"name": NAME})
+    assert told is not None
+    assert "the manifest of job job" in told
+    await transfer.upload(store, tmp_path, "other", {"name": NAME})
+    with pytest.raises(transfer.NotFetched, match="the manifest of job job"):
+        await transfer.fetch(store, tmp_path, "job", [NAME])
+
+
+async def test_copies_that_were_uploaded_do_not_fill_the_disk(tmp_path: Path) -> None:
+    store = Store()
+    names = [f"step-{step:08d}-a1-g1" for step in (10, 20, 30, 40)]
+    for name in names:
+        write_checkpoint(tmp_path, FILES, name)
+    for name in names[:3]:
+        assert await transfer.upload(store, tmp_path, "job", {"name": name}) is None
+    # The newest is not uploaded yet, so it does not count.
+    assert names_in(tmp_path) == names[1:]
+    # A coordinator that asks for everything again has what is here no more.
+    assert await transfer.upload(store, tmp_path, "job", {"name": names[0]}) is None
+    assert names_in(tmp_path) == names[1:]
+
+
+async def test_what_cannot_be_uploaded_is_told(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, FILES)
+    (path / "rank-0.safetensors").write_bytes(b"rotten")
+    told = await transfer.upload(Store(), tmp_path, "job", {"name": NAME})
+    assert told is not None
+    assert "not what was promised" in told
+    shutil.rmtree(path)
+    told = await transfer.upload(Store(), tmp_path, "job", {"name": NAME})
+    assert told is not None
+    assert "no upload" in told
+
+
+def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, FILES)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "manifest.json").touch()
+    bare = tmp_path / "step-00000121-a1-g1"
+    bare.mkdir()
+    link = tmp_path / "step-00000122-a1-g1"
+    link.symlink_to(path)
+    assert not transfer.remove_given_up(precious)
+    assert not transfer.remove_given_up(bare)
+    assert not transfer.remove_given_up(link)
+    assert not transfer.remove_given_up(Path(NAME))
+    assert transfer.remove_given_up(path)
+    assert transfer.remove_given_up(path), "what is gone already is gone"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "precious", "step-00000121-a1-g1", "step-00000122-a1-g1",
+    ]  # fmt: skip
+
+
+def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, FILES)
+    path.rename(tmp_path / f".removed-{NAME}")
+    assert transfer.remove_given_up(path)
+    assert list(tmp_path.iterdir()) == []

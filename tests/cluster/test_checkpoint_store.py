@@ -1,0 +1,344 @@
+"""Uploaded checkpoints: whole or not there; records, retention, restore."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.simulated import CountingIds, SimulatedCluster
+
+from trainhall.cluster.errors import (
+    Damaged,
+    InvalidCursor,
+    InvalidValue,
+    NotFound,
+    Revoked,
+    TooLarge,
+    WrongState,
+)
+from trainhall.cluster.store import Store
+from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
+from trainhall.training.spec import SpecError
+
+NAME = "step-00000010-a1-g1"
+
+
+async def pieces(data: bytes, size: int = 7) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+def manifest(files: dict[str, bytes], job_id: str = "job", step: int = 10) -> bytes:
+    return encode_manifest(
+        Manifest(
+            job_id=job_id,
+            attempt=1,
+            generation=1,
+            step=step,
+            created_at="2026-01-01T00:00:00Z",
+            world_size=1,
+            files=[
+                FileRecord(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+                for path, data in files.items()
+            ],
+        )
+    )
+
+
+def files_below(folder: Path) -> list[Path]:
+    return [p for p in folder.rglob("*") if p.is_file()]
+
+
+FILES = {"model/rank-0.safetensors": b"weights" * 1000, "state.json": b"{}"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, CountingIds(), max_file_bytes=10_000)
+
+
+async def upload(store: Store, files: dict[str, bytes] = FILES, job_id: str = "job") -> None:
+    for path, data in files.items():
+        digest = hashlib.sha256(data).hexdigest()
+        await store.put(job_id, NAME, path, pieces(data), sha256=digest)
+    await store.put(job_id, NAME, "manifest.json", pieces(manifest(files, job_id)))
+
+
+async def test_a_whole_upload_becomes_a_checkpoint(store: Store, tmp_path: Path) -> None:
+    await upload(store)
+    assert not store.has("job", NAME)
+    with pytest.raises(NotFound):
+        store.file("job", NAME, "state.json")
+    await store.commit("job", NAME)
+    assert store.has("job", NAME)
+    for path, data in FILES.items():
+        assert store.file("job", NAME, path).read_bytes() == data
+    await store.commit("job", NAME)
+    await upload(store)
+    await store.commit("job", NAME)
+    assert files_below(tmp_path / "uploads") == []
+    await store.delete("job", NAME)
+    await store.delete("job", NAME)
+    assert not store.has("job", NAME)
+    assert files_below(tmp_path) == []
+
+
+async def test_half_a_checkpoint_is_never_committed(store: Store) -> None:
+    with pytest.raises(NotFound):
+        await store.commit("job", NAME)
+    await store.put("job", NAME, "manifest.json", pieces(manifest(FILES)))
+    with pytest.raises(Damaged, match="model/rank-0"):
+        await store.commit("job", NAME)
+    await upload(store)
+    await store.put("job", NAME, "state.json", pieces(b"[]"))
+    with pytest.raises(Damaged, match=r"state\.json"):
+        await store.commit("job", NAME)
+    await store.put("job", NAME, "manifest.json", pieces(b"nonsense"))
+    with pytest.raises(Damaged, match=r"manifest\.json"):
+        await store.commit("job", NAME)
+    await upload(store)
+    await store.put("job", NAME, "manifest.json", pieces(manifest(FILES, "other")))
+    with pytest.raises(Damaged, match="other"):
+        await store.commit("job", NAME)
+    assert not store.has("job", NAME)
+    await upload(store)
+    await store.commit("job", NAME)
+
+
+async def test_a_file_that_is_not_what_was_promised_is_not_kept(
+    store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(Damaged, match="send it again"):
+        await store.put("job", NAME, "a", pieces(b"one"), sha256="0" * 64)
+    with pytest.raises(TooLarge, match="10000"):
+        await store.put("job", NAME, "a", pieces(b"x" * 10_001, 1000))
+
+    async def breaks() -> AsyncIterator[bytes]:
+        yield b"half"
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await store.put("job", NAME, "a", breaks())
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", ".", "..", "../x", "/etc/passwd", "a/../../x", "a//b", "a/", "./a", "a\\b", "a\0b",
+     "a\nb", "x.part", "a/" * 300 + "b", "b" * 300],
+)  # fmt: skip
+async def test_paths_stay_within_the_checkpoint(store: Store, tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidValue):
+        await store.put("job", NAME, path, pieces(b"x"))
+    with pytest.raises(InvalidValue):
+        store.file("job", NAME, path)
+    assert files_below(tmp_path) == []
+
+
+async def test_a_path_is_a_file_or_a_folder(store: Store) -> None:
+    await store.put("job", NAME, "a/b", pieces(b"x"))
+    for path in ("a", "a/b/c"):
+        with pytest.raises(InvalidValue, match="was uploaded as a"):
+            await store.put("job", NAME, path, pieces(b"x"))
+
+
+@pytest.mark.parametrize(
+    ("job_id", "name"),
+    [("..", NAME), ("", NAME), ("a/b", NAME), ("job", ".."), ("job", "step-1"), ("job", "")],
+)
+async def test_jobs_and_names_are_checked_too(store: Store, job_id: str, name: str) -> None:
+    with pytest.raises(InvalidValue):
+        await store.put(job_id, name, "a", pieces(b"x"))
+    with pytest.raises(InvalidValue):
+        await store.commit(job_id, name)
+    with pytest.raises(InvalidValue):
+        store.has(job_id, name)
+
+
+@settings(max_examples=100, deadline=None)
+@given(path=st.text(max_size=40))
+def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
+    root = tmp_path_factory.mktemp("store")
+    store = Store(root, CountingIds(), max_file_bytes=100)
+    try:
+        asyncio.run(store.put("job", NAME, path, pieces(b"x")))
+    except (InvalidValue, OSError):
+        return
+    (written,) = [p for p in root.rglob("*") if p.is_file()]
+    assert written.resolve().is_relative_to(root / "uploads" / "job" / NAME)
+
+
+async def test_abandoned_uploads_go(store: Store) -> None:
+    await upload(store)
+    assert await store.sweep(60) == []
+    assert await store.sweep(-1) == [f"job/{NAME}"]
+
+
+async def test_many_commit_at_once(store: Store) -> None:
+    await upload(store)
+    await asyncio.gather(*(store.commit("job", NAME) for _ in range(5)))
+    assert store.has("job", NAME)
+
+
+# Records
+
+
+async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
+    if not hall.nodes:
+        await hall.add_node("alpha", 2)
+    job_id = await hall.submit(checkpoint=checkpoint)
+    await hall.run_until(job_id, "running")
+    return job_id
+
+
+async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
+    page = await hall.coordinator.checkpoints.list(job_id)
+    return [view.step for view in page.items]
+
+
+async def test_upload_mode_records_only_what_was_committed(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    (node,) = hall.nodes.values()
+    plan = node.running(job_id).assignment.launch.checkpoint
+    assert (plan.folder, plan.upload) == ("", True)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(hall, job_id) == []
+    for path, data in FILES.items():
+        await service.receive(job_id, NAME, path, pieces(data))
+    await service.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
+    await service.commit(job_id, NAME)
+    for _ in range(2):
+        await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(hall, job_id) == [10]
+    assert (await service.fetch(job_id, NAME, "state.json")).read_bytes() == b"{}"
+    (view,) = (await service.list(job_id)).items
+    assert (await service.delete(view.id)).state == "deleting"
+    assert (await service.get(view.id)).state == "deleted"
+    with pytest.raises(NotFound):
+        await service.fetch(job_id, NAME, "state.json")
+
+
+async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, path=None)
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    hall.clock.advance(100)
+    await hall.settle()
+    service = hall.coordinator.checkpoints
+    with pytest.raises(Revoked):
+        await service.receive(job_id, NAME, "state.json", pieces(b"{}"))
+    with pytest.raises(Revoked):
+        await service.commit(job_id, NAME)
+    with pytest.raises(NotFound):
+        await service.commit(job_id, "step-00000010-a9-g1")
+    with pytest.raises(NotFound):
+        await service.commit("nothing", NAME)
+
+
+async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=2)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    assert (await service.pin(first.id)).pinned
+    for step in (20, 30, 40):
+        await hall.save_checkpoint(job_id, step)
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    assert {s: v.state for s, v in views.items()} == {
+        40: "committed", 30: "committed", 20: "deleting", 10: "committed",
+    }  # fmt: skip
+    with pytest.raises(WrongState, match="unpin"):
+        await service.delete(first.id)
+    (node,) = hall.nodes.values()
+    await hall.heartbeat()
+    assert node.gave_up == {f"/shared/{job_id}/step-00000020-a1-g1"}
+    assert await steps_of(hall, job_id) == [40, 30, 10], "the agent said that it is gone"
+    await hall.heartbeat()
+    assert node.removed == []
+    page = await service.list(job_id, limit=2)
+    rest = await service.list(job_id, limit=2, cursor=page.next_cursor)
+    assert [v.step for v in rest.items] == [10]
+    with pytest.raises(InvalidCursor):
+        await service.list(job_id, cursor="x")
+
+
+async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=10)
+    for step in (10, 20, 30):
+        await hall.save_checkpoint(job_id, step)
+    service = hall.coordinator.checkpoints
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    with pytest.raises(WrongState, match="running"):
+        await service.restore(views[20].id)
+    await hall.finish(job_id)
+    assert (await hall.job(job_id)).state == "completed"
+    with pytest.raises(SpecError, match="workers"):
+        await service.restore(views[20].id, resources={"workers": 0})
+    assert (await hall.job(job_id)).state == "completed"
+    restored = await service.restore(views[20].id, resources={"workers": 2})
+    assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
+    await hall.settle()
+    await hall.run_until(job_id, "running")
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    names = [f"step-000000{s}-a1-g1" for s in (20, 10)]
+    assert launch.checkpoint.resume == names, "what lies beyond the restored step is left out"
+    assert launch.spec.resources.workers == 2
+    await hall.save_checkpoint(job_id, 25)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.settle()
+    await hall.run_until(job_id, "running")
+    resume = node.running(job_id).assignment.launch.checkpoint.resume
+    assert resume == ["step-00000025-a2-g1", *names]
+
+
+@pytest.mark.parametrize("stored_is_bad", [False, True])
+async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
+    hall: SimulatedCluster, stored_is_bad: bool
+) -> None:
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in FILES.items():
+        await service.receive(job_id, NAME, path, pieces(data))
+    await service.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
+    await service.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    if stored_is_bad:
+        (await service.fetch(job_id, NAME, "state.json")).write_bytes(b"[]")
+    passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
+    await hall.tell(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
+    (view,) = (await service.list(job_id)).items
+    assert view.state == ("corrupt" if stored_is_bad else "committed")
+
+
+async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall)
+    for step in (5, 10, 20):
+        await hall.save_checkpoint(job_id, step)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.settle()
+    await hall.run_until(job_id, "running")
+    passed_over = [
+        {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
+        {"name": "step-00000010-a1-g1", "reason": "missing", "text": "rank 1 does not have it"},
+        {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
+    ]
+    told = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
+    await hall.tell(job_id, "started", {**told, "passed_over": passed_over})
+    states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
+    assert states == {20: "corrupt", 10: "committed", 5: "committed"}
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
+    with pytest.raises(WrongState, match="corrupt"):
+        await hall.coordinator.checkpoints.restore(corrupt.id)

@@ -1,0 +1,97 @@
+"""The coordinator's background work under the real clock: it reacts at once, or not at all."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from support.simulated import MemoryChannel, SimulatedNode, spec
+
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import SystemClock
+from trainhall.cluster.protocol import Desired, JoinRequest
+from trainhall.cluster.tasks import Tasks
+from trainhall.db.database import Database
+
+
+async def received(channel: MemoryChannel) -> Desired:
+    async with asyncio.timeout(10):
+        if not channel.to_node:
+            channel.sent.clear()
+            await channel.sent.wait()
+    return Desired.model_validate_json(channel.to_node.popleft())
+
+
+async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_path: Path) -> None:
+    died: list[str] = []
+    coordinator = Coordinator(
+        database, data_dir=tmp_path, on_fatal=lambda name, error: died.append(name)
+    )
+    await coordinator.start()
+    announced = await coordinator.nodes.announce("alpha")
+    node = SimulatedNode("alpha", 2)
+    reply = await coordinator.nodes.join(
+        JoinRequest(
+            join_token=announced.join_token,
+            name="alpha",
+            address="127.0.0.1",
+            agent_version="1",
+            devices=node.devices,
+        )
+    )
+    channel = MemoryChannel()
+    channel.to_gateway.put_nowait(node.report(SystemClock()).model_dump_json())
+    serving = asyncio.create_task(coordinator.gateway.serve(channel, reply.node_id))
+    assert (await received(channel)).assignments == []
+    began = time.monotonic()
+    view, _ = await coordinator.jobs.submit(spec(2))
+    desired = await received(channel)
+    took = time.monotonic() - began
+    assert [a.launch.job_id for a in desired.assignments] == [view.id]
+    # Milliseconds when the machine is quiet; far below the slow tick in any case.
+    assert took < coordinator.options.tick_seconds, f"took {took * 1000:.0f} ms"
+    await coordinator.jobs.cancel(view.id)
+    assert (await received(channel)).assignments[0].goal == "stop"
+    await coordinator.stop()
+    await serving
+    assert channel.closed is not None
+    assert died == []
+
+
+async def test_a_task_that_dies_is_told() -> None:
+    told: asyncio.Future[tuple[str, BaseException | None]] = (
+        asyncio.get_running_loop().create_future()
+    )
+    tasks = Tasks(lambda name, error: told.set_result((name, error)))
+
+    async def dies() -> None:
+        raise RuntimeError("bad luck")
+
+    async def lives() -> None:
+        await asyncio.Event().wait()
+
+    tasks.start("lives", lives())
+    tasks.start("dies", dies())
+    name, error = await asyncio.wait_for(told, 10)
+    assert name == "dies"
+    assert isinstance(error, RuntimeError)
+    await tasks.stop()
+
+
+async def test_one_that_ends_by_itself_is_told_too() -> None:
+    told = asyncio.Event()
+    tasks = Tasks(lambda name, error: told.set())
+
+    async def ends() -> None:
+        return
+
+    tasks.start("ends", ends())
+    await asyncio.wait_for(told.wait(), 10)
+    await tasks.stop()
+
+
+@pytest.mark.parametrize("change", [{"tick_seconds": 0}, {"lost_after_seconds": 10}])
+def test_options_are_checked(change: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(change))):
+        ClusterOptions(**change)

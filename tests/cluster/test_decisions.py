@@ -1,0 +1,284 @@
+"""Decisions from any state of the cluster: only listed edges, always with a reason."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainhall.cluster.decisions import (
+    Decision,
+    EndAttempt,
+    Explain,
+    MarkRunning,
+    MoveNode,
+    Release,
+    RemoveNode,
+    StartAttempt,
+    StopAttempt,
+    decide,
+    describe,
+)
+from trainhall.cluster.facts import (
+    AttemptFacts,
+    ClusterFacts,
+    DeviceFacts,
+    GrantFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+    NodeState,
+    Told,
+)
+from trainhall.cluster.lifecycle import ATTEMPT_EDGES, JOB_EDGES, AttemptState, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.training.link import Failure, Outcome
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OPTIONS = ClusterOptions()
+BROKE = Failure(rank=1, exit_code=3, message="rank 1 raised ValueError: bad luck")
+
+
+def node(name: str = "a", **more: object) -> NodeFacts:
+    base = NodeFacts(name, name, NodeState.READY, False, 0.0, (DeviceFacts(0, "cpu"),))
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def job(state: JobState = JobState.RUNNING, **more: object) -> JobFacts:
+    base = JobFacts(
+        id="job", number=1, priority=0, state=state, reason="x", attempt=1, workers=1,
+        device="cpu", queued_at=NOW, restarts=0, restarts_step=0, max_restarts=1, step=0,
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def told(phase: str = "running", **more: object) -> Told:
+    return replace(Told(phase), **more)  # type: ignore[arg-type]
+
+
+def ended(outcome: Outcome, **more: object) -> Told:
+    failure = BROKE if outcome is Outcome.FAILED else None
+    base = Told("exited", outcome, failure, shipped=True, ended_at=NOW)
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def attempt(*hosts: Told | None, **more: object) -> AttemptFacts:
+    base = AttemptFacts(
+        "job", 1, 1, AttemptState.RUNNING, "run", None,
+        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)),
+    )  # fmt: skip
+    return replace(base, **more)  # type: ignore[arg-type]
+
+
+def decisions(
+    the_attempt: AttemptFacts, the_job: JobFacts, *nodes: NodeFacts, now: datetime = NOW
+) -> list[Decision]:
+    facts = ClusterFacts(
+        nodes=nodes or (node("a"), node("b")), jobs=(the_job,), attempts=(the_attempt,)
+    )
+    return [d for d in decide(now, facts, OPTIONS) if not isinstance(d, Explain)]
+
+
+def the_end(*args: object, **more: object) -> EndAttempt:
+    (decision,) = decisions(*args, **more)  # type: ignore[arg-type]
+    assert isinstance(decision, EndAttempt)
+    return decision
+
+
+@pytest.mark.parametrize(
+    ("goal", "outcome", "state", "job_end", "attempt_end"),
+    [
+        ("run", Outcome.COMPLETED, JobState.RUNNING, "completed", "completed"),
+        ("run", Outcome.FAILED, JobState.RUNNING, "recovering", "failed"),
+        ("run", Outcome.STOPPED, JobState.RUNNING, "recovering", "failed"),
+        ("run", Outcome.PAUSED, JobState.RUNNING, "recovering", "failed"),
+        ("pause", Outcome.PAUSED, JobState.PAUSING, "paused", "paused"),
+        ("pause", Outcome.COMPLETED, JobState.PAUSING, "completed", "completed"),
+        ("pause", Outcome.FAILED, JobState.PAUSING, "paused", "failed"),
+        ("pause", Outcome.PAUSED, JobState.RUNNING, "recovering", "paused"),
+        ("pause", Outcome.FAILED, JobState.RUNNING, "recovering", "failed"),
+        ("stop", Outcome.STOPPED, JobState.CANCELLING, "cancelled", "cancelled"),
+        ("stop", Outcome.FAILED, JobState.CANCELLING, "cancelled", "cancelled"),
+        ("stop", Outcome.COMPLETED, JobState.CANCELLING, "cancelled", "cancelled"),
+    ],
+)
+def test_how_an_attempt_ends(
+    goal: str, outcome: Outcome, state: JobState, job_end: str, attempt_end: str
+) -> None:
+    end = the_end(attempt(ended(outcome), goal=goal), job(state))
+    assert (end.job_path[-1], end.attempt_end) == (job_end, attempt_end)
+
+
+def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
+    paused = attempt(ended(Outcome.FAILED), goal="pause", script=True)
+    end = the_end(paused, job(JobState.PAUSING))
+    assert (end.job_path, end.failure) == ((JobState.PAUSED,), None)
+
+
+def test_the_first_failure_of_several_hosts_counts() -> None:
+    later = ended(Outcome.FAILED, ended_at=NOW + timedelta(seconds=1))
+    first = ended(Outcome.FAILED, failure=Failure(signal=9, message="killed"))
+    end = the_end(attempt(later, first), job())
+    assert end.reason == "killed (node b) (SIGKILL); restart 1 of 1"
+    assert end.failure is not None
+    assert end.failure.signal == 9
+
+
+def test_no_end_before_what_was_written_is_here() -> None:
+    for outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.PAUSED):
+        unshipped = attempt(ended(outcome, shipped=False), goal="run")
+        assert decisions(unshipped, job()) == []
+    late = NOW + timedelta(seconds=OPTIONS.shipping_patience_seconds)
+    assert decisions(attempt(ended(Outcome.COMPLETED, shipped=False)), job(), now=late) == []
+    assert decisions(attempt(ended(Outcome.FAILED, shipped=False)), job(), now=late)
+    stopped = attempt(ended(Outcome.STOPPED, shipped=False), goal="stop")
+    assert decisions(stopped, job(JobState.CANCELLING))
+
+
+def test_restarts_are_counted_since_the_last_new_step() -> None:
+    failed = attempt(ended(Outcome.FAILED))
+    assert the_end(failed, job(max_restarts=0)).job_path == (JobState.FAILED,)
+    assert the_end(failed, job(restarts=1)).job_path == (JobState.FAILED,)
+    progressed = the_end(failed, job(restarts=1, step=5))
+    assert progressed.job_path == (JobState.RECOVERING,)
+    assert (progressed.restarts, progressed.restarts_step) == (1, 5)
+    back = the_end(failed, job(restarts=1, step=5, restarts_step=9, max_restarts=5))
+    assert (back.restarts, back.restarts_step) == (2, 9)
+
+
+def test_silence() -> None:
+    (suspect,) = decide(NOW, ClusterFacts(nodes=(node(silent_seconds=15.0),)), OPTIONS)
+    assert isinstance(suspect, MoveNode)
+    assert suspect.end is NodeState.SUSPECT
+    (lost,) = decide(NOW, ClusterFacts(nodes=(node(silent_seconds=90.0),)), OPTIONS)
+    assert isinstance(lost, MoveNode)
+    assert lost.end is NodeState.LOST
+    assert decide(NOW, ClusterFacts(nodes=(node(silent_seconds=14.9),)), OPTIONS) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "end"),
+    [
+        (JobState.STARTING, JobState.RECOVERING),
+        (JobState.RUNNING, JobState.RECOVERING),
+        (JobState.PAUSING, JobState.PAUSED),
+        (JobState.CANCELLING, JobState.CANCELLED),
+    ],
+)
+def test_a_lost_host_loses_its_attempt(state: JobState, end: JobState) -> None:
+    running = attempt(told(), told())
+    for nodes in ((node("a"), node("b", state=NodeState.LOST)), (node("a"),)):
+        lost = the_end(running, job(state), *nodes)
+        assert (lost.attempt_end, lost.job_path) == (AttemptState.LOST, (end,))
+        assert lost.restarts is None, "a lost node is not the job's fault"
+        assert lost.lost_nodes == ("b",)
+
+
+def test_a_host_that_told_its_end_may_be_lost_afterwards() -> None:
+    done = attempt(ended(Outcome.COMPLETED, shipped=False))
+    assert the_end(done, job(), node("a", state=NodeState.LOST)).job_path == (JobState.COMPLETED,)
+
+
+def test_a_host_that_told_its_end_may_be_removed_while_others_run() -> None:
+    half = attempt(ended(Outcome.COMPLETED), told())
+    assert decisions(half, job(), node("b")) == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (Failure(message="it broke", exit_code=3), "it broke (exit code 3)"),
+        (Failure(message="exited with exit code 3", exit_code=3), "exited with exit code 3"),
+        (Failure(message="killed", signal=9), "killed (SIGKILL)"),
+        (Failure(message="ended by SIGKILL", signal=9), "ended by SIGKILL"),
+        (Failure(message="odd", signal=99), "odd (signal 99)"),
+        (Failure(message=" "), "failed without saying why"),
+    ],
+)
+def test_failures_in_one_line(failure: Failure, text: str) -> None:
+    assert describe(failure) == text
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterFacts:
+    nodes = tuple(
+        node(
+            name,
+            state=draw(st.sampled_from(NodeState)),
+            removing=draw(st.booleans()),
+            silent_seconds=draw(st.sampled_from([0.0, 20.0, 100.0])),
+        )
+        for name in draw(st.sampled_from(["", "a", "ab"]))
+    )
+    hosts = [
+        draw(
+            st.none()
+            | st.builds(told, st.sampled_from(["preparing", "starting", "running", "gone"]))
+            | st.builds(ended, st.sampled_from(Outcome), shipped=st.booleans())
+        )
+        for _ in range(draw(st.integers(1, 2)))
+    ]
+    waiting = draw(st.booleans())
+    state = draw(
+        st.sampled_from([JobState.QUEUED, JobState.RECOVERING])
+        if waiting
+        else st.sampled_from(
+            [JobState.STARTING, JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING]
+        )
+    )
+    goal = {JobState.PAUSING: "pause", JobState.CANCELLING: "stop"}.get(state)
+    goal = goal or draw(st.sampled_from(["run", "pause"]))
+    attempt_state = draw(st.sampled_from([AttemptState.STARTING, AttemptState.RUNNING]))
+    if goal != "run":
+        attempt_state = AttemptState.STOPPING
+    if waiting:
+        attempt_state = draw(st.sampled_from([AttemptState.LOST, AttemptState.FAILED]))
+    the_job = job(
+        state,
+        restarts=draw(st.integers(0, 2)),
+        step=draw(st.integers(0, 2)),
+        restarts_step=draw(st.integers(0, 2)),
+        last_ended_at=NOW if state is JobState.RECOVERING else None,
+    )
+    the_attempt = attempt(*hosts, goal=goal, state=attempt_state)
+    grants = tuple(GrantFacts(h.node_id, 0, "job", 1) for h in the_attempt.hosts)
+    return ClusterFacts(
+        nodes=nodes,
+        jobs=(the_job,),
+        attempts=(the_attempt,),
+        grants=tuple(g for g in grants if g.node_id in {n.id for n in nodes}),
+    )
+
+
+@given(clusters())
+def test_only_listed_edges_and_always_a_reason(facts: ClusterFacts) -> None:
+    (the_job,), (the_attempt,) = facts.jobs, facts.attempts
+    made = decide(NOW, facts, OPTIONS)
+    assert sum(isinstance(d, EndAttempt | StopAttempt | MarkRunning) for d in made) <= 1
+    for decision in made:
+        assert decision.reason
+        match decision:
+            case EndAttempt():
+                for edge in pairwise((decision.job_start, *decision.job_path)):
+                    assert edge in JOB_EDGES
+                assert decision.job_start is the_job.state
+                assert (decision.attempt_start, decision.attempt_end) in ATTEMPT_EDGES
+            case MarkRunning():
+                assert the_attempt.state is AttemptState.STARTING
+                assert the_attempt.goal == "run"
+            case StopAttempt():
+                assert the_attempt.goal != decision.goal
+            case StartAttempt():
+                assert (the_job.state, JobState.STARTING) in JOB_EDGES
+                assert decision.entry.placed
+                for placed in decision.entry.placed:
+                    (where,) = [n for n in facts.nodes if n.id == placed.node_id]
+                    assert where.state is NodeState.READY
+                    assert not where.removing
+            case Release() | RemoveNode() | MoveNode() | Explain():
+                pass
+    if the_job.state in (JobState.QUEUED, JobState.RECOVERING):
+        spoken = [d for d in made if isinstance(d, StartAttempt | Explain)]
+        assert spoken, "a waiting job without a word"

@@ -1,0 +1,305 @@
+"""Jobs, nodes and rank events as callers see them: what is given, and what is refused."""
+
+import asyncio
+import itertools
+
+import pytest
+from support.simulated import SimulatedCluster, failure, spec
+
+from trainhall.cluster.errors import (
+    Conflict,
+    InvalidCursor,
+    InvalidValue,
+    NotAllowed,
+    NotFound,
+    ProtocolMismatch,
+    WrongState,
+)
+from trainhall.cluster.protocol import DeviceInfo, JoinRequest
+from trainhall.training.link import Outcome, RankEvent
+
+
+async def test_one_key_one_job_however_many_ask_at_once(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    results = await asyncio.gather(*(jobs.submit(spec(), ("key", "a" * 64)) for _ in range(8)))
+    assert len({view.id for view, _ in results}) == 1
+    assert sum(created for _, created in results) == 1
+    with pytest.raises(Conflict, match="another body"):
+        await jobs.submit(spec(), ("key", "b" * 64))
+    with pytest.raises(InvalidValue, match="Idempotency-Key"):
+        await jobs.submit(spec(), ("", "b" * 64))
+
+
+async def test_two_coordinators_on_one_database_give_one_job_per_key(
+    hall: SimulatedCluster,
+) -> None:
+    first = hall.coordinator
+    hall.start_coordinator()
+    results = await asyncio.gather(
+        *(c.jobs.submit(spec(), ("key", "a" * 64)) for c in (first, hall.coordinator) * 4),
+        *(c.jobs.submit(spec()) for c in (first, hall.coordinator) * 4),
+    )
+    assert len({view.id for view, _ in results[:8]}) == 1
+    assert len({view.id for view, _ in results}) == 9
+
+
+async def test_jobs_are_listed_newest_first_in_pages(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    ids = [(await jobs.submit(spec()))[0].id for _ in range(5)]
+    await jobs.cancel(ids[2])
+    seen: list[str] = []
+    cursor = None
+    for size in (2, 2, 1):
+        page = await jobs.list(limit=2, cursor=cursor)
+        assert len(page.items) == size
+        seen += [view.id for view in page.items]
+        cursor = page.next_cursor
+    assert cursor is None
+    assert seen == ids[::-1]
+    cancelled = await jobs.list(states=["cancelled"])
+    assert [view.id for view in cancelled.items] == [ids[2]]
+    for bad in (
+        "",
+        "x",
+        "!!!",
+        "W10",
+        "ü",
+        "a" * 600,
+        (await jobs.list(limit=1)).next_cursor + "x",
+    ):
+        if bad:
+            with pytest.raises(InvalidCursor):
+                await jobs.list(cursor=bad)
+    with pytest.raises(InvalidValue, match="limit"):
+        await jobs.list(limit=0)
+    with pytest.raises(InvalidValue, match="state"):
+        await jobs.list(states=["gone"])
+    nodes_cursor = "WyJub2RlcyIsImEiXQ"
+    with pytest.raises(InvalidCursor):
+        await jobs.list(cursor=nodes_cursor)
+
+
+async def test_a_command_in_the_wrong_state_says_what_is_possible(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    job_id = await hall.submit()
+    with pytest.raises(WrongState, match=r"is queued.*possible now: pause, cancel"):
+        await jobs.resume(job_id)
+    assert (await jobs.pause(job_id)).state == "paused"
+    assert (await jobs.pause(job_id)).state == "paused"
+    assert (await jobs.resume(job_id)).state == "queued"
+    assert (await jobs.cancel(job_id)).state == "cancelled"
+    for command in (jobs.pause, jobs.resume):
+        with pytest.raises(WrongState, match=r"is cancelled.*it is final"):
+            await command(job_id)
+    for command in (jobs.pause, jobs.resume, jobs.cancel, jobs.get, jobs.events, jobs.attempts):
+        with pytest.raises(NotFound):
+            await command("nothing")
+    states = [e.data["state"] for e in (await jobs.events(job_id)).items]
+    assert states == ["queued", "paused", "queued", "cancelled"]
+
+
+async def test_commands_at_once_leave_one_story(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    jobs = hall.coordinator.jobs
+    results = await asyncio.gather(
+        jobs.pause(job_id), jobs.cancel(job_id), jobs.pause(job_id), return_exceptions=True
+    )
+    for result in results:
+        assert not isinstance(result, Exception) or isinstance(result, WrongState)
+    await hall.run_until(job_id, "cancelled")
+    await hall.check()
+
+
+async def test_events_page_upwards(hall: SimulatedCluster) -> None:
+    job_id = await hall.submit()
+    for _ in range(3):
+        await hall.coordinator.jobs.pause(job_id)
+        await hall.coordinator.jobs.resume(job_id)
+    events = hall.coordinator.jobs.events
+    every = (await events(job_id)).items
+    assert [e.seq for e in every] == sorted(e.seq for e in every)
+    first = await events(job_id, limit=3)
+    assert first.next_cursor == str(every[2].seq)
+    rest = await events(job_id, after=int(first.next_cursor), limit=100)
+    assert [*first.items, *rest.items] == every
+    assert rest.next_cursor is None
+
+
+def join_request(token: str, name: str = "host") -> JoinRequest:
+    return JoinRequest(
+        join_token=token,
+        name=name,
+        address="10.0.0.1",
+        agent_version="1",
+        devices=[DeviceInfo(index=0, kind="cpu", name="CPU", memory_total=1)],
+    )
+
+
+async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    late = await nodes.announce("late")
+    hall.clock.advance(24 * 3600)
+    with pytest.raises(NotAllowed, match="expired"):
+        await nodes.join(join_request(late.join_token))
+    announced = await nodes.announce(None, {"rack": "3"})
+    wrong = join_request(announced.join_token).model_copy(update={"protocol_version": 99})
+    with pytest.raises(ProtocolMismatch, match="upgrade the coordinator"):
+        await nodes.join(wrong)
+    reply = await nodes.join(join_request(announced.join_token, "my host!"))
+    with pytest.raises(NotAllowed, match="used before"):
+        await nodes.join(join_request(announced.join_token))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+    with pytest.raises(NotAllowed):
+        await nodes.authenticate("wrong")
+    node = await nodes.get(reply.node_id)
+    assert (node.name, node.state, node.labels) == ("my-host", "pending", {"rack": "3"})
+    second = await nodes.join(join_request((await nodes.announce(None)).join_token, "my host!"))
+    assert (await nodes.get(second.node_id)).name == "my-host-2"
+
+
+async def test_two_hosts_with_one_token_race_and_one_joins(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    token = (await nodes.announce("alpha")).join_token
+    results = await asyncio.gather(
+        *(nodes.join(join_request(token)) for _ in range(4)), return_exceptions=True
+    )
+    assert sum(not isinstance(r, Exception) for r in results) == 1
+    assert all(isinstance(r, NotAllowed) for r in results if isinstance(r, Exception))
+
+
+async def test_names_are_unique_and_a_lost_host_is_announced_again(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    alpha = await hall.add_node("alpha")
+    with pytest.raises(Conflict, match="is ready"):
+        await nodes.announce("alpha")
+    for bad in ("", "a b", "-a", "a" * 200, "ä"):
+        with pytest.raises(InvalidValue, match="name"):
+            await nodes.announce(bad)
+    with pytest.raises(InvalidValue, match="labels"):
+        await nodes.announce("beta", {"a\n": "b"})
+    await hall.disconnect(alpha)
+    hall.clock.advance(20)
+    await hall.settle()
+    again = await nodes.announce("alpha")
+    assert again.id == alpha.node_id
+    old = await nodes.join(join_request(again.join_token))
+    assert old.node_id == alpha.node_id
+    assert await nodes.authenticate(old.credential) == alpha.node_id
+
+
+async def test_a_removed_node_s_credential_is_void_at_once(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
+    await nodes.authenticate(reply.credential)
+    assert await nodes.remove(reply.node_id) is None
+    with pytest.raises(NotAllowed):
+        await nodes.authenticate(reply.credential)
+    with pytest.raises(NotFound):
+        await nodes.remove(reply.node_id)
+
+
+async def test_a_lost_node_is_removed_at_once_though_it_holds_devices(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "recovering"
+    assert "alpha is lost" in (await hall.job(job_id)).reason
+    assert await hall.coordinator.nodes.remove(alpha.node_id) is None
+    await hall.settle()
+    assert "no node has joined" in (await hall.job(job_id)).reason
+    await hall.check()
+
+
+async def test_the_summary_counts(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", 2)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.submit(workers=5)
+    summary = await hall.coordinator.nodes.summary()
+    assert (summary.nodes, summary.devices, summary.devices_busy) == (1, 2, 1)
+    assert summary.jobs["running"] == summary.jobs["queued"] == 1
+    assert summary.memory_total == 2 << 30
+
+
+def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
+    return RankEvent(sequence=sequence, time=1.7e9, rank=0, kind=kind, data=data)  # type: ignore[arg-type]
+
+
+async def test_rank_events_count_once_however_often_they_are_sent(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    accept = hall.coordinator.events
+    events = [rank_event(n, "note", message=f"note {n}\0") for n in range(1, 6)]
+    for batch in ([events[0]], events[:3], events[:3], events[1:], events):
+        acked = await accept(job_id, 1, "0-aaaaaaaa", batch)
+        assert acked >= batch[-1].sequence
+    await asyncio.gather(*(accept(job_id, 1, "0-bbbbbbbb", events) for _ in range(4)))
+    notes = [e for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"]
+    assert len(notes) == 10
+    assert notes[0].reason == "note 1\ufffd"
+    flood = [rank_event(n, "note", message="x") for n in range(1, 451)]
+    assert await accept(job_id, 1, "0-cccccccc", flood) == 450
+    assert await accept(job_id, 1, "0-cccccccc", []) == 450
+    with pytest.raises(NotFound):
+        await accept(job_id, 2, "0-aaaaaaaa", events)
+    with pytest.raises(InvalidValue):
+        await accept(job_id, 1, "", events)
+
+
+async def test_what_ranks_tell_becomes_progress(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 5})
+    assert (await hall.job(job_id)).total_steps == 100
+    await hall.tell(
+        job_id, "completed", {"steps": 100, "metrics": {"loss": float("nan"), "accuracy": 0.5}}
+    )
+    job = await hall.job(job_id)
+    assert job.step == 100
+    assert job.metrics == {"loss": "nan", "accuracy": 0.5}
+
+
+async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    numbers = itertools.count(1)
+    for kind, data in [
+        ("checkpoint", {"name": "step-00000010-a1-g1", "step": 10, "size": 1}),
+        ("completed", {"steps": 100, "metrics": {"loss": 1.0}}),
+        ("started", {"total_steps": 7}),
+    ]:
+        await hall.coordinator.events(
+            job_id, 1, "0-aaaaaaaa", [rank_event(next(numbers), kind, **data)]
+        )
+    job = await hall.job(job_id)
+    assert (job.state, job.step, job.total_steps, job.metrics) == ("recovering", 0, None, {})
+    assert (await hall.coordinator.checkpoints.list(job_id)).items == []
+    notes = [
+        e.reason for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"
+    ]
+    assert all("void" in note for note in notes)
+    assert len(notes) == 3
+
+
+async def test_a_failure_while_pausing_leaves_the_job_paused(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    job = await hall.job(job_id)
+    assert job.state == "paused"
+    assert "bad luck" in job.reason

@@ -1,0 +1,278 @@
+"""The reconciler, the gateway and the services together, against simulated nodes."""
+
+from support.simulated import SimulatedCluster, failure, spec
+
+from trainhall.training.link import Outcome
+
+
+async def test_a_job_runs_to_its_end(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(workers=2)
+    assert (await hall.job(job_id)).state == "starting"
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
+    assert await hall.history(job_id) == ["queued", "starting", "running", "completed"]
+    assert len(node.launched) == 1
+    assert not node.attempts, "the agent was not told to forget it"
+    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+    await hall.check()
+
+
+async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 2})
+    for restart in (1, 2):
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, failure(3))
+        hall.clock.advance(5)
+        await hall.heartbeat()
+        job = await hall.job(job_id)
+        assert job.attempt == restart + 1, job.reason
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id, Outcome.FAILED, failure(3))
+    job = await hall.job(job_id)
+    assert job.state == "failed"
+    assert "exit code 3" in job.reason
+    assert "max_restarts is 2" in job.reason
+    attempts = await hall.coordinator.jobs.attempts(job_id)
+    assert [a.state for a in attempts] == ["failed"] * 3
+    assert attempts[0].failure is not None
+    assert attempts[0].failure["exit_code"] == 3
+    assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
+
+
+async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 1})
+    for step in (10, 20, 30):
+        await hall.run_until(job_id, "running")
+        await hall.tell(job_id, "completed", {"steps": step, "metrics": {}})
+        await hall.finish(job_id, Outcome.FAILED, failure())
+        hall.clock.advance(5)
+        await hall.heartbeat()
+    assert (await hall.job(job_id)).attempt == 4
+
+
+async def test_pause_saves_and_resume_goes_on_from_there(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    paused = await hall.coordinator.jobs.pause(job_id)
+    assert paused.state == "pausing"
+    await hall.settle()
+    name = await hall.save_checkpoint(job_id, 40)
+    await hall.run_until(job_id, "paused")
+    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.settle()
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    assert launch.checkpoint.resume == [name]
+    assert launch.checkpoint.folder == f"/shared/{job_id}"
+
+
+async def test_a_pause_is_not_over_before_its_checkpoint_was_shipped(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    node.end(node.running(job_id), Outcome.PAUSED)
+    await hall.heartbeat(60)
+    assert (await hall.job(job_id)).state == "pausing"
+    await hall.work()
+    assert (await hall.job(job_id)).state == "paused"
+
+
+async def test_cancel_of_a_running_job(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelling"
+    await hall.settle()
+    assert node.goals[-1] == "stop"
+    await hall.run_until(job_id, "cancelled")
+    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelled", "repeated"
+
+
+async def test_ranks_of_two_hosts_meet(hall: SimulatedCluster) -> None:
+    alpha, beta = await hall.add_node("alpha", 2), await hall.add_node("beta", 2)
+    job_id = await hall.submit(workers=3)
+    await hall.run_until(job_id, "running")
+    first, second = alpha.running(job_id), beta.running(job_id)
+    if first.assignment.launch.node_rank:
+        first, second = second, first
+    assert [p.rank for p in first.assignment.launch.ranks] == [0, 1]
+    assert [p.rank for p in second.assignment.launch.ranks] == [2]
+    assert first.assignment.launch.rendezvous is None
+    assert second.assignment.launch.rendezvous is not None
+    await hall.finish(job_id)
+    assert (await hall.job(job_id)).state == "completed"
+
+
+async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None:
+    alpha, beta = await hall.add_node("alpha", 1), await hall.add_node("beta", 1)
+    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    alpha.end(alpha.running(job_id), Outcome.FAILED, failure())
+    hall.send_report(alpha)
+    await hall.settle()
+    assert beta.goals[-1] == "stop"
+    assert (await hall.job(job_id)).state == "running"
+    await hall.work(2)
+    job = await hall.job(job_id)
+    assert job.state == "failed"
+    assert "alpha" in job.reason
+    assert "bad luck" in job.reason
+
+
+async def test_a_lost_node_s_attempt_is_replaced_and_void(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    beta = await hall.add_node("beta", 1)
+    await hall.disconnect(alpha)
+    for _ in range(10):
+        await hall.heartbeat(2)
+    states = {n.name: n.state for n in (await hall.coordinator.nodes.list()).items}
+    assert states == {"alpha": "suspect", "beta": "ready"}
+    for _ in range(40):
+        await hall.heartbeat(2)
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    assert beta.running(job_id)
+    assert [t[0] for t in alpha.attempts] == [job_id], "it still runs there, unheard"
+    first, second = await hall.coordinator.jobs.attempts(job_id)
+    assert (first.state, second.state) == ("lost", "running")
+    waiting = await hall.submit()
+    assert (await hall.job(waiting)).state == "queued"
+
+    await hall.connect(alpha, new_agent=False)
+    await hall.settle()
+    assert (job_id, 1, 1) not in alpha.attempts, "not ended when it was heard again"
+    await hall.work(2)
+    assert (await hall.job(waiting)).state == "running"
+    await hall.check()
+
+
+async def test_a_restarted_coordinator_goes_on(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", 2)
+    running, starting = await hall.submit(), await hall.submit()
+    await hall.run_until(running, "running")
+    await hall.stop_coordinator()
+    hall.clock.advance(600)
+    hall.start_coordinator()
+    await hall.settle()
+    for _ in range(5):
+        hall.clock.advance(2)
+        await hall.settle()
+    (view,) = (await hall.coordinator.nodes.list()).items
+    assert view.state == "ready", "ten minutes without a coordinator are not the node's silence"
+    await hall.connect(node, new_agent=False)
+    await hall.work(3)
+    for job_id in (running, starting):
+        await hall.finish(job_id)
+        job = await hall.job(job_id)
+        assert (job.state, job.attempt) == ("completed", 1)
+    await hall.check()
+
+
+async def test_an_attempt_whose_data_are_lost_is_not_launched_twice(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    node.attempts.clear()
+    await hall.connect(node)
+    await hall.exchanged()
+    assert (await hall.job(job_id)).state == "running", "one report alone proves nothing"
+    await hall.settle()
+    job = await hall.job(job_id)
+    assert job.attempt == 2
+    (first, _) = await hall.coordinator.jobs.attempts(job_id)
+    assert "no longer knows attempt 1" in first.reason
+    await hall.check()
+
+
+async def test_a_removed_node_drains(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    beta = await hall.add_node("beta", 1)
+    view = await hall.coordinator.nodes.remove(alpha.node_id)
+    assert view is not None
+    assert view.state == "draining"
+    await hall.settle()
+    assert alpha.goals[-1] == "pause"
+    await hall.work(4)
+    assert beta.running(job_id)
+    assert (await hall.job(job_id)).attempt == 2
+    assert [n.name for n in (await hall.coordinator.nodes.list()).items] == ["beta"]
+    assert alpha.channel is not None
+    assert alpha.channel.closed is not None
+    assert "removed" in alpha.channel.closed[1]
+
+
+async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
+    nobody = await hall.submit(workers=2)
+    assert "no node has joined" in (await hall.job(nobody)).reason
+    await hall.add_node("alpha", 2)
+    await hall.work(2)
+    assert (await hall.job(nobody)).state == "running"
+    second = await hall.submit(workers=2)
+    third = await hall.submit(workers=1)
+    large = await hall.submit(workers=8)
+    queue = await hall.coordinator.nodes.queue()
+    assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
+    assert queue[0].reason == (f"needs 2 CPU slots; 0 of 2 are free, job {nobody} holds 2")
+    assert f"waits behind job {second}" in queue[1].reason
+    assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason
+    assert queue[0].needs.count == 2
+    for entry in queue:
+        assert (await hall.job(entry.job_id)).reason == entry.reason
+    urgent = await hall.submit(workers=1, priority=5)
+    assert (await hall.coordinator.nodes.queue())[0].job_id == urgent
+
+
+async def test_a_message_that_is_lost_is_said_again(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    assert node.channel is not None
+    view, _ = await hall.coordinator.jobs.submit(spec())
+    await hall.coordinator.reconciler.settle()
+    await hall.exchanged()
+    node.channel.to_node.clear()
+    for _ in range(3):
+        await hall.heartbeat(2)
+    assert node.running(view.id)
+    await hall.run_until(view.id, "running")
+
+
+async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    first = node.channel
+    assert first is not None
+    node.channel = node.task = None
+    await hall.connect(node)
+    await hall.settle()
+    assert first.closed is not None
+    assert first.closed[0] == 4409
+    node.agents -= 1
+    old_task, old_channel = node.task, node.channel
+    node.task = node.channel = None
+    await hall.connect(node, new_agent=False)
+    assert node.channel is not None
+    await hall.exchanged()
+    assert node.channel.closed is not None
+    assert "took over" in node.channel.closed[1]
+    assert old_channel is not None
+    assert old_channel.closed is None
+    old_channel.drop()
+    assert old_task is not None
+    await old_task
