@@ -1,0 +1,49 @@
+"""Under which address agents on other hosts reach the coordinator."""
+
+import ipaddress
+import shlex
+import socket
+
+from starlette.requests import Request
+
+from trainhall.api.guard import is_loopback
+from trainhall.api.settings import Settings
+
+# Documentation addresses (RFC 5737, RFC 3849): nobody has them, and nothing is sent to them.
+_ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+
+
+def join_command(request: Request, token: str) -> str:
+    """What to run on a host that shall join."""
+    return f"trainhall agent --coordinator {shlex.quote(agent_url(request))} --token {token}"
+
+
+def agent_url(request: Request) -> str:
+    """The configured address, else the one it listens on, else the one this request came to."""
+    settings: Settings = request.app.state.settings
+    if settings.public_url:
+        return settings.public_url.rstrip("/")
+    server = request.scope.get("server") or ("127.0.0.1", settings.port)
+    name = _listened(settings.host) or request.url.hostname or server[0]
+    host = f"[{name}]" if ":" in name else name
+    return f"{request.url.scheme}://{host}:{server[1] or settings.port}"
+
+
+def _listened(host: str) -> str | None:
+    """How others reach a server that listens on `host`; None when nobody else does."""
+    if is_loopback(host):
+        return None
+    try:
+        address = ipaddress.ip_address(host or "0.0.0.0")
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    # Connecting a datagram socket sends nothing; it only picks the address of the default route.
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_ANYWHERE[family], 9))
+        except OSError:
+            return socket.gethostname()
+        return str(probe.getsockname()[0])

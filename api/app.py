@@ -1,0 +1,169 @@
+"""The web application of a coordinator.
+
+Observe      an id, a count, an answer to what fails
+└ Guard      who may speak to it at all
+  └ routes   /api/v1, agents, streams, probes, the document
+    └ Dashboard   what no route answers
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route, compile_path
+
+from trainhall import __version__
+from trainhall.api.auth import everyone_is_operator
+from trainhall.api.guard import Guard
+from trainhall.api.observe import Observe, RequestFigures
+from trainhall.api.openapi import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
+from trainhall.api.problems import Refusal, refusal_of
+from trainhall.api.routes import agent, docs, probes, stream
+from trainhall.api.routes.dashboard import Dashboard
+from trainhall.api.settings import Settings
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.tasks import end_process
+from trainhall.db.database import Database, DatabaseUrlError
+from trainhall.monitoring.errors import IngestError
+from trainhall.training.spec import SpecError
+
+STOP_SECONDS = 5.0
+"""How long the coordinator's own work may take to end."""
+
+
+class StartupError(Exception):
+    """The coordinator cannot start for a cause outside of it."""
+
+
+def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:
+    """An application that starts a coordinator with itself and stops it at its end.
+
+    Raises:
+        StartupError: at its start, when the data folder or the database cannot be used.
+    """
+    settings = settings or Settings()
+    figures = RequestFigures()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        def failed(name: str, error: BaseException | None) -> None:
+            app.state.failed = True
+            end_process(name, error)
+
+        try:
+            db = await _open_database(settings)
+            coordinator = Coordinator(
+                db, data_dir=settings.data_dir, options=options, on_fatal=failed
+            )
+            app.state.coordinator = coordinator
+            await coordinator.start()
+        except BaseException as error:
+            app.state.startup_error = error
+            raise
+        try:
+            yield
+        finally:
+            async with asyncio.timeout(STOP_SECONDS):
+                await coordinator.stop()
+                await coordinator.hub.close()
+                await db.close()
+
+    app = FastAPI(
+        title=TITLE,
+        version=__version__,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        openapi_url="/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.startup_error = None
+    app.state.failed = False
+    app.state.figures = figures
+    app.state.authenticator = everyone_is_operator
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    # First, since nothing is asked as often.
+    app.router.routes.append(agent.mounted(PREFIX))
+    app.include_router(probes.router)
+    app.include_router(public_routes())
+    app.include_router(stream.router, prefix=PREFIX)
+    app.include_router(docs.router)
+    app.router.default = Dashboard()
+    for kind in (
+        Refusal, ClusterError, IngestError, SpecError, RequestValidationError, HTTPException,
+    ):  # fmt: skip
+        app.add_exception_handler(kind, _refuse)
+    app.add_middleware(Guard, insecure=settings.insecure, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(Observe, figures=figures, access_log=settings.access_log)
+    return app
+
+
+async def _open_database(settings: Settings) -> Database:
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        db = Database(settings.database)
+    except OSError as error:
+        raise StartupError(f"cannot keep data in {settings.data_dir}: {error.strerror}") from error
+    except DatabaseUrlError as error:
+        raise StartupError(str(error)) from error
+    try:
+        await db.migrate()
+    except SQLAlchemyError as error:
+        await db.close()
+        cause = str(getattr(error, "orig", error)).strip().splitlines()
+        where = db.url.render_as_string(hide_password=True)
+        raise StartupError(
+            f"the database {where} cannot be used: {cause[0] if cause else type(error).__name__}"
+        ) from error
+    return db
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code in (404, 405):
+        return _nothing_here(request, error.status_code).response()
+    refusal = refusal_of(error)
+    assert refusal is not None, f"no handler was added for {type(error)}"
+    return refusal.response()
+
+
+def _nothing_here(request: Request, status: int) -> Refusal:
+    where = f"{request.method} {request.url.path[:200]}"
+    if status == 404:
+        return Refusal(404, "not-found", f"there is nothing at {where}; /docs tells what there is")
+    allowed = sorted(_methods(request))
+    return Refusal(
+        405, "method-not-allowed", f"{where} is not possible; possible here: {', '.join(allowed)}",
+        headers={"Allow": ", ".join(allowed)},
+    )  # fmt: skip
+
+
+def _methods(request: Request) -> set[str]:
+    """The methods of every route at this path: a route knows only its own."""
+    path = request.scope["path"]
+    return {
+        method for pattern, methods in _route_table() if pattern.match(path) for method in methods
+    }
+
+
+@cache
+def _route_table() -> list[tuple[re.Pattern[str], set[str]]]:
+    """The paths and methods of all routes, whatever way FastAPI keeps them."""
+    routes: list[tuple[str, BaseRoute]] = [(PREFIX + agent.MOUNT, r) for r in agent.ROUTES]
+    routes += [(prefix, route) for prefix, router in (
+        ("", probes.router), ("", docs.router), *((PREFIX, public) for public in PUBLIC_ROUTERS)
+    ) for route in router.routes]  # fmt: skip
+    return [
+        (compile_path(prefix + route.path)[0], route.methods or set())
+        for prefix, route in routes
+        if isinstance(route, Route)
+    ]

@@ -1,0 +1,58 @@
+"""Who asks. There are no accounts yet: whoever the guard lets through is the operator.
+
+Accounts come as another `Authenticator` on `app.state.authenticator`; routes stay as they are.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from starlette.requests import HTTPConnection
+
+from trainhall.api.problems import Refusal
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A person or a program on whose behalf a request is served."""
+
+    name: str
+
+
+OPERATOR = Principal("operator")
+
+
+class Authenticator(Protocol):
+    async def __call__(self, connection: HTTPConnection) -> Principal:
+        """Who asks.
+
+        Raises:
+            Refusal: nobody who may.
+        """
+        ...
+
+
+async def everyone_is_operator(connection: HTTPConnection) -> Principal:
+    return OPERATOR
+
+
+async def authenticated(connection: HTTPConnection) -> Principal:
+    """Dependency of every public route."""
+    authenticator: Authenticator = connection.app.state.authenticator
+    return await authenticator(connection)
+
+
+def bearer(connection: HTTPConnection) -> str:
+    """The credential of the `Authorization` header.
+
+    Raises:
+        Refusal: there is none.
+    """
+    scheme, _, credential = connection.headers.get("authorization", "").partition(" ")
+    credential = credential.strip()
+    if scheme.lower() != "bearer" or not credential:
+        raise Refusal(
+            401, "not-authenticated",
+            "the node's credential is missing: send it as `Authorization: Bearer …`",
+            headers={"WWW-Authenticate": "Bearer"},
+        )  # fmt: skip
+    return credential

@@ -1,0 +1,111 @@
+"""Request bodies: bounded, of a known content type, and read before anything is done with them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from trainhall.api.problems import Refusal, field_problems
+
+SMALL_BYTES = 64 * 1024
+"""Limit of the bodies that are no job specs."""
+LINGER_BYTES = 16 * 1024 * 1024
+LINGER_SECONDS = 2.0
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body of at most `limit` bytes; never more than that is held.
+
+    Raises:
+        Refusal: 413, once it is known to be longer.
+    """
+    return b"".join([chunk async for chunk in bounded(request, limit)])
+
+
+async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """The body as it comes, up to `limit` bytes.
+
+    Raises:
+        Refusal: 413, once it is known to be longer; 400 when it ends too early.
+    """
+    stream = request.stream()
+    if declared_length(request) > limit:
+        if request.headers.get("expect", "").lower() != "100-continue":
+            await _linger(stream)
+        raise _too_large(limit)
+    size = 0
+    try:
+        async for chunk in stream:
+            size += len(chunk)
+            if size > limit:
+                await _linger(stream)
+                raise _too_large(limit)
+            if chunk:
+                yield chunk
+    except ClientDisconnect:
+        raise Refusal(400, "bad-request", "the connection ended within the body") from None
+
+
+def declared_length(request: Request) -> int:
+    """The body's length as its header tells it; 0 when it does not."""
+    text = request.headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
+
+
+async def _linger(stream: AsyncIterator[bytes]) -> None:
+    """Throw away some of what is still coming: a connection that is closed on a caller who is still
+    sending may lose the answer that tells why."""
+    left = LINGER_BYTES
+    try:
+        async with asyncio.timeout(LINGER_SECONDS):
+            async for chunk in stream:
+                left -= len(chunk)
+                if left < 0:
+                    return
+    except (TimeoutError, ClientDisconnect):
+        return
+
+
+def _too_large(limit: int) -> Refusal:
+    told = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit // 1024} KiB"
+    return Refusal(
+        413, "too-large", f"the body is longer than {told}", headers={"Connection": "close"}
+    )
+
+
+def media_type(request: Request) -> str:
+    """The content type without its parameters, in lower case; empty when there is none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def unsupported(request: Request, *accepted: str) -> Refusal:
+    given = media_type(request)
+    told = f"content type {given!r} is not accepted" if given else "there is no content type"
+    return Refusal(
+        415, "unsupported-media-type", f"{told}; send {', '.join(accepted)}",
+        headers={"Accept-Post" if request.method == "POST" else "Accept": ", ".join(accepted)},
+    )  # fmt: skip
+
+
+async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYTES) -> Model:
+    """The body as a model; an empty body is an empty object.
+
+    Raises:
+        Refusal: 413, 415, or 422 with one problem per wrong field.
+    """
+    raw = await read_body(request, limit)
+    if not raw.strip() and not media_type(request):
+        raw = b"{}"
+    elif media_type(request) != "application/json":
+        raise unsupported(request, "application/json")
+    try:
+        return model.model_validate_json(raw or b"{}")
+    except ValidationError as error:
+        found = field_problems(error.errors(include_url=False, include_context=False))
+        first = found[0]
+        detail = f"{first.field}: {first.message}" if first.field else first.message
+        raise Refusal(422, "invalid-request", detail, errors=found) from None

@@ -1,0 +1,16 @@
+"""How routes reach the coordinator's services."""
+
+from typing import Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from trainhall.cluster.coordinator import Coordinator
+
+
+async def the_coordinator(connection: HTTPConnection) -> Coordinator:
+    coordinator: Coordinator = connection.app.state.coordinator
+    return coordinator
+
+
+Hall = Annotated[Coordinator, Depends(the_coordinator)]

@@ -1,0 +1,200 @@
+"""Examples of the OpenAPI document. A test checks each against its schema."""
+
+from typing import Any
+
+Example = dict[str, Any]
+
+SPEC: Example = {
+    "name": "digits",
+    "task": {"name": "digits", "params": {"hidden": [64]}},
+    "resources": {"workers": 2},
+    "training": {"steps": 500, "global_batch_size": 64, "learning_rate": 0.001},
+    "checkpoint": {"every_steps": 100},
+}
+SPEC_YAML = """\
+name: digits
+task:
+  name: digits
+resources:
+  workers: 2
+training:
+  steps: 500
+checkpoint:
+  every_steps: 100
+"""
+JOB: Example = {
+    "id": "3f2a9c51d07b",
+    "name": "digits",
+    "state": "running",
+    "reason": "every host runs its ranks",
+    "attempt": 1,
+    "generation": 1,
+    "step": 120,
+    "total_steps": 500,
+    "world_size": 2,
+    "priority": 0,
+    "created_at": "2026-01-05T09:30:00.000000Z",
+    "started_at": "2026-01-05T09:30:00.210000Z",
+    "finished_at": None,
+    "spec": SPEC,
+    "metrics": {"loss": 0.412, "samples_per_second": 51200.0},
+}
+QUEUED: Example = JOB | {
+    "state": "queued",
+    "reason": "submitted",
+    "attempt": 0,
+    "generation": 0,
+    "step": 0,
+    "total_steps": None,
+    "started_at": None,
+    "metrics": {},
+}
+PAUSING: Example = JOB | {"state": "pausing", "reason": "a user asked to pause it"}
+RESUMED: Example = JOB | {"state": "queued", "reason": "a user resumed it"}
+CANCELLING: Example = JOB | {"state": "cancelling", "reason": "a user asked to cancel it"}
+RESTORED: Example = JOB | {"state": "queued", "reason": "a user restored a checkpoint"}
+DRY_RUN: Example = {"name": "digits", "world_size": 2, "priority": 0, "spec": SPEC}
+EVENT: Example = {
+    "seq": 7,
+    "time": "2026-01-05T09:30:00.210000Z",
+    "kind": "state",
+    "reason": "every host runs its ranks",
+    "attempt": 1,
+    "data": {"state": "running"},
+}
+LOG_LINE: Example = {
+    "attempt": 1,
+    "rank": 0,
+    "stream": "stdout",
+    "offset": 2048,
+    "time": "2026-01-05T09:30:01.000000Z",
+    "text": "step 120: loss 0.412",
+    "void": False,
+}
+ATTEMPT: Example = {
+    "attempt": 1,
+    "generation": 1,
+    "state": "failed",
+    "reason": "rank 1 was ended by SIGKILL",
+    "world_size": 2,
+    "allocation": [
+        {
+            "node_id": "9b1d44e0c2aa",
+            "node_name": "gpu-07",
+            "node_rank": 0,
+            "ranks": [
+                {"rank": 0, "local_rank": 0, "device_kind": "cuda", "device_index": 0},
+                {"rank": 1, "local_rank": 1, "device_kind": "cuda", "device_index": 1},
+            ],
+        }
+    ],
+    "started_at": "2026-01-05T09:30:00.050000Z",
+    "finished_at": "2026-01-05T09:31:00.000000Z",
+    "failure": {
+        "rank": 1,
+        "exit_code": None,
+        "signal": 9,
+        "message": "rank 1 was ended by SIGKILL",
+        "log_tail": "",
+    },
+}
+DEVICE: Example = {
+    "node_id": "9b1d44e0c2aa",
+    "index": 0,
+    "kind": "cuda",
+    "name": "NVIDIA H100 80GB HBM3",
+    "memory_total": 85520809984,
+    "memory_used": 21474836480,
+    "utilization": 97.0,
+    "temperature": 61.0,
+    "power": 640.5,
+    "job_id": "3f2a9c51d07b",
+}
+NODE: Example = {
+    "id": "9b1d44e0c2aa",
+    "name": "gpu-07",
+    "state": "ready",
+    "reason": "",
+    "agent_version": "0.1.0",
+    "last_seen_at": "2026-01-05T09:31:00.000000Z",
+    "labels": {"rack": "b"},
+    "devices": [DEVICE],
+    "address": "10.0.0.7",
+    "host": {
+        "cpu": 12.5,
+        "memory_used": 34359738368,
+        "memory_total": 1099511627776,
+        "disk_used": 107374182400,
+        "disk_total": 1920383410176,
+    },
+}
+NEW_NODE: Example = {"name": "gpu-07", "labels": {"rack": "b"}}
+ANNOUNCED: Example = {
+    "id": "9b1d44e0c2aa",
+    "name": "gpu-07",
+    "join_token": "kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s",
+    "command": (
+        "trainhall agent --coordinator http://lab:8000 "
+        "--token kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s"
+    ),
+    "expires_at": "2026-01-06T09:30:00.000000Z",
+}
+QUEUE_ENTRY: Example = {
+    "job_id": "77c0de15f00d",
+    "position": 1,
+    "reason": "waits for 4 GPUs; 2 of 8 are free",
+    "needs": {"device": "cuda", "count": 4},
+    "earliest_start": None,
+}
+SUMMARY: Example = {
+    "nodes": 2,
+    "devices": 16,
+    "devices_busy": 14,
+    "jobs": {"running": 3, "queued": 1, "completed": 42},
+    "utilization": 88.5,
+    "memory_used": 751619276800,
+    "memory_total": 1368332959744,
+    "power": 8120.0,
+}
+METRICS: Example = {
+    "series": [
+        {
+            "name": "loss",
+            "rank": None,
+            "points": [
+                {
+                    "step": 64,
+                    "time": "2026-01-05T09:30:00.700000Z",
+                    "value": 0.71,
+                    "min": 0.69,
+                    "max": 2.31,
+                },
+                {
+                    "step": 120,
+                    "time": "2026-01-05T09:30:01.000000Z",
+                    "value": 0.412,
+                    "min": 0.401,
+                    "max": 0.72,
+                },
+            ],
+        }
+    ]
+}
+CHECKPOINT: Example = {
+    "id": "5e60b7d2f913",
+    "job_id": "3f2a9c51d07b",
+    "attempt": 1,
+    "step": 100,
+    "created_at": "2026-01-05T09:30:00.900000Z",
+    "size": 187264,
+    "state": "committed",
+    "pinned": False,
+    "metrics": {"loss": 0.44, "eval_accuracy": 0.93},
+}
+VERIFIED: Example = {"good": True, "problems": []}
+PINNED: Example = CHECKPOINT | {"pinned": True}
+RESTORE: Example = {"resources": {"workers": 4}}
+
+
+def page(*items: Example, next_cursor: str | None = None) -> Example:
+    return {"items": list(items), "next_cursor": next_cursor}

@@ -1,0 +1,115 @@
+"""Who may speak to the coordinator before there are accounts: programs and pages of this host.
+
+Whoever may submit a job may run code, so by default only requests that arrived over loopback are
+served, and of those only ones that no foreign page caused:
+
+- The address a request *arrived on* must be loopback. The peer's address says nothing: a forwarded
+  port has a local one too, and that is the door its owner opened on purpose.
+- `Host` must be a loopback name or address, or one that was allowed. A page of a foreign site whose
+  name was rebound to 127.0.0.1 still sends its own name.
+- `Origin`, which browsers add to what a page sends (websockets too), must be the very host that is
+  addressed.
+
+Agents of other hosts are served anywhere, since every one of their routes but `join` takes a
+credential, and `join` a token; browsers have no business there.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainhall.api.problems import Refusal
+
+AGENT_PREFIX = "/api/v1/agent/"
+
+
+class Guard:
+    """ASGI middleware that refuses with 403; a websocket is refused before it is accepted."""
+
+    def __init__(
+        self, app: ASGIApp, *, insecure: bool = False, allowed_hosts: Iterable[str] = ()
+    ) -> None:
+        self.app = app
+        self._insecure = insecure
+        self._allowed = frozenset(allowed_hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            refusal = self._refusal(scope)
+            if refusal is not None:
+                await refusal.response()(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        hosts, origins = _headers(scope)
+        if scope["path"].startswith(AGENT_PREFIX):
+            if origins:
+                return _refused("this address is for agents; it does not answer browsers")
+            return None
+        if self._insecure:
+            return None
+        server = scope.get("server")
+        if server is not None and server[1] is not None and not is_loopback(server[0]):
+            return _refused(
+                f"this request arrived on {server[0]}, and the coordinator answers on loopback "
+                "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "
+                "network where everyone may run code"
+            )
+        if len(hosts) != 1:
+            return _refused("a request needs exactly one Host header")
+        name = _host_name(hosts[0])
+        if name is None or not (is_loopback(name) or name in self._allowed):
+            return _refused(
+                f"the Host {hosts[0]!r} is none of this coordinator's: use http://127.0.0.1, or "
+                "add the name to TRAINHALL_ALLOWED_HOSTS"
+            )
+        if any(not _same_host(origin, hosts[0]) for origin in origins):
+            return _refused(f"a page of {origins[0]!r} may not use this coordinator")
+        return None
+
+
+def _refused(detail: str) -> Refusal:
+    # A refused caller of HTTP/1.1 may have a body under way that nobody will read.
+    return Refusal(403, "not-allowed", detail, headers={"Connection": "close"})
+
+
+def _headers(scope: Scope) -> tuple[list[str], list[str]]:
+    hosts, origins = [], []
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts.append(value.decode("latin-1"))
+        elif name == b"origin":
+            origins.append(value.decode("latin-1"))
+    return hosts, origins
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address (IPv6 with or without brackets) is this host alone."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a Host header, in lower case; None when it is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        parts.port  # noqa: B018 - raises when it is no port
+    except ValueError:
+        return None
+    if parts.netloc != host or parts.username is not None:
+        return None
+    return parts.hostname
+
+
+def _same_host(origin: str, host: str) -> bool:
+    scheme, separator, authority = origin.partition("://")
+    return bool(separator) and scheme in ("http", "https") and authority.lower() == host.lower()

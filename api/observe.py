@@ -1,0 +1,129 @@
+"""What happens around every request: an id, a log line, a count, an answer even to a failure."""
+
+import secrets
+import time
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainhall.api.problems import Refusal
+
+log = structlog.get_logger(__name__)
+
+API_PREFIX = "/api/v1"
+REQUEST_ID = b"x-request-id"
+_MAX_ID = 64
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class RequestFigures:
+    """Counts and times of requests, by route."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "trainhall_http_requests", "Requests answered.", ["method", "route", "status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "trainhall_http_request_seconds", "Time to the end of the answer.", ["route"],
+            buckets=_BUCKETS, registry=self.registry,
+        )  # fmt: skip
+
+
+class Observe:
+    """The outermost ASGI middleware.
+
+    A request that fails is answered with 500, or 503 when it is the database that does not answer,
+    and logged under the id that the answer tells.
+    """
+
+    def __init__(self, app: ASGIApp, *, figures: RequestFigures, access_log: bool = False) -> None:
+        self.app = app
+        self._figures = figures
+        self._access_log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        request_id = _request_id(scope)
+        status = 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [
+                    *message.get("headers", ()),
+                    (REQUEST_ID, request_id.encode("ascii")),
+                ]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        except Exception as error:
+            refusal = _failure(error, request_id)
+            log.error(
+                "request failed", request_id=request_id, method=scope["method"], path=scope["path"],
+                exc_info=error if refusal.status == 500 else None, error=repr(error)[:500],
+            )  # fmt: skip
+            if status:
+                raise  # half an answer is out: only the end of the connection tells the caller
+            await refusal.response()(scope, receive, answer)
+        finally:
+            self._count(scope, status, time.perf_counter() - started, request_id)
+
+    def _count(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = _route_of(scope)
+        method = scope["method"] if scope["method"] in _METHODS else "other"
+        self._figures.requests.labels(method, route, str(status)).inc()
+        self._figures.seconds.labels(route).observe(seconds)
+        if self._access_log:
+            log.info(
+                "request", method=scope["method"], path=scope["path"], status=status,
+                milliseconds=round(1000 * seconds, 1), request_id=request_id,
+            )  # fmt: skip
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def _route_of(scope: Scope) -> str:
+    """The pattern of the route that was taken, with the prefix that it was included under."""
+    pattern = getattr(scope.get("route"), "path", None)
+    if pattern is None:
+        return "other"
+    pattern = scope.get("root_path", "") + pattern
+    inside = scope["path"].startswith(API_PREFIX) and not pattern.startswith(API_PREFIX)
+    return API_PREFIX + pattern if inside else str(pattern)
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's own id, so that it finds itself in the log, else a fresh one."""
+    for name, value in scope["headers"]:
+        if name == REQUEST_ID:
+            text = value.decode("latin-1")
+            if 1 <= len(text) <= _MAX_ID and text.isascii() and text.replace("-", "").isalnum():
+                return str(text)
+    return secrets.token_hex(8)
+
+
+def _failure(error: Exception, request_id: str) -> Refusal:
+    instance = f"urn:request:{request_id}"
+    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+        return Refusal(
+            503, "unavailable", "the database does not answer; try again in a moment",
+            headers={"Retry-After": "1"}, instance=instance,
+        )  # fmt: skip
+    return Refusal(
+        500, "internal-error", f"the coordinator failed; its log tells more under {request_id}",
+        instance=instance,
+    )  # fmt: skip

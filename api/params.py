@@ -1,0 +1,92 @@
+"""Parameters that several routes share."""
+
+import difflib
+import re
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+
+from trainhall.api.problems import Refusal, shown
+from trainhall.api.schemas.problems import FieldProblem
+from trainhall.cluster.errors import NotFound
+
+MAX_SEQUENCE = 2**63 - 1
+_ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
+_SHAPE = {"pattern": "^[0-9A-Za-z_-]{1,32}$"}
+
+Limit = Annotated[int, Query(ge=1, le=1000, description="How many items a page holds at most.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=512, description="`next_cursor` of the page before; leave it out at first."),
+]
+Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
+
+
+def checked_id(kind: str, identity: str) -> str:
+    """An id as it may stand in a query; what can be no id names nothing."""
+    if not _ID.fullmatch(identity):
+        raise NotFound(kind, shown(identity) or "")
+    return identity
+
+
+async def _job_id(
+    job_id: Annotated[str, Path(description="The job's id.", json_schema_extra=_SHAPE,
+                                examples=["3f2a9c51d07b"])],
+) -> str:  # fmt: skip
+    return checked_id("job", job_id)
+
+
+async def _node_id(
+    node_id: Annotated[str, Path(description="The node's id.", json_schema_extra=_SHAPE,
+                                 examples=["9b1d44e0c2aa"])],
+) -> str:  # fmt: skip
+    return checked_id("node", node_id)
+
+
+async def _checkpoint_id(
+    checkpoint_id: Annotated[str, Path(description="The checkpoint's id.", json_schema_extra=_SHAPE,
+                                       examples=["5e60b7d2f913"])],
+) -> str:  # fmt: skip
+    return checked_id("checkpoint", checkpoint_id)
+
+
+JobId = Annotated[str, Depends(_job_id)]
+NodeId = Annotated[str, Depends(_node_id)]
+CheckpointId = Annotated[str, Depends(_checkpoint_id)]
+
+
+async def known_query(request: Request) -> None:
+    """Refuse query parameters that a route does not know: `?dryrun=true` must not submit.
+
+    Raises:
+        Refusal: 422, naming the nearest one it knows.
+    """
+    given = request.query_params
+    if not given:
+        return
+    known = _query_names(request)
+    wrong = [name for name in given if name not in known]
+    if not wrong:
+        return
+    errors = []
+    for name in wrong:
+        near = difflib.get_close_matches(name[:64], known, n=1, cutoff=0.5)
+        if near:
+            message = f"unknown parameter; did you mean {near[0]!r}?"
+        elif known:
+            message = f"unknown parameter; known here: {', '.join(sorted(known))}"
+        else:
+            message = "unknown parameter; there are none here"
+        errors.append(FieldProblem(field=shown(name) or "", message=message))
+    detail = f"{errors[0].field}: {errors[0].message}"
+    raise Refusal(422, "invalid-request", detail, errors=errors)
+
+
+def _query_names(request: Request) -> set[str]:
+    names: set[str] = set()
+    pending = [request.scope["route"].dependant]
+    while pending:
+        dependant = pending.pop()
+        names.update(field.alias for field in dependant.query_params)
+        pending.extend(dependant.dependencies)
+    return names

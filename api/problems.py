@@ -1,0 +1,205 @@
+"""Errors as problem details (RFC 9457): which error becomes which status, and in which words."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from trainhall.api.schemas.problems import FieldProblem, Problem
+from trainhall.cluster import errors as cluster_errors
+from trainhall.cluster.errors import ClusterError
+from trainhall.monitoring import errors as monitoring_errors
+from trainhall.monitoring.errors import IngestError
+from trainhall.training.spec import SpecError
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE = "urn:problem-type:trainhall:"
+_SHOWN = 80
+
+TITLES = {
+    "bad-request": "The request could not be understood",
+    "not-authenticated": "A valid credential is needed",
+    "not-allowed": "This is not allowed",
+    "not-found": "There is no such thing",
+    "method-not-allowed": "This method is not allowed here",
+    "wrong-state": "The present state does not allow this",
+    "conflict": "This contradicts something that already holds",
+    "revoked": "The attempt was replaced",
+    "too-large": "The request is too large",
+    "unsupported-media-type": "This content type is not accepted",
+    "invalid-request": "The request is not valid",
+    "invalid-spec": "The job spec is not valid",
+    "damaged": "The bytes are not what was promised",
+    "upgrade-required": "Agent and coordinator speak different versions",
+    "internal-error": "The coordinator failed",
+    "unavailable": "The coordinator cannot serve this now",
+}
+
+
+class Refusal(Exception):
+    """A request is refused; `kind` is a key of TITLES."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldProblem] = (),
+        headers: Mapping[str, str] | None = None,
+        instance: str | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.errors = list(errors)
+        self.headers = dict(headers or {})
+        self.instance = instance
+
+    @property
+    def title(self) -> str:
+        return TITLES[self.kind]
+
+    def content(self) -> dict[str, Any]:
+        """The problem details, as JSON data."""
+        problem = Problem(
+            type=_TYPE + self.kind,
+            title=self.title,
+            status=self.status,
+            detail=clean(self.detail),
+            instance=self.instance,
+            errors=self.errors,
+        )
+        content = problem.model_dump(mode="json")
+        content["errors"] = [
+            {key: clean(text) for key, text in error.items() if text is not None}
+            for error in content["errors"]
+        ]
+        if content["instance"] is None:
+            del content["instance"]
+        return content
+
+    def response(self) -> Response:
+        headers = {"Cache-Control": "no-store", **self.headers}
+        return Response(orjson.dumps(self.content()), self.status, headers, MEDIA_TYPE)
+
+
+def invalid(field: str, value: object, message: str) -> Refusal:
+    """A field of the request that is wrong."""
+    error = FieldProblem(field=field, message=message, value=shown(value))
+    return Refusal(422, "invalid-request", f"{field}: {message}", errors=[error])
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """The refusal that an error means; None: it is no fault of the request."""
+    match error:
+        case Refusal():
+            return error
+        case SpecError(problems=problems):
+            found = [
+                FieldProblem(field=p.field, message=p.message, value=p.value) for p in problems
+            ]
+            return Refusal(422, "invalid-spec", _told(found), errors=found)
+        case RequestValidationError():
+            found = [_field_problem(item) for item in error.errors()]
+            return Refusal(422, "invalid-request", _told(found), errors=found)
+        case HTTPException(status_code=status, detail=detail):
+            return _of_status(status, str(detail), dict(error.headers or {}))
+        case ClusterError():
+            return _of_cluster(error)
+        case IngestError():
+            return _of_ingest(error)
+    return None
+
+
+def _of_ingest(error: IngestError) -> Refusal:
+    told = str(error) or (type(error).__doc__ or "").strip()
+    match error:
+        case monitoring_errors.UnknownAttempt():
+            return Refusal(404, "not-found", told)
+        case monitoring_errors.BadCursor():
+            return invalid("after", None, told)
+    return Refusal(422, "damaged", told)
+
+
+def _of_cluster(error: ClusterError) -> Refusal:
+    told = error.message
+    match error:
+        case cluster_errors.NotFound():
+            return Refusal(404, "not-found", told)
+        case cluster_errors.WrongState():
+            return Refusal(409, "wrong-state", told)
+        case cluster_errors.Revoked():
+            return Refusal(409, "revoked", told)
+        case cluster_errors.InvalidCursor():
+            return invalid("cursor", None, told)
+        case cluster_errors.InvalidValue():
+            # Its message begins with the field's name, which `errors` tells apart.
+            message = told.removeprefix(f"{error.field}: ")
+            return invalid(error.field, error.value, message)
+        case cluster_errors.NotAllowed():
+            return Refusal(401, "not-authenticated", told, headers={"WWW-Authenticate": "Bearer"})
+        case cluster_errors.TooLarge():
+            return Refusal(413, "too-large", told)
+        case cluster_errors.Damaged():
+            return Refusal(422, "damaged", told)
+        case cluster_errors.ProtocolMismatch():
+            return Refusal(426, "upgrade-required", told)
+    return Refusal(409, "conflict", told)
+
+
+def _of_status(status: int, detail: str, headers: dict[str, str]) -> Refusal:
+    kinds = {
+        400: "bad-request", 401: "not-authenticated", 403: "not-allowed", 404: "not-found",
+        405: "method-not-allowed", 409: "conflict", 413: "too-large",
+        415: "unsupported-media-type", 422: "invalid-request", 503: "unavailable",
+    }  # fmt: skip
+    kind = kinds.get(status, "bad-request" if status < 500 else "internal-error")
+    return Refusal(status, kind, detail or HTTPStatus(status).phrase, headers=headers)
+
+
+def field_problems(items: Iterable[Mapping[str, Any]]) -> list[FieldProblem]:
+    """Pydantic's errors about a body as problems."""
+    return [_field_problem({**item, "loc": ("body", *item["loc"])}) for item in items]
+
+
+def _field_problem(item: Mapping[str, Any]) -> FieldProblem:
+    # The first part says where the value stands (query, path, body, header), not what it is called.
+    kind, *inner = item["loc"]
+    where = [str(part) for part in (inner[:1] if kind == "query" else inner)]
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        message = "unknown key"
+    missing = item["type"] == "missing"
+    return FieldProblem(
+        field=clean(".".join(where))[:256],
+        message="is missing" if missing else clean(message),
+        value=None if missing else shown(item.get("input")),
+    )
+
+
+def _told(found: Sequence[FieldProblem]) -> str:
+    first = found[0]
+    told = f"{first.field}: {first.message}" if first.field else first.message
+    more = len(found) - 1
+    return f"{told} (and {more} more)" if more else told
+
+
+def shown(value: object) -> str | None:
+    """A value as an error shows it: shortened, printable; None for what is too large to show."""
+    if value is None or isinstance(value, dict | list | bytes):
+        return None
+    if isinstance(value, int) and not -(10**40) < value < 10**40:
+        return "a very large number"
+    text = clean(value if isinstance(value, str) else repr(value))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def clean(text: str) -> str:
+    """Text that every JSON reader takes: no halves of surrogate pairs, no NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

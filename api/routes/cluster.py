@@ -1,0 +1,133 @@
+"""/cluster: nodes, devices and the queue."""
+
+from fastapi import APIRouter, Request, Response
+
+from trainhall.api import examples
+from trainhall.api.addresses import join_command
+from trainhall.api.bodies import read_json
+from trainhall.api.context import Hall
+from trainhall.api.describe import (
+    BAD_LIMIT,
+    BODY_TOO_LARGE,
+    NAME_TAKEN,
+    NO_NODE,
+    NOT_JSON,
+    answers,
+    body,
+    name_operations,
+)
+from trainhall.api.paging import page_of
+from trainhall.api.params import Cursor, Limit, NodeId
+from trainhall.api.problems import invalid
+from trainhall.api.schemas.nodes import (
+    AnnouncedNode,
+    Device,
+    DevicePage,
+    NewNode,
+    Node,
+    NodePage,
+    QueueEntry,
+    QueuePage,
+)
+
+router = APIRouter(prefix="/cluster", tags=["cluster"])
+
+
+@router.get(
+    "/nodes",
+    summary="List nodes",
+    responses=answers(examples.page(examples.NODE), BAD_LIMIT, told="A page of nodes."),
+)
+async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
+    """By name, each with its devices and what they do."""
+    page = await hall.nodes.list(limit=limit, cursor=cursor)
+    items = [Node.model_validate(view) for view in page.items]
+    return NodePage(items=items, next_cursor=page.next_cursor)
+
+
+@router.post(
+    "/nodes",
+    status_code=201,
+    summary="Announce a node",
+    openapi_extra=body(NewNode, {"named": examples.NEW_NODE, "unnamed": {}}, required=False),
+    responses=answers(
+        examples.ANNOUNCED,
+        NAME_TAKEN,
+        BODY_TOO_LARGE,
+        NOT_JSON,
+        invalid("name", "gpu 07", "may hold letters, digits, '.', '_' and '-'"),
+        status=201,
+        told="The node may join.",
+    ),
+)
+async def announce_node(hall: Hall, request: Request, response: Response) -> AnnouncedNode:
+    """Makes a join token, which works once, and the command to run on the host. The name of a node
+    that is not heard any more announces that node again, for a host that lost its credential."""
+    wanted = await read_json(request, NewNode)
+    node = await hall.nodes.announce(wanted.name, wanted.labels)
+    response.headers["Location"] = f"{request.url.path}/{node.id}"
+    response.headers["Cache-Control"] = "no-store"
+    return AnnouncedNode(
+        id=node.id,
+        name=node.name,
+        join_token=node.join_token,
+        command=join_command(request, node.join_token),
+        expires_at=node.expires_at,
+    )
+
+
+@router.get(
+    "/nodes/{node_id}",
+    summary="Read a node",
+    responses=answers(examples.NODE, NO_NODE, told="The node."),
+)
+async def get_node(hall: Hall, node_id: NodeId) -> Node:
+    """Its state, its devices and what they do."""
+    return Node.model_validate(await hall.nodes.get(node_id))
+
+
+@router.delete(
+    "/nodes/{node_id}",
+    status_code=202,
+    response_model=Node,
+    summary="Remove a node",
+    responses=answers(
+        examples.NODE | {"state": "draining", "reason": "a user removed it: its jobs move first"},
+        NO_NODE,
+        status=202,
+        told="It gets no new work, and is removed once nothing runs on it.",
+        also={204: {"description": "It is gone."}},
+    ),
+)
+async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
+    """Its jobs save and move to other nodes first.
+
+    A node that is lost or never joined goes at once.
+    """
+    view = await hall.nodes.remove(node_id)
+    return Response(status_code=204) if view is None else Node.model_validate(view)
+
+
+@router.get(
+    "/gpu-status",
+    summary="List devices",
+    responses=answers(examples.page(examples.DEVICE), BAD_LIMIT, told="A page of devices."),
+)
+async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> DevicePage:
+    """The GPUs and CPU slots of all nodes, and which job holds each."""
+    items, next_cursor = page_of("devices", await hall.nodes.devices(), limit, cursor)
+    return DevicePage(items=[Device.model_validate(v) for v in items], next_cursor=next_cursor)
+
+
+@router.get(
+    "/queue",
+    summary="Read the queue",
+    responses=answers(examples.page(examples.QUEUE_ENTRY), BAD_LIMIT, told="A page of the queue."),
+)
+async def read_queue(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QueuePage:
+    """Waiting jobs, the next one first, each with the reason why it waits."""
+    items, next_cursor = page_of("queue", await hall.nodes.queue(), limit, cursor)
+    return QueuePage(items=[QueueEntry.model_validate(v) for v in items], next_cursor=next_cursor)
+
+
+name_operations(router)

@@ -1,0 +1,302 @@
+"""/training/jobs: submit, read and command jobs."""
+
+import hashlib
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from trainhall.api import examples
+from trainhall.api.bodies import media_type, read_body, unsupported
+from trainhall.api.context import Hall
+from trainhall.api.describe import (
+    BAD_LIMIT,
+    BAD_SPEC,
+    KEY_TAKEN,
+    NEITHER_JSON_NOR_YAML,
+    NO_JOB,
+    REF,
+    SPEC_TOO_LARGE,
+    answers,
+    name_operations,
+    wrong_state,
+)
+from trainhall.api.paging import page_of
+from trainhall.api.params import MAX_SEQUENCE, Cursor, JobId, Limit, Sequence
+from trainhall.api.problems import invalid
+from trainhall.api.schemas.jobs import (
+    Attempt,
+    AttemptPage,
+    DryRun,
+    Event,
+    EventPage,
+    Job,
+    JobPage,
+    LogLine,
+    LogPage,
+)
+from trainhall.cluster.lifecycle import JobState
+from trainhall.monitoring import logs
+from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
+
+router = APIRouter(prefix="/training/jobs", tags=["jobs"])
+
+FORMATS: dict[str, Literal["json", "yaml"]] = {
+    "application/json": "json",
+    "application/yaml": "yaml",
+    "application/x-yaml": "yaml",
+    "text/yaml": "yaml",
+}
+_SPEC_SCHEMA = {"$ref": REF.format(model="JobSpec")}
+_JSON_CONTENT = {
+    "schema": _SPEC_SCHEMA,
+    "examples": {
+        "task": {"summary": "A built-in task", "value": examples.SPEC},
+        "script": {
+            "summary": "A script that runs under torchrun",
+            "value": {
+                "name": "my script",
+                "script": {"path": "/srv/train.py", "args": ["--epochs", "3"]},
+                "resources": {"workers": 8, "device": "cuda"},
+            },
+        },
+    },
+}
+_SUBMIT_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A job spec, at most 1 MiB.",
+        "content": {
+            media: _JSON_CONTENT
+            if kind == "json"
+            else {"schema": _SPEC_SCHEMA, "example": examples.SPEC_YAML}
+            for media, kind in FORMATS.items()
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    summary="Submit a job",
+    response_model=Job,
+    openapi_extra=_SUBMIT_BODY,
+    responses=answers(
+        examples.QUEUED, BAD_SPEC, KEY_TAKEN, SPEC_TOO_LARGE, NEITHER_JSON_NOR_YAML,
+        status=201, told="The job is queued.",
+        also={
+            200: {
+                "description": "The spec is valid; nothing was created (`dry_run`).",
+                "model": DryRun,
+                "content": {"application/json": {"example": examples.DRY_RUN}},
+            }
+        },
+    ),
+)  # fmt: skip
+async def submit_job(
+    request: Request,
+    hall: Hall,
+    dry_run: Annotated[
+        bool, Query(description="Only check the spec, and tell what would be submitted.")
+    ] = False,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key", max_length=255, min_length=1, examples=["nightly-17"],
+            description="The same key with the same body gives the same job, however often it is "
+            "sent; with another body it is refused.",
+        ),
+    ] = None,
+) -> Response:  # fmt: skip
+    """The body is a bare job spec, in JSON or YAML.
+
+    A submission that was answered is kept, whatever happens to the coordinator afterwards.
+    """
+    kind = FORMATS.get(media_type(request))
+    if kind is None:
+        raise unsupported(request, *FORMATS)
+    raw = await read_body(request, MAX_SPEC_BYTES)
+    spec = parse_spec(raw, kind)
+    if dry_run:
+        plan = DryRun(
+            name=spec.name,
+            world_size=spec.resources.workers,
+            priority=spec.priority,
+            spec=spec.model_dump(mode="json"),
+        )
+        return Response(plan.model_dump_json(), 200, media_type="application/json")
+    key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None
+    view, created = await hall.jobs.submit(spec, key)
+    headers = {"Location": f"{request.url.path}/{view.id}"}
+    if not created:
+        headers["Idempotency-Replayed"] = "true"
+    return Response(
+        Job.model_validate(view).model_dump_json(), 201, headers, media_type="application/json"
+    )
+
+
+@router.get(
+    "",
+    summary="List jobs",
+    responses=answers(examples.page(examples.JOB), BAD_LIMIT, told="A page of jobs."),
+)
+async def list_jobs(
+    hall: Hall,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    state: Annotated[
+        list[JobState] | None, Query(description="Only jobs in this state. May be repeated.")
+    ] = None,
+) -> JobPage:
+    """The newest first."""
+    page = await hall.jobs.list(limit=limit, cursor=cursor, states=state or ())
+    return JobPage(items=[Job.model_validate(v) for v in page.items], next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/{job_id}", summary="Read a job", responses=answers(examples.JOB, NO_JOB, told="The job.")
+)
+async def get_job(hall: Hall, job_id: JobId) -> Job:
+    """Its state and why, its progress, its last metrics and its spec."""
+    return Job.model_validate(await hall.jobs.get(job_id))
+
+
+@router.delete(
+    "/{job_id}",
+    status_code=202,
+    summary="Cancel a job",
+    responses=answers(
+        examples.CANCELLING,
+        NO_JOB,
+        wrong_state("job 3f2a9c51d07b is completed, which does not allow to cancel it"),
+        status=202,
+        told="It is being cancelled, or is cancelled already.",
+    ),
+)
+async def cancel_job(hall: Hall, job_id: JobId) -> Job:
+    """Its ranks end at once and save nothing. To cancel a cancelled job again is harmless."""
+    return Job.model_validate(await hall.jobs.cancel(job_id))
+
+
+@router.put(
+    "/{job_id}/pause",
+    status_code=202,
+    summary="Pause a job",
+    responses=answers(
+        examples.PAUSING,
+        NO_JOB,
+        wrong_state("job 3f2a9c51d07b is completed, which does not allow to pause it"),
+        status=202,
+        told="It is being paused, or is paused already.",
+    ),
+)
+async def pause_job(hall: Hall, job_id: JobId) -> Job:
+    """Its ranks agree on a step, save a checkpoint and leave; a job that waits leaves the queue."""
+    return Job.model_validate(await hall.jobs.pause(job_id))
+
+
+@router.put(
+    "/{job_id}/resume",
+    status_code=202,
+    summary="Resume a paused job",
+    responses=answers(
+        examples.RESUMED,
+        NO_JOB,
+        wrong_state("job 3f2a9c51d07b is running, which does not allow to resume it"),
+        status=202,
+        told="It is queued again.",
+    ),
+)
+async def resume_job(hall: Hall, job_id: JobId) -> Job:
+    """It goes on from its newest good checkpoint, once there is room."""
+    return Job.model_validate(await hall.jobs.resume(job_id))
+
+
+@router.get(
+    "/{job_id}/events",
+    summary="List what happened to a job",
+    responses=answers(examples.page(examples.EVENT), NO_JOB, BAD_LIMIT, told="A page of events."),
+)
+async def list_events(
+    hall: Hall,
+    job_id: JobId,
+    after: Annotated[Sequence, Query(description="Only events with a `seq` above this.")] = 0,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> EventPage:
+    """The oldest first. A cursor is the last page's highest `seq`, and wins over `after`."""
+    if cursor is not None:
+        after = _sequence_of(cursor)
+    page = await hall.jobs.events(job_id, after=after, limit=limit)
+    items = [Event.model_validate(view) for view in page.items]
+    return EventPage(items=items, next_cursor=page.next_cursor)
+
+
+def _sequence_of(cursor: str) -> int:
+    if not (cursor.isascii() and cursor.isdigit()) or int(cursor) > MAX_SEQUENCE:
+        raise invalid("cursor", cursor, "this list did not hand out this cursor")
+    return int(cursor)
+
+
+@router.get(
+    "/{job_id}/logs",
+    summary="Read what a job's ranks wrote",
+    responses=answers(
+        examples.page(examples.LOG_LINE, next_cursor="eyJzIjo3fQ"),
+        NO_JOB,
+        BAD_LIMIT,
+        told="A page of lines.",
+    ),
+)
+async def read_logs(
+    hall: Hall,
+    job_id: JobId,
+    rank: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="Of one rank only.")] = None,
+    stream: Annotated[
+        Literal["stdout", "stderr"] | None, Query(description="Of one stream only.")
+    ] = None,
+    attempt: Annotated[
+        int | None, Query(ge=1, le=2**31 - 1, description="Of one attempt only.")
+    ] = None,
+    after: Annotated[
+        str | None,
+        Query(
+            max_length=512, description="`next_cursor` of the page before, or of any earlier one."
+        ),
+    ] = None,
+    tail: Annotated[
+        int | None,
+        Query(ge=1, le=10_000, description="Begin with the last so many lines instead."),
+    ] = None,
+    limit: Limit = 1000,
+) -> LogPage:
+    """In the order in which the coordinator received them, each with its rank, stream and offset.
+
+    The last page has a cursor too: hand it back later for what was written since.
+    """
+    await hall.jobs.get(job_id)
+    page = await logs.read_logs(
+        hall.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after, tail=tail,
+        limit=limit,
+    )  # fmt: skip
+    items = [LogLine.model_validate(line) for line in page.items]
+    return LogPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.get(
+    "/{job_id}/attempts",
+    summary="List a job's attempts",
+    responses=answers(
+        examples.page(examples.ATTEMPT), NO_JOB, BAD_LIMIT, told="A page of attempts."
+    ),
+)
+async def list_attempts(
+    hall: Hall, job_id: JobId, limit: Limit = 1000, cursor: Cursor = None
+) -> AttemptPage:
+    """The oldest first: where each ran, how it ended and why."""
+    views = await hall.jobs.attempts(job_id)
+    items, next_cursor = page_of("attempts", views, limit, cursor)
+    return AttemptPage(items=[Attempt.model_validate(v) for v in items], next_cursor=next_cursor)
+
+
+name_operations(router)

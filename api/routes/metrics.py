@@ -1,0 +1,85 @@
+"""/metrics: a job's curves, and the cluster at a glance."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from trainhall.api import examples
+from trainhall.api.context import Hall
+from trainhall.api.describe import NO_JOB, answers, name_operations
+from trainhall.api.params import JobId, Sequence
+from trainhall.api.problems import invalid
+from trainhall.api.schemas.metrics import Metrics
+from trainhall.api.schemas.nodes import Summary
+from trainhall.api.series import encode_series
+from trainhall.monitoring import metrics
+
+router = APIRouter(prefix="/metrics", tags=["metrics"])
+
+MAX_NAMES = 64
+MAX_POINTS = 1_000_000
+
+
+@router.get(
+    "/jobs/{job_id}",
+    response_model=Metrics,
+    summary="Read a job's curves",
+    responses=answers(
+        examples.METRICS,
+        NO_JOB,
+        invalid("max_points", 0, "Input should be greater than or equal to 1"),
+        told="The series.",
+    ),
+)
+async def read_metrics(
+    hall: Hall,
+    job_id: JobId,
+    names: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MAX_NAMES,
+            description="Only these series, comma-separated or repeated. All when it is left out.",
+            examples=[["loss", "accuracy"]],
+        ),
+    ] = None,
+    from_step: Annotated[Sequence | None, Query(description="The first step of interest.")] = None,
+    to_step: Annotated[Sequence | None, Query(description="The last step of interest.")] = None,
+    max_points: Annotated[
+        int, Query(ge=1, le=MAX_POINTS, description="How many points a series has at most.")
+    ] = 1000,
+) -> Response:
+    """Longer series are put into buckets, which tell their smallest and their largest value.
+
+    So no spike is lost. On overlapping steps the newest valid attempt wins.
+    """
+    wanted = _split(names)
+    await hall.jobs.get(job_id)
+    series = await metrics.read_metrics(
+        hall.db, job_id, wanted, from_step=from_step, to_step=to_step, max_points=max_points
+    )
+    return Response(await encode_series(series), media_type="application/json")
+
+
+def _split(names: list[str] | None) -> list[str] | None:
+    if names is None:
+        return None
+    found = [name.strip() for text in names for name in text.split(",") if name.strip()]
+    if len(found) > MAX_NAMES:
+        raise invalid("names", len(found), f"at most {MAX_NAMES} names")
+    for name in found:
+        if len(name) > 128 or not name.isprintable():
+            raise invalid("names", name, "a series' name has at most 128 printable characters")
+    return found
+
+
+@router.get(
+    "/cluster/summary",
+    summary="Read the summary of the cluster",
+    responses=answers(examples.SUMMARY, told="The summary."),
+)
+async def read_summary(hall: Hall) -> Summary:
+    """Nodes, devices, jobs by state, and how busy all of it is."""
+    return Summary.model_validate(await hall.nodes.summary())
+
+
+name_operations(router)

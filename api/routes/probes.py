@@ -1,0 +1,68 @@
+"""/healthz, /readyz and /metrics: for those who keep the coordinator running."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import PlainTextResponse
+
+from trainhall import __version__
+from trainhall.api.context import Hall
+from trainhall.api.describe import (
+    FAILED,
+    FORBIDDEN,
+    UNAVAILABLE,
+    Responses,
+    name_operations,
+    problem,
+)
+from trainhall.api.prometheus import CONTENT_TYPE, exposition
+from trainhall.api.schemas.probes import Health, Readiness
+
+router = APIRouter(tags=["probes"])
+
+_REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDDEN, FAILED)}
+
+
+@router.get(
+    "/healthz",
+    summary="Whether the process answers",
+    responses={
+        200: {"content": {"application/json": {"example": {"status": "ok", "version": "0.1.0"}}}},
+        **_REFUSALS,
+    },
+)
+async def read_health() -> Health:
+    """Asks nothing of the database."""
+    return Health(status="ok", version=__version__)
+
+
+@router.get(
+    "/readyz",
+    summary="Whether the coordinator can serve",
+    responses={
+        200: {"content": {"application/json": {"example": {"status": "ready"}}}},
+        503: problem(UNAVAILABLE),
+        **_REFUSALS,
+    },
+)
+async def read_readiness(hall: Hall) -> Readiness:
+    """503 while the database does not answer."""
+    await hall.nodes.summary()
+    return Readiness(status="ready")
+
+
+@router.get(
+    "/metrics",
+    summary="Figures for Prometheus",
+    response_class=PlainTextResponse,
+    responses={
+        200: {"content": {"text/plain": {"example": 'trainhall_jobs{state="running"} 3\n'}}},
+        503: problem(UNAVAILABLE),
+        **_REFUSALS,
+    },
+)
+async def read_prometheus(request: Request, hall: Hall) -> PlainTextResponse:
+    """Text exposition format: the cluster's figures, and the coordinator's own."""
+    text = await exposition(hall.db, request.app.state.figures)
+    return PlainTextResponse(text, media_type=CONTENT_TYPE)
+
+
+name_operations(router)

@@ -1,0 +1,95 @@
+"""/metrics/stream/{jobId}: a job's frames as they come, over a websocket.
+
+Each message is one frame, a JSON object. Close codes:
+
+    4404  there is no such job
+    4400  `after` is no sequence
+    4408  the viewer was too slow; it may come back with `after`
+    1011  the coordinator failed; it may come back
+    1012  the coordinator is being restarted; likewise
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import cast
+
+import structlog
+from fastapi import APIRouter, WebSocket
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from trainhall.api.context import Hall
+from trainhall.api.params import MAX_SEQUENCE, checked_id
+from trainhall.cluster.errors import NotFound
+from trainhall.monitoring.live import Frame, Hub, ViewerTooSlow
+
+log = structlog.get_logger(__name__)
+router = APIRouter(prefix="/metrics")
+
+UNKNOWN_JOB = 4404
+BAD_REQUEST = 4400
+TOO_SLOW = 4408
+FAILED = 1011
+SEND_SECONDS = 30.0
+"""How long a viewer may take nothing at all."""
+CLOSE_SECONDS = 2.0
+
+
+@router.websocket("/stream/{job_id}")
+async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
+    """Frames behind `?after=SEQ`, until the viewer leaves."""
+    await websocket.accept()
+    after = websocket.query_params.get("after", "0")
+    if not (after.isascii() and after.isdigit() and len(after) < 20 and int(after) <= MAX_SEQUENCE):
+        await websocket.close(BAD_REQUEST, "after must be the seq of a frame")
+        return
+    try:
+        await hall.jobs.get(checked_id("job", job_id))
+    except NotFound as error:
+        await websocket.close(UNKNOWN_JOB, error.message[:120])
+        return
+    sender = asyncio.create_task(_send(websocket, hall.hub, job_id, int(after)), name="viewer")
+    reader = asyncio.create_task(_until_gone(websocket), name="viewer's end")
+    try:
+        await asyncio.wait((sender, reader), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        sender.cancel()
+        reader.cancel()
+        await asyncio.gather(sender, reader, return_exceptions=True)
+
+
+async def _until_gone(websocket: WebSocket) -> None:
+    """Viewers have nothing to say; what they send anyhow is thrown away."""
+    while (await websocket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None:
+    try:
+        # Closed with the viewer, so that the hub forgets it at once.
+        frames_of = cast(AsyncGenerator[list[Frame], None], hub.follow(job_id, after))
+        async with contextlib.aclosing(frames_of) as pages:
+            async for frames in pages:
+                for frame in frames:
+                    async with asyncio.timeout(SEND_SECONDS):
+                        await websocket.send_text(frame.text)
+    except ViewerTooSlow as error:
+        await _close(websocket, TOO_SLOW, str(error))
+    except TimeoutError:
+        await _close(websocket, TOO_SLOW, f"the viewer took nothing for {SEND_SECONDS:g} s")
+    except LookupError:
+        await _close(websocket, UNKNOWN_JOB, "the job is gone")
+    except WebSocketDisconnect:
+        return
+    except Exception as error:
+        if websocket.client_state is not WebSocketState.CONNECTED:
+            return  # it left while a frame was under way
+        log.error("a live stream failed", job_id=job_id, exc_info=error)
+        await _close(websocket, FAILED, "the stream failed; connect again")
+
+
+async def _close(websocket: WebSocket, code: int, reason: str) -> None:
+    """Say why; a viewer who takes nothing may not hold that up either."""
+    with contextlib.suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await websocket.close(code, reason[:120])

@@ -1,0 +1,51 @@
+"""Checkpoints as the API shows them, and what a restore takes."""
+
+from pydantic import Field
+
+from trainhall.api.schemas.base import Body, JsonObject, ListPage, MetricValue, Schema, Time
+
+
+class Checkpoint(Schema):
+    """A committed, verified snapshot of a job at a step."""
+
+    id: str
+    job_id: str
+    attempt: int
+    step: int
+    created_at: Time
+    size: int
+    """Bytes."""
+    state: str = Field(json_schema_extra={"enum": ["committed", "corrupt", "deleting", "deleted"]})
+    pinned: bool
+    """Kept, whatever retention says."""
+    metrics: dict[str, MetricValue]
+    """Job-wide values at its step. NaN and infinities are texts."""
+
+
+class CheckpointPage(ListPage[Checkpoint]):
+    """Checkpoints of a job, the newest first."""
+
+
+class CheckpointProblem(Schema):
+    """One thing that is wrong with a checkpoint's files."""
+
+    path: str
+    """The file within the checkpoint's folder; `.` is the folder itself."""
+    expected: str
+    found: str
+
+
+class Verification(Schema):
+    """Whether a checkpoint's files are what they were when it was committed."""
+
+    good: bool
+    problems: list[CheckpointProblem]
+
+
+class Restore(Body):
+    """What the restored job shall have otherwise than before; everything is optional."""
+
+    resources: JsonObject | None = None
+    """Keys of the job spec's `resources` to replace, such as `{"workers": 4}`."""
+    parallelism: JsonObject | None = None
+    """Keys of the job spec's `parallelism` to replace."""

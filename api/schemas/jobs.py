@@ -1,0 +1,135 @@
+"""Jobs, their attempts, events and logs as the API shows them."""
+
+from pydantic import Field
+
+from trainhall.api.schemas.base import JsonObject, ListPage, MetricValue, Schema, Time
+from trainhall.cluster.lifecycle import AttemptState, JobState
+
+
+class Job(Schema):
+    """A job and how it stands."""
+
+    id: str
+    name: str
+    state: JobState
+    reason: str
+    """Why it is in this state, in plain words."""
+    attempt: int
+    """Number of the newest attempt; 0 before the first."""
+    generation: int
+    """Rises within an attempt at every regrouping of its ranks."""
+    step: int
+    """Finished optimizer steps."""
+    total_steps: int | None
+    """Null until the first attempt has told it."""
+    world_size: int
+    priority: int
+    """Higher runs first."""
+    created_at: Time
+    started_at: Time | None
+    finished_at: Time | None
+    spec: JsonObject
+    """The job spec as submitted, with its defaults."""
+    metrics: dict[str, MetricValue]
+    """Last value of every job-wide series. NaN and infinities are texts."""
+
+
+class JobPage(ListPage[Job]):
+    """Jobs, the newest first."""
+
+
+class DryRun(Schema):
+    """What a submission would create. Nothing was created."""
+
+    name: str
+    world_size: int
+    priority: int
+    spec: JsonObject
+    """The job spec with its defaults."""
+
+
+class RankPlacement(Schema):
+    """Where one rank of an attempt runs."""
+
+    rank: int
+    local_rank: int
+    device_kind: str
+    """`cpu` or `cuda`."""
+    device_index: int
+
+
+class NodeAllocation(Schema):
+    """The devices of one node that are granted to an attempt."""
+
+    node_id: str
+    node_name: str
+    node_rank: int
+    ranks: list[RankPlacement]
+
+
+class Failure(Schema):
+    """Why an attempt failed: its first failing rank."""
+
+    rank: int | None = None
+    exit_code: int | None = None
+    """Set when the rank left by itself."""
+    signal: int | None = None
+    """Set when a signal ended the rank."""
+    message: str
+    log_tail: str = ""
+    """The last lines of the rank's stderr."""
+
+
+class Attempt(Schema):
+    """One execution of a job."""
+
+    attempt: int
+    generation: int
+    state: AttemptState
+    reason: str
+    world_size: int
+    allocation: list[NodeAllocation]
+    started_at: Time
+    finished_at: Time | None
+    failure: Failure | None
+
+
+class AttemptPage(ListPage[Attempt]):
+    """Attempts of a job, the oldest first."""
+
+
+class Event(Schema):
+    """Something that happened to a job."""
+
+    seq: int
+    """Position in the job's stream; it rises, with gaps."""
+    time: Time
+    kind: str
+    """`state`, `attempt`, `checkpoint`, `note` …"""
+    reason: str
+    attempt: int | None
+    data: JsonObject
+
+
+class EventPage(ListPage[Event]):
+    """Events of a job, the oldest first."""
+
+
+class LogLine(Schema):
+    """A line that a rank wrote."""
+
+    attempt: int
+    rank: int
+    stream: str = Field(json_schema_extra={"enum": ["stdout", "stderr"]})
+    offset: int
+    """Position of its first byte in the rank's output file."""
+    time: Time
+    """When the coordinator received it."""
+    text: str
+    """Without its line break; bytes that are not UTF-8 are replaced."""
+    void: bool
+    """Written after its attempt was replaced."""
+
+
+class LogPage(ListPage[LogLine]):
+    """Lines of a job's ranks."""

@@ -1,0 +1,148 @@
+"""Nodes, devices, the queue and the summary as the API shows them."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, field_validator
+
+from trainhall.api.schemas.base import Body, JsonObject, ListPage, Schema, Time
+
+
+class Device(Schema):
+    """A GPU or a CPU slot of a node."""
+
+    node_id: str
+    index: int
+    kind: str = Field(json_schema_extra={"enum": ["cpu", "cuda"]})
+    name: str
+    memory_total: int
+    """Bytes."""
+    memory_used: int | None
+    """Bytes; null where the host cannot tell."""
+    utilization: float | None
+    """0 to 100."""
+    temperature: float | None
+    """Degrees Celsius."""
+    power: float | None
+    """Watts."""
+    job_id: str | None
+    """The job that holds it."""
+
+
+class DevicePage(ListPage[Device]):
+    """Devices of all nodes."""
+
+
+class Host(Schema):
+    """What a node's host does, as last reported."""
+
+    cpu: float = 0.0
+    """0 to 100 over all cores."""
+    memory_used: int = 0
+    """Bytes."""
+    memory_total: int = 0
+    """Bytes."""
+    disk_used: int = 0
+    """Bytes on the file system of the agent's data folder."""
+    disk_total: int = 0
+    """Bytes."""
+
+
+class Node(Schema):
+    """A host that runs an agent, or one that may join."""
+
+    id: str
+    name: str
+    state: str
+    """`pending` (has not joined), `ready`, `suspect`, `lost`, `draining` or `drained`."""
+    reason: str
+    agent_version: str | None
+    last_seen_at: Time | None
+    labels: JsonObject
+    devices: list[Device]
+    address: str
+    """How other nodes reach it."""
+    host: Host
+
+
+class NodePage(ListPage[Node]):
+    """Nodes of the cluster."""
+
+
+def _plain(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("may not hold control characters or line breaks")
+    return value
+
+
+Label = Annotated[str, Field(max_length=256), AfterValidator(_plain)]
+LabelKey = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_plain)]
+
+
+class NewNode(Body):
+    """A host that shall join."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_plain)] | None = None
+    """For people; unique. Chosen when it is left out."""
+    labels: dict[LabelKey, Label] = Field(default_factory=dict)
+    """At most 64."""
+
+    @field_validator("labels")
+    @classmethod
+    def _few(cls, labels: dict[str, str]) -> dict[str, str]:
+        if len(labels) > 64:
+            raise ValueError(f"at most 64 labels, not {len(labels)}")
+        return labels
+
+
+class AnnouncedNode(Schema):
+    """A node that may join once with this token."""
+
+    id: str
+    name: str
+    join_token: str
+    """Works once."""
+    command: str
+    """Run this on the host."""
+    expires_at: Time
+    """When the token ends."""
+
+
+class Needs(Schema):
+    """What a waiting job needs."""
+
+    device: str = Field(json_schema_extra={"enum": ["cpu", "cuda"]})
+    count: int
+
+
+class QueueEntry(Schema):
+    """A job that waits, and for what."""
+
+    job_id: str
+    position: int
+    """1 is next."""
+    reason: str
+    needs: Needs
+    earliest_start: Time | None
+    """Not before this time; null when it starts as soon as there is room."""
+
+
+class QueuePage(ListPage[QueueEntry]):
+    """Waiting jobs, the next one first."""
+
+
+class Summary(Schema):
+    """The cluster at a glance."""
+
+    nodes: int
+    devices: int
+    devices_busy: int
+    jobs: dict[str, int]
+    """How many jobs are in each state."""
+    utilization: float | None
+    """Mean over the devices that tell it, 0 to 100."""
+    memory_used: int
+    """Bytes."""
+    memory_total: int
+    """Bytes."""
+    power: float | None
+    """Watts over all devices that tell it."""

@@ -1,0 +1,35 @@
+"""Problem details (RFC 9457): the shape of every error."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class FieldProblem(BaseModel):
+    """A complaint about one field of the request."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    field: str
+    """Dotted ("training.steps"); empty for the request as a whole."""
+    message: str
+    """What is wrong, and what is allowed."""
+    value: str | None = None
+    """What was given, shortened."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused or failed, by RFC 9457."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str
+    """Names the kind of problem; it does not change with its wording."""
+    title: str
+    """The kind of problem, in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """What happened here, and what to do."""
+    instance: str | None = None
+    """Names this occurrence in the coordinator's log."""
+    errors: list[FieldProblem] = []
+    """One entry for each field that is wrong."""

@@ -1,0 +1,49 @@
+"""Series as JSON, without a model for each point: a history may have a million of them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from trainhall.db.types import number_or_text
+from trainhall.monitoring.metrics import SeriesData
+
+_SMALL = 20_000
+"""So many points are encoded at once; more leave the event loop to others meanwhile."""
+_LAST_SECOND = 253_402_300_799.0
+"""The end of the year 9999, the last one that RFC 3339 can write."""
+
+
+async def encode_series(series: Sequence[SeriesData]) -> bytes:
+    """`{"series": […]}` as `trainhall.api.schemas.metrics.Metrics` describes it."""
+    if sum(len(one.run) for one in series) <= _SMALL:
+        return _encoded(series)
+    return await asyncio.to_thread(_encoded, series)
+
+
+def _encoded(series: Sequence[SeriesData]) -> bytes:
+    return orjson.dumps({"series": [_one(one) for one in series]})
+
+
+def _one(series: SeriesData) -> dict[str, Any]:
+    run = series.run
+    seconds = np.clip(np.nan_to_num(run.times), 0.0, _LAST_SECOND)
+    moments = np.rint(seconds * 1e6).astype("int64").astype("datetime64[us]")
+    times = np.datetime_as_string(moments, unit="us", timezone="UTC").tolist()
+    last = _numbers(run.last)
+    low = last if run.low is run.last else _numbers(run.low)
+    high = last if run.high is run.last else _numbers(run.high)
+    points = [
+        {"step": step, "time": time, "value": value, "min": smallest, "max": largest}
+        for step, time, value, smallest, largest in zip(
+            run.steps.tolist(), times, last, low, high, strict=True
+        )
+    ]
+    return {"name": series.name, "rank": series.rank, "points": points}
+
+
+def _numbers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float | str]:
+    numbers: list[float] = values.tolist()
+    return [*numbers] if np.isfinite(values).all() else [number_or_text(n) for n in numbers]

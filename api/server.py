@@ -1,0 +1,173 @@
+"""The process of a coordinator: a socket, the application, and an orderly end."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from pydantic import ValidationError
+
+from trainhall.api.app import StartupError, create_app
+from trainhall.api.logs import configure_logging
+from trainhall.api.settings import Settings, SettingsError
+
+GRACE_SECONDS = 3
+"""How long requests and websockets that are under way may take to end."""
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 1024
+PING_SECONDS = 20.0
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
+
+def serve(
+    *,
+    host: str,
+    port: int,
+    data_dir: Path,
+    database_url: str | None = None,
+    insecure: bool = False,
+    fd: int | None = None,
+    on_listening: Callable[[str], None] | None = None,
+) -> int:
+    """Serve until SIGINT or SIGTERM; the exit code.
+
+    Args:
+        port: 0 takes a free one.
+        fd: a socket that listens already, instead of `host` and `port`.
+        on_listening: is handed the URL once requests are served; without it the URL is printed.
+    """
+    given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir, "insecure": insecure}
+    if database_url is not None:
+        given["database_url"] = database_url
+    try:
+        settings = Settings(**given)
+        listener = _inherited(fd) if fd is not None else listen(host, port)
+    except (SettingsError, ListenError) as error:
+        return _told(str(error))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        return _told(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    configure_logging(settings.log_level)
+    with listener:
+        return _run(settings, listener, on_listening or _print_url)
+
+
+class ListenError(Exception):
+    """The address cannot be listened on."""
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ListenError: the port is taken, or the address is none of this host's.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}: {error.strerror}") from None
+    family, _, _, _, address = found[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ListenError(
+            f"cannot listen on {host} port {port}: {error.strerror}; "
+            "take another with --port (0 picks a free one)"
+        ) from None
+    return listener
+
+
+def _inherited(fd: int) -> socket.socket:
+    try:
+        return socket.socket(fileno=fd)
+    except OSError as error:
+        raise ListenError(f"file descriptor {fd} is no socket: {error.strerror}") from None
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    """How this host reaches a server on this socket."""
+    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
+
+
+def _run(settings: Settings, listener: socket.socket, tell: Callable[[str], None]) -> int:
+    app = create_app(settings)
+    server = Server(server_config(app), lambda: tell(url_of(listener, settings.host)))
+    # What fails at the start is told below, once and in words.
+    uvicorn_log = logging.getLogger("uvicorn.error")
+    uvicorn_log.setLevel(logging.CRITICAL)
+    try:
+        server.run(sockets=[listener])
+    except SystemExit:
+        error = app.state.startup_error
+        if not isinstance(error, StartupError):
+            traceback.print_exception(error)
+        return _told(f"the coordinator could not start: {error}")
+    return 1 if app.state.failed else 0
+
+
+def server_config(app: FastAPI) -> uvicorn.Config:
+    """How the application is served."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        ws_max_size=MAX_MESSAGE_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+
+
+class Server(uvicorn.Server):
+    """Tells when it listens, and ends with an exit code instead of the signal that ended it."""
+
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+            self._on_started()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+def _print_url(url: str) -> None:
+    sys.stdout.write(f"Trainhall is at {url}\n")
+    sys.stdout.flush()
+
+
+def _told(message: str) -> int:
+    sys.stderr.write(f"trainhall: {message}\n")
+    return 1

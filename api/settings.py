@@ -1,0 +1,141 @@
+"""Settings of the coordinator: flags over environment over `trainhall.toml` over defaults.
+
+The file is the one that TRAINHALL_CONFIG names, else `trainhall.toml` in the current folder, else
+`~/.config/trainhall/trainhall.toml`. Its top-level keys and its table `[server]` count here; tables
+of other commands are theirs.
+"""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AliasChoices, Field, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+FILE_NAME = "trainhall.toml"
+
+
+class SettingsError(ValueError):
+    """The configuration cannot be read."""
+
+
+def user_data_dir() -> Path:
+    """Where this user's programs keep their data, by the habit of the system."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "trainhall"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "trainhall"
+
+
+class Settings(BaseSettings):
+    """What a coordinator is started with."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="TRAINHALL_",
+        env_ignore_empty=True,
+        extra="ignore",
+        populate_by_name=True,
+        use_attribute_docstrings=True,
+        frozen=True,
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    data_dir: Path = Field(default_factory=user_data_dir)
+    """Folder of everything that is kept."""
+    database_url: Annotated[
+        str | None,
+        Field(
+            validation_alias=AliasChoices("database_url", "DATABASE_URL", "TRAINHALL_DATABASE_URL")
+        ),
+    ] = None
+    """`postgresql://…`; SQLite in the data folder when it is left out."""
+    insecure: bool = False
+    """Answer requests on any address, of any Host and Origin: who reaches it may run code."""
+    allowed_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
+    """More names, besides loopback's, that a request's Host may have; comma-separated."""
+    public_url: str | None = None
+    """How agents on other hosts reach the coordinator, for the command that adds a node."""
+    access_log: bool = False
+    """Log every request; without it only those that failed."""
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = value.split(",")
+        return frozenset(name.strip().lower() for name in value if name.strip())
+
+    @field_validator("data_dir")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def database(self) -> str:
+        """The URL of the database."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'trainhall.db'}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, FileSource(settings_cls)
+
+
+class FileSource(PydanticBaseSettingsSource):
+    """`trainhall.toml`; keys may be written with dashes."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return {k: v for k, v in self._values.items() if k in self.settings_cls.model_fields}
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self._values = _read_file()
+
+
+def _read_file() -> dict[str, Any]:
+    path = find_file()
+    if path is None:
+        return {}
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise SettingsError(f"{path} cannot be read as TOML: {error}") from None
+    shared = {k: v for k, v in data.items() if not isinstance(v, dict)}
+    own = data.get("server", {})
+    return {k.replace("-", "_"): v for k, v in {**shared, **own}.items()}
+
+
+def find_file() -> Path | None:
+    """The configuration file that counts, if there is any.
+
+    Raises:
+        SettingsError: TRAINHALL_CONFIG names a file that does not exist.
+    """
+    if named := os.environ.get("TRAINHALL_CONFIG"):
+        if not Path(named).is_file():
+            raise SettingsError(f"TRAINHALL_CONFIG names {named}, which is not a file")
+        return Path(named)
+    base = os.environ.get("XDG_CONFIG_HOME")
+    home = Path(base) if base else Path.home() / ".config"
+    candidates = (Path(FILE_NAME), home / "trainhall" / FILE_NAME)
+    return next((path for path in candidates if path.is_file()), None)

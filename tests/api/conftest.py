@@ -1,0 +1,66 @@
+"""The real application on both databases."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from structlog.testing import capture_logs
+from support.web import served
+
+from trainhall.api.app import create_app
+from trainhall.api.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [n for n in os.environ if n.startswith("TRAINHALL_") or n == "DATABASE_URL"]:
+        monkeypatch.delenv(name)
+    empty = tmp_path / "empty.toml"
+    empty.touch()
+    monkeypatch.setenv("TRAINHALL_CONFIG", str(empty))
+
+
+@pytest.fixture(autouse=True)
+def logged() -> Iterator[list[Any]]:
+    """What was logged."""
+    with capture_logs() as entries:
+        yield entries
+
+
+@pytest.fixture
+def make_app(tmp_path: Path, database_url: str) -> Callable[..., FastAPI]:
+    """Makes the application on the test's database."""
+
+    def make(**settings: Any) -> FastAPI:
+        return create_app(
+            Settings(data_dir=tmp_path / "data", database_url=database_url, **settings)
+        )
+
+    return make
+
+
+@pytest.fixture
+async def app(make_app: Callable[..., FastAPI]) -> AsyncIterator[FastAPI]:
+    """The application, started."""
+    made = make_app()
+    async with made.router.lifespan_context(made):
+        yield made
+
+
+@pytest.fixture
+async def client(app: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    """Speaks to the application as a program on the same host does."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as made:
+        yield made
+
+
+@pytest.fixture
+def url(make_app: Callable[..., FastAPI]) -> Iterator[str]:
+    """The application behind a real socket."""
+    with served(make_app()) as address:
+        yield address

@@ -1,0 +1,226 @@
+"""An agent's life as the API serves it: join, connect, be assigned, ship, upload, leave."""
+
+import asyncio
+import hashlib
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from trainhall.training.link import MetricTable, encode_frame, encode_tables
+
+API = "/api/v1"
+SPEC = {
+    "name": "digits",
+    "task": {"name": "digits"},
+    "training": {"steps": 20},
+    "resources": {"device": "cpu"},
+}
+DEVICE = {"index": 0, "kind": "cpu", "name": "slot", "memory_total": 2**30}
+
+
+def report(agent: str = "a1", **changes: Any) -> str:
+    return json.dumps(
+        {
+            "type": "report", "agent_version": "0.1.0", "protocol_version": 1, "agent_id": agent,
+            "time": time.time(), "address": "127.0.0.1", "devices": [DEVICE], **changes,
+        }
+    )  # fmt: skip
+
+
+async def desired(agent: ClientConnection, attempts: int) -> dict[str, Any]:
+    """The first message with so many assignments."""
+    async with asyncio.timeout(20):
+        while True:
+            message: dict[str, Any] = json.loads(await agent.recv())
+            if len(message["assignments"]) == attempts:
+                return message
+
+
+def socket_url(url: str) -> str:
+    return f"ws{url.removeprefix('http')}{API}/agent/connect"
+
+
+async def joined(client: httpx.AsyncClient) -> tuple[str, dict[str, str]]:
+    node = (await client.post(f"{API}/cluster/nodes", json={"name": "here"})).json()
+    request = {
+        "join_token": node["join_token"], "name": "here", "address": "127.0.0.1",
+        "agent_version": "0.1.0", "devices": [DEVICE],
+    }  # fmt: skip
+    reply = (await client.post(f"{API}/agent/join", json=request)).raise_for_status().json()
+    return reply["node_id"], {"Authorization": f"Bearer {reply['credential']}"}
+
+
+def batch(sequence: int, steps: range) -> bytes:
+    now = time.time()
+    table = MetricTable(
+        None, list(steps), [now] * len(steps), {"loss": [1.0 / step for step in steps]}
+    )
+    return encode_frame(sequence, encode_tables([table]))
+
+
+async def test_a_job_from_its_submission_to_its_curves(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        node_id, credential = await joined(client)
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            await desired(agent, 0)
+            job = (await client.post(f"{API}/training/jobs", json=SPEC)).json()["id"]
+            launch = (await desired(agent, 1))["assignments"][0]["launch"]
+            assert launch["job_id"] == job
+            attempt = launch["attempt"]
+            await ship(client, credential, job, attempt)
+            await upload(client, credential, job, attempt)
+            nodes = (await client.get(f"{API}/cluster/nodes")).json()["items"]
+            assert [(node["id"], node["state"]) for node in nodes] == [(node_id, "ready")]
+            assert nodes[0]["devices"][0]["job_id"] == job
+            devices = (await client.get(f"{API}/cluster/gpu-status")).json()["items"]
+            assert devices == nodes[0]["devices"]
+            attempts = (await client.get(f"{API}/training/jobs/{job}/attempts")).json()["items"]
+            assert attempts[0]["allocation"][0]["node_id"] == node_id
+            shown = (await client.get("/metrics")).text
+            assert 'trainhall_jobs{state="starting"} 1.0' in shown
+            assert f'route="{API}/training/jobs"' in shown
+        await client.delete(f"{API}/cluster/nodes/{node_id}")
+
+
+async def ship(
+    client: httpx.AsyncClient, credential: dict[str, str], job: str, attempt: int
+) -> None:
+    base = f"{API}/agent/jobs/{job}/attempts/{attempt}"
+    for _ in range(2):
+        for sequence, steps in ((1, range(1, 6)), (2, range(6, 11))):
+            reply = await client.post(
+                f"{base}/metrics?writer=0-0a0a0a0a", content=batch(sequence, steps),
+                headers=credential,
+            )  # fmt: skip
+            assert reply.status_code == 200, reply.text
+    assert reply.json() == {"sequence": 2}
+    series = (await client.get(f"{API}/metrics/jobs/{job}", params={"names": "loss"})).json()
+    points = series["series"][0]["points"]
+    assert [point["step"] for point in points] == list(range(1, 11))
+    assert points[1]["value"] == points[1]["min"] == points[1]["max"] == 0.5
+    assert points[1]["time"].endswith("Z")
+    fewer = (await client.get(f"{API}/metrics/jobs/{job}", params={"max_points": 2})).json()
+    assert len(fewer["series"][0]["points"]) == 2
+    text = b"hello\nworld\n\xff\n"
+    for _ in range(2):
+        reply = await client.post(
+            f"{base}/logs?rank=0&stream=stdout&offset=0", content=text, headers=credential
+        )
+        assert reply.json() == {"next_offset": len(text)}
+    lines = (await client.get(f"{API}/training/jobs/{job}/logs")).json()["items"]
+    assert [line["text"] for line in lines] == ["hello", "world", "\N{REPLACEMENT CHARACTER}"]
+    event = {"sequence": 1, "time": time.time(), "rank": 0, "kind": "note",
+             "data": {"message": "all well"}}  # fmt: skip
+    reply = await client.post(
+        f"{base}/events?writer=0-0a0a0a0a", content=json.dumps(event), headers=credential
+    )
+    assert reply.json() == {"sequence": 1}
+    events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
+    assert "all well" in [event["reason"] for event in events]
+
+
+async def upload(
+    client: httpx.AsyncClient, credential: dict[str, str], job: str, attempt: int
+) -> None:
+    base = f"{API}/agent/jobs/{job}/checkpoints/step-00000010-a{attempt}-g1"
+    content = bytes(range(256)) * 20_000
+    digest = hashlib.sha256(content).hexdigest()
+    wrong = await client.put(
+        f"{base}/files/rank-0.safetensors?sha256={'0' * 64}", content=content, headers=credential
+    )
+    assert wrong.status_code == 422
+    right = await client.put(
+        f"{base}/files/rank-0.safetensors?sha256={digest}", content=content, headers=credential
+    )
+    assert right.status_code == 204, right.text
+    halves = await client.post(f"{base}/commit", headers=credential)
+    assert halves.status_code == 422, "there is no manifest yet"
+    unseen = await client.get(f"{base}/files/rank-0.safetensors", headers=credential)
+    assert unseen.status_code == 404, "it is not committed yet"
+
+
+async def test_a_viewer_who_takes_nothing_is_dropped_and_holds_up_nobody(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        _, credential = await joined(client)
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            job = (await client.post(f"{API}/training/jobs", json=SPEC)).json()["id"]
+            attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
+            stream = f"ws{url.removeprefix('http')}{API}/metrics/stream/{job}"
+            # It takes one message from its connection and reads no more until it is asked to.
+            slow = await connect(stream, max_queue=1, max_size=None)
+            async with connect(stream, max_size=None) as quick:
+                reading = asyncio.create_task(until(quick, "the last line"))
+                line = b"x" * 1023 + b"\n"
+                logs = f"{API}/agent/jobs/{job}/attempts/{attempt}/logs?rank=0&stream=stdout"
+                for number in range(24):
+                    reply = await client.post(
+                        f"{logs}&offset={number * 1024 * 1024}", content=line * 1024,
+                        headers=credential,
+                    )  # fmt: skip
+                    assert reply.status_code == 200, reply.text
+                await client.post(
+                    f"{logs}&offset={24 * 1024 * 1024}", content=b"the last line\n",
+                    headers=credential,
+                )  # fmt: skip
+                await reading
+            async with asyncio.timeout(20):
+                with pytest.raises(ConnectionClosed) as caught:
+                    await _read_on(slow)
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 4408
+            assert "again" in caught.value.rcvd.reason
+
+
+async def until(viewer: ClientConnection, text: str) -> None:
+    async with asyncio.timeout(60):
+        while text not in await viewer.recv(decode=True):
+            pass
+
+
+async def test_without_a_credential_nobody_connects(url: str) -> None:
+    for headers in ({}, {"Authorization": "Bearer nonsense"}):
+        with pytest.raises(InvalidStatus) as caught:
+            await connect(socket_url(url), additional_headers=headers)
+        assert caught.value.response.status_code == 401
+        assert caught.value.response.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("message", ["not json", "{}", b"\0", "[" * 100_000])
+async def test_what_is_no_report_ends_the_connection(url: str, message: str | bytes) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        _, credential = await joined(client)
+    async with connect(socket_url(url), additional_headers=credential) as agent:
+        await agent.send(message)
+        async with asyncio.timeout(10):
+            with pytest.raises(ConnectionClosed):
+                await agent.recv()
+
+
+async def test_a_removed_node_is_disconnected(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        node_id, credential = await joined(client)
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            await desired(agent, 0)
+            reply = await client.delete(f"{API}/cluster/nodes/{node_id}")
+            assert reply.status_code in (202, 204)
+            async with asyncio.timeout(10):
+                with pytest.raises(ConnectionClosed) as caught:
+                    await _read_on(agent)
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 4403
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(socket_url(url), additional_headers=credential)
+        assert refused.value.response.status_code == 401
+
+
+async def _read_on(agent: ClientConnection) -> None:
+    while True:
+        await agent.recv()

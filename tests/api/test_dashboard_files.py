@@ -1,0 +1,66 @@
+"""The dashboard's files: caching, its own addresses, and a page that says how to build it."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from trainhall.api.routes.dashboard import Dashboard
+
+
+@pytest.fixture
+def built(app: FastAPI, tmp_path: Path) -> Path:
+    folder = tmp_path / "static"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>the page</title>")
+    (folder / "favicon.svg").write_text("<svg/>")
+    (folder / "assets" / "main-3f2a.js").write_text("1")
+    (folder / ".hidden").write_text("secret")
+    (tmp_path / "outside.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    app.router.default = Dashboard(folder)
+    return folder
+
+
+async def test_its_own_addresses_are_the_page(client: httpx.AsyncClient, built: Path) -> None:
+    for path in ("/", "/jobs/3f2a", "/nodes", "/index.html", "/a/b/c"):
+        reply = await client.get(path)
+        assert reply.status_code == 200
+        assert "the page" in reply.text
+        assert reply.headers["cache-control"] == "no-cache"
+        assert reply.headers["content-type"].startswith("text/html")
+        assert "default-src 'self'" in reply.headers["content-security-policy"]
+        assert (await client.head(path)).status_code == 200
+
+
+async def test_assets_are_kept_for_ever(client: httpx.AsyncClient, built: Path) -> None:
+    reply = await client.get("/assets/main-3f2a.js")
+    assert reply.status_code == 200
+    assert "immutable" in reply.headers["cache-control"]
+    assert "javascript" in reply.headers["content-type"]
+    icon = await client.get("/favicon.svg")
+    assert icon.headers["cache-control"] == "no-cache"
+    assert icon.headers["content-type"] == "image/svg+xml"
+
+
+NOT_THERE = ["/assets/gone-1.js", "/missing.css", "/.hidden", "/link.txt", "/%2e%2e/outside.txt",
+     "/assets/..%2f..%2foutside.txt", "/api/v1/x", "/api", "/assets/%00.js",
+     "/" + "x" * 5000 + ".js"]  # fmt: skip
+
+
+async def test_what_is_not_there(client: httpx.AsyncClient, built: Path) -> None:
+    for path in NOT_THERE:
+        reply = await client.get(path)
+        assert reply.status_code == 404, path
+        assert "secret" not in reply.text
+
+
+async def test_without_a_build_the_page_says_how(
+    app: FastAPI, client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    app.router.default = Dashboard(tmp_path / "not-built")
+    reply = await client.get("/")
+    assert reply.status_code == 200
+    assert "npm run build" in reply.text
+    assert reply.headers["cache-control"] == "no-store"

@@ -1,0 +1,95 @@
+"""Jobs through the API: commands, wrong states, lists and pages."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+API = "/api/v1"
+SPEC: dict[str, Any] = {"name": "digits", "task": {"name": "digits"}, "training": {"steps": 20}}
+
+
+async def submitted(client: httpx.AsyncClient, name: str = "digits") -> str:
+    reply = await client.post(f"{API}/training/jobs", json={**SPEC, "name": name})
+    assert reply.status_code == 201, reply.text
+    return str(reply.json()["id"])
+
+
+async def state(client: httpx.AsyncClient, job: str) -> str:
+    return str((await client.get(f"{API}/training/jobs/{job}")).json()["state"])
+
+
+async def test_a_waiting_job_is_paused_resumed_and_cancelled(client: httpx.AsyncClient) -> None:
+    job = f"{API}/training/jobs/{await submitted(client)}"
+    for method, path, expected in (
+        ("PUT", "/pause", "paused"), ("PUT", "/pause", "paused"), ("PUT", "/resume", "queued"),
+        ("DELETE", "", "cancelled"), ("DELETE", "", "cancelled"),
+    ):  # fmt: skip
+        reply = await client.request(method, job + path)
+        assert reply.status_code == 202, reply.text
+        assert reply.json()["state"] == expected
+        assert reply.json()["reason"]
+    for action in ("pause", "resume"):
+        refused = await client.put(f"{job}/{action}")
+        assert refused.status_code == 409
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "cancelled" in refused.json()["detail"]
+    assert (await client.get(job)).json()["state"] == "cancelled"
+
+
+async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
+    jobs = [await submitted(client, f"job-{number}") for number in range(5)]
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        params: dict[str, Any] = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = (await client.get(f"{API}/training/jobs", params=params)).json()
+        seen += [job["id"] for job in page["items"]]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == jobs[::-1]
+    await client.delete(f"{API}/training/jobs/{jobs[0]}")
+    found = await client.get(f"{API}/training/jobs", params={"state": ["cancelled", "failed"]})
+    assert [job["id"] for job in found.json()["items"]] == jobs[:1]
+
+
+async def test_events_tell_what_happened(client: httpx.AsyncClient) -> None:
+    job = await submitted(client)
+    await client.put(f"{API}/training/jobs/{job}/pause")
+    path = f"{API}/training/jobs/{job}/events"
+    events = (await client.get(path)).json()["items"]
+    assert [event["kind"] for event in events].count("state") == 2
+    assert events[-1]["data"]["state"] == "paused"
+    assert events[-1]["time"].endswith("Z")
+    first = (await client.get(path, params={"limit": 1})).json()
+    rest = (await client.get(path, params={"cursor": first["next_cursor"]})).json()
+    assert first["items"] + rest["items"] == events
+    behind = (await client.get(path, params={"after": events[0]["seq"]})).json()["items"]
+    assert behind == events[1:]
+
+
+@pytest.mark.parametrize("what", ["logs", "attempts", "events"])
+async def test_a_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None:
+    job = await submitted(client)
+    reply = await client.get(f"{API}/training/jobs/{job}/{what}")
+    assert reply.status_code == 200
+    assert set(reply.json()) == {"items", "next_cursor"}
+
+
+async def test_a_new_job_has_no_curves_and_no_checkpoints(client: httpx.AsyncClient) -> None:
+    job = await submitted(client)
+    assert (await client.get(f"{API}/metrics/jobs/{job}")).json() == {"series": []}
+    reply = await client.get(f"{API}/checkpoints/jobs/{job}")
+    assert reply.json() == {"items": [], "next_cursor": None}
+
+
+async def test_a_job_that_waits_is_in_the_queue_with_a_reason(client: httpx.AsyncClient) -> None:
+    job = await submitted(client)
+    queue = (await client.get(f"{API}/cluster/queue")).json()["items"]
+    assert [entry["job_id"] for entry in queue] == [job]
+    assert queue[0]["position"] == 1
+    assert queue[0]["reason"]
+    summary = (await client.get(f"{API}/metrics/cluster/summary")).json()
+    assert summary["jobs"]["queued"] == 1
+    assert summary["nodes"] == summary["devices"] == 0

@@ -1,0 +1,168 @@
+"""Nodes through the API: announce, join, connect, remove; and what agents ship."""
+
+import asyncio
+import hashlib
+import itertools
+import shlex
+import struct
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+API = "/api/v1"
+DEVICES = [{"index": 0, "kind": "cpu", "name": "slot", "memory_total": 1}]
+
+
+def joining(token: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "join_token": token, "name": "here", "address": "127.0.0.1", "agent_version": "0.1.0",
+        "protocol_version": 1, "devices": DEVICES, **changes,
+    }  # fmt: skip
+
+
+async def announced(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    reply = await client.post(f"{API}/cluster/nodes", json=body)
+    assert reply.status_code == 201, reply.text
+    answer: dict[str, Any] = reply.json()
+    return answer
+
+
+async def credential(client: httpx.AsyncClient) -> dict[str, str]:
+    node = await announced(client)
+    reply = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))
+    assert reply.status_code == 200, reply.text
+    return {"Authorization": f"Bearer {reply.json()['credential']}"}
+
+
+async def test_a_node_is_announced_with_a_command(client: httpx.AsyncClient) -> None:
+    node = await announced(client, name="gpu-07", labels={"rack": "b"})
+    words = shlex.split(node["command"])
+    assert words[:2] == ["trainhall", "agent"]
+    assert words[words.index("--coordinator") + 1] == "http://127.0.0.1:8000"
+    assert words[words.index("--token") + 1] == node["join_token"]
+    listed = (await client.get(f"{API}/cluster/nodes")).json()["items"]
+    assert [(n["name"], n["state"], n["labels"]) for n in listed] == [
+        ("gpu-07", "pending", {"rack": "b"})
+    ]
+    one = await client.get(f"{API}/cluster/nodes/{node['id']}")
+    assert one.json() == listed[0]
+    unnamed = await client.post(f"{API}/cluster/nodes")
+    assert unnamed.status_code == 201, "the body is optional"
+
+
+async def test_a_token_works_once(client: httpx.AsyncClient) -> None:
+    node = await announced(client)
+    first = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))
+    assert first.status_code == 200
+    for token in (node["join_token"], "nonsense", ""):
+        again = await client.post(f"{API}/agent/join", json=joining(token))
+        assert again.status_code == 401
+        assert again.headers["content-type"] == "application/problem+json"
+        assert again.headers["www-authenticate"] == "Bearer"
+    old = joining(node["join_token"], protocol_version=0)
+    assert (await client.post(f"{API}/agent/join", json=old)).status_code == 426
+
+
+async def test_a_node_that_never_joined_goes_at_once(client: httpx.AsyncClient) -> None:
+    node = await announced(client)
+    reply = await client.delete(f"{API}/cluster/nodes/{node['id']}")
+    assert reply.status_code in (202, 204)
+    assert (await client.get(f"{API}/cluster/nodes")).json()["items"] == []
+
+
+ROUTES = [
+    ("POST", "/agent/jobs/abc/attempts/1/metrics?writer=0-0a0a0a0a"),
+    ("POST", "/agent/jobs/abc/attempts/1/events?writer=0-0a0a0a0a"),
+    ("POST", "/agent/jobs/abc/attempts/1/logs?rank=0&stream=stdout&offset=0"),
+    ("PUT", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/files/x"),
+    ("GET", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/files/x"),
+    ("POST", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/commit"),
+]
+
+
+async def test_agents_routes_need_a_credential(client: httpx.AsyncClient) -> None:
+    for method, path in ROUTES:
+        for headers in ({}, {"Authorization": "Bearer nonsense"}, {"Authorization": "Basic eDp5"},
+                        {"Authorization": "Bearer"}):  # fmt: skip
+            reply = await client.request(method, API + path, headers=headers)
+            assert reply.status_code == 401, reply.text
+            assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_what_is_shipped_for_no_attempt_is_refused(client: httpx.AsyncClient) -> None:
+    headers = await credential(client)
+    for method, path in ROUTES:
+        for changed in (
+            path,
+            path.replace("/abc/", "/%00/"),
+            path.replace("/1/", "/99999999999999/"),
+        ):
+            reply = await client.request(method, API + changed, headers=headers)
+            assert reply.status_code in (404, 422), (changed, reply.text)
+
+
+BAD_SHIPMENTS: list[tuple[str, bytes]] = [
+    ("/metrics?writer=w", b"garbage"),
+    ("/metrics?writer=w", struct.pack("<IIII", 2**32 - 1, 2**32 - 1, 7, 7)),
+    ("/metrics?writer=" + "w" * 100, b""),
+    ("/metrics?writer=%00", b""),
+    ("/metrics", b""),
+    ("/events?writer=w", b"{}"),
+    ("/events?writer=w", b"not json"),
+    ("/events?writer=w", b'{"sequence": 1e400, "time": 0, "rank": 0, "kind": "note"}'),
+    ("/logs?rank=-1&stream=stdout&offset=0", b"x"),
+    ("/logs?rank=0&stream=stdin&offset=0", b"x"),
+    ("/logs?rank=0&stream=stdout&offset=-1", b"x"),
+    ("/logs?rank=0&stream=stdout&offset=99999999999999999999", b"x"),
+    ("/logs?rank=0&stream=stdout", b"x"),
+]
+
+
+async def test_damaged_shipments_are_refused(client: httpx.AsyncClient) -> None:
+    headers = await credential(client)
+    job = (
+        await client.post(
+            f"{API}/training/jobs",
+            json={"name": "x", "task": {"name": "digits"}, "resources": {"device": "cpu"}},
+        )
+    ).json()["id"]
+    for path, body in BAD_SHIPMENTS:
+        reply = await client.post(
+            f"{API}/agent/jobs/{job}/attempts/1{path}", content=body, headers=headers
+        )
+        assert reply.status_code in (404, 422), (path, reply.text)
+        assert reply.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_batch_beyond_the_limit_is_refused(client: httpx.AsyncClient) -> None:
+    headers = await credential(client)
+    reply = await client.post(
+        f"{API}/agent/jobs/abc/attempts/1/logs?rank=0&stream=stdout&offset=0",
+        content=bytes(17 * 1024 * 1024), headers=headers,
+    )  # fmt: skip
+    assert reply.status_code == 413
+
+
+PATHS = ["../../x", "%2e%2e/x", "a/../../x", "/etc/passwd", "x.part", "a" * 600, "%00", "a//b"]
+
+
+async def test_uploads_stay_within_their_checkpoint(
+    app: FastAPI, client: httpx.AsyncClient
+) -> None:
+    headers = await credential(client)
+    before = await asyncio.to_thread(_files, app)
+    names = ("step-00000001-a1-g1", "..", "step")
+    for name, path in itertools.product(names, PATHS):
+        reply = await client.put(
+            f"{API}/agent/jobs/abc/checkpoints/{name}/files/{path}?sha256="
+            + hashlib.sha256(b"x").hexdigest(),
+            content=b"x", headers=headers,
+        )  # fmt: skip
+        assert reply.status_code in (404, 405, 422), reply.text
+    assert await asyncio.to_thread(_files, app) == before
+
+
+def _files(app: FastAPI) -> set[str]:
+    folder = app.state.settings.data_dir
+    return {str(path) for path in folder.rglob("*") if "trainhall.db" not in path.name}

@@ -1,0 +1,119 @@
+"""The server as a process: port 0, a port that is taken, an orderly end."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from trainhall.api.server import serve
+sys.exit(serve(host=sys.argv[1], port=int(sys.argv[2]), data_dir=Path(sys.argv[3]),
+               database_url=sys.argv[4] or None))
+"""
+
+
+@contextmanager
+def server(
+    folder: Path, host: str = "127.0.0.1", port: int = 0, database: str = ""
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, host, str(port), str(folder / "data"), database],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env={**os.environ, "PYTHONWARNINGS": "error::RuntimeWarning"},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def url_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("Trainhall is at http://127.0.0.1:"), line
+    return line.split()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal.Signals) -> None:
+    with server(tmp_path) as process:
+        url = url_of(process)
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        spec = {"name": "x", "task": {"name": "digits"}}
+        job = httpx.post(f"{url}/api/v1/training/jobs", json=spec).json()["id"]
+        stream = f"ws{url.removeprefix('http')}/api/v1/metrics/stream/{job}"
+        with (
+            connect(stream) as viewer,
+            socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1]))) as idle,
+        ):
+            viewer.recv(timeout=10)
+            idle.sendall(b"POST /api/v1/training/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=15)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors
+    with server(tmp_path) as again:
+        read = httpx.get(f"{url_of(again)}/api/v1/training/jobs/{job}")
+        assert read.json()["name"] == "x", "what was submitted is kept"
+
+
+def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with server(tmp_path, port=taken.getsockname()[1]) as process:
+            output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert output == ""
+    assert len(errors.splitlines()) == 1
+    assert "--port" in errors
+
+
+@pytest.mark.parametrize(
+    ("host", "database", "told"),
+    [("256.256.256.256", "", "cannot listen on 256.256.256.256"),
+     ("127.0.0.1", "mysql://x/y", "'mysql' is not supported"),
+     ("127.0.0.1", "nonsense", "no database URL"),
+     ("127.0.0.1", "postgresql://u:secret@127.0.0.1:1/x", "cannot be used"),
+     ("127.0.0.1", "sqlite:////dev/null/x.db", "cannot keep data")],
+)  # fmt: skip
+def test_what_it_cannot_start_with_is_told_in_one_line(
+    tmp_path: Path, host: str, database: str, told: str
+) -> None:
+    with server(tmp_path, host=host, database=database) as process:
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert output == ""
+    assert told in errors
+    assert "secret" not in errors
+    assert len(errors.splitlines()) == 1, errors
+
+
+def test_the_app_is_served_by_uvicorn_too(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "api.main:app", "--fd", str(listener.fileno())],
+            cwd=root, pass_fds=[listener.fileno()], stderr=subprocess.PIPE,
+            env={**os.environ, "TRAINHALL_DATA_DIR": str(tmp_path)},
+        )  # fmt: skip
+        try:
+            # The socket listens already, so the request waits until it is served.
+            assert httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=30).status_code == 200
+        finally:
+            process.terminate()
+            process.communicate(timeout=15)

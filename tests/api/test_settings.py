@@ -1,0 +1,60 @@
+"""Settings: flags over environment over the file over defaults."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from trainhall.api.settings import Settings, SettingsError, user_data_dir
+
+
+def test_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    file.write_text('port = 1\nhost = "h1"\ninsecure = true\nslots = 3\n[server]\nhost = "h2"\n'
+                    'data-dir = "/srv/x"\n[agent]\nport = 9\n')  # fmt: skip
+    monkeypatch.setenv("TRAINHALL_CONFIG", str(file))
+    read = Settings()
+    assert (read.port, read.host, read.insecure) == (1, "h2", True)
+    assert read.data_dir == Path("/srv/x")
+    assert read.database == "sqlite:////srv/x/trainhall.db"
+    monkeypatch.setenv("TRAINHALL_PORT", "2")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://x/y")
+    assert Settings().port == 2
+    assert Settings().database == "postgresql://x/y"
+    assert Settings(port=3, database_url="sqlite://").port == 3
+    assert Settings(port=3, database_url="sqlite://").database == "sqlite://"
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("TRAINHALL_INSECURE", "")
+    read = Settings()
+    assert (read.host, read.port, read.insecure) == ("127.0.0.1", 8000, False)
+    assert read.data_dir == user_data_dir()
+
+
+@pytest.mark.parametrize("value", ["1", "true", "yes"])
+def test_insecure_by_the_environment(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("TRAINHALL_INSECURE", value)
+    assert Settings().insecure
+
+
+def test_allowed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINHALL_ALLOWED_HOSTS", "Lab.example, other ,")
+    assert Settings().allowed_hosts == {"lab.example", "other"}
+
+
+def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRAINHALL_CONFIG", str(tmp_path / "missing.toml"))
+    with pytest.raises(SettingsError, match=r"missing\.toml"):
+        Settings()
+    (tmp_path / "bad.toml").write_text("port = ")
+    monkeypatch.setenv("TRAINHALL_CONFIG", str(tmp_path / "bad.toml"))
+    with pytest.raises(SettingsError, match="TOML"):
+        Settings()
+
+
+def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINHALL_PORT", "70000")
+    with pytest.raises(ValidationError, match="65535"):
+        Settings()
