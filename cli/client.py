@@ -1,0 +1,209 @@
+"""A thin client of the REST API: paths in, JSON out, problem details as exceptions."""
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
+
+PREFIX = "/api/v1"
+# Repeating one of these changes nothing more than sending it once did.
+IDEMPOTENT = frozenset({"GET", "HEAD"})
+ATTEMPTS = 4
+FIRST_PAUSE = 0.1
+PAGE = 200
+
+
+class Client:
+    """Talks to one coordinator; close it, or use it in a `with`.
+
+    Raises:
+        Unreachable: nothing answers, after a few tries where trying again is harmless.
+        NotFound, WrongState, NotAllowed, Usage, CliError: by the status of the answer.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 30.0, attempts: int = ATTEMPTS) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise Usage(f"--url must begin with http:// or https://, not {url!r}")
+        self.url = url.rstrip("/")
+        self._attempts = attempts
+        # A coordinator on loopback or in the lab's network is not behind a web proxy.
+        self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def stream_url(self) -> str:
+        """The base of websocket addresses."""
+        return "ws" + self.url.removeprefix("http") + PREFIX
+
+    def page_of(self, job_id: str) -> str:
+        """The address of a job in the dashboard."""
+        return f"{self.url}/jobs/{job_id}"
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """Send one request below /api/v1 and return the JSON of the answer (None when empty)."""
+        repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
+        response = self._send(method, PREFIX + path, repeatable, options)
+        if response.is_success:
+            return response.json() if response.content else None
+        raise problem_of(response)
+
+    def _send(
+        self, method: str, path: str, repeatable: bool, options: dict[str, Any]
+    ) -> httpx.Response:
+        pause = FIRST_PAUSE
+        for attempt in range(1, self._attempts + 1):
+            try:
+                return self._http.request(method, path, **options)
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise Usage(f"--url {self.url!r} is not an address: {error}") from None
+            except httpx.TransportError as error:
+                # A connection that was never made carried no request, so any may be repeated.
+                unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if attempt == self._attempts or not (repeatable or unsent):
+                    why = str(error) or type(error).__name__
+                    raise Unreachable(
+                        f"no coordinator answers at {self.url} ({why}). "
+                        "Start one with `trainhall up`, or say where it is with --url or "
+                        "TRAINHALL_URL."
+                    ) from None
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause *= 2
+        raise AssertionError("the last attempt returns or raises")
+
+    def get(self, path: str, **params: Any) -> Any:
+        return self.request("GET", path, params={k: v for k, v in params.items() if v is not None})
+
+    def items(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
+        """Every item of a paged list, or the first `limit` of them."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            page = self.get(path, limit=size, cursor=cursor, **params)
+            items = page["items"] if left is None else page["items"][:left]
+            yield from items
+            left = None if left is None else left - len(items)
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+
+    def submit(self, spec: dict[str, Any], *, dry_run: bool = False) -> Any:
+        """Submit a job once, however often the connection breaks."""
+        if dry_run:
+            return self.request("POST", "/training/jobs", json=spec, params={"dry_run": "true"})
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        return self.request("POST", "/training/jobs", json=spec, headers=key)
+
+    def job(self, reference: str) -> Any:
+        """A job by its id or a unique beginning of it."""
+        try:
+            return self.get(f"/training/jobs/{segment(reference)}")
+        except NotFound:
+            found = [j for j in self.items("/training/jobs") if j["id"].startswith(reference)]
+        return only(found, "job", reference)
+
+    def job_id(self, reference: str) -> str:
+        return str(self.job(reference)["id"])
+
+    def node(self, reference: str) -> Any:
+        """A node by its id, a unique beginning of it, or its name."""
+        nodes = list(self.items("/cluster/nodes"))
+        exact = [n for n in nodes if reference in (n["id"], n["name"])]
+        found = exact or [n for n in nodes if n["id"].startswith(reference)]
+        return only(found, "node", reference)
+
+    def checkpoint(self, reference: str) -> Any:
+        """A checkpoint by its id or a unique beginning of it."""
+        try:
+            return self.get(f"/checkpoints/{segment(reference)}")
+        except NotFound:
+            found = [
+                checkpoint
+                for job in self.items("/training/jobs")
+                for checkpoint in self.get(f"/checkpoints/jobs/{job['id']}")["items"]
+                if checkpoint["id"].startswith(reference)
+            ]
+        return only(found, "checkpoint", reference)
+
+
+def only(found: list[Any], what: str, reference: str) -> Any:
+    """The one thing that a reference means.
+
+    Raises:
+        NotFound, Usage: it means nothing, or several things.
+    """
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFound(f"there is no {what} {reference!r}")
+    ids = ", ".join(sorted(item["id"] for item in found)[:8])
+    raise Usage(f"{reference!r} is the beginning of {len(found)} {what}s: {ids}; give more of it")
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a path: it can't climb out of it.
+
+    Raises:
+        Usage: no id looks like that.
+    """
+    if not text or not all(c.isalnum() or c in "-_" for c in text):
+        raise Usage(f"{text!r} is not an id: ids have letters, digits, - and _")
+    return text
+
+
+def problem_of(response: httpx.Response) -> CliError:
+    """RFC 9457 problem details as the exception that fits the status."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"detail": response.text.strip()[:200]}
+    message = str(body.get("detail") or body.get("title") or response.reason_phrase)
+    details = [line for line in map(_field_line, body.get("errors") or []) if line]
+    if len(details) == 1 and details[0].startswith(message):
+        # The only wrong field is the message: said once, with the value.
+        message, details = details[0], []
+    status = response.status_code
+    kinds: dict[int, type[CliError]] = {
+        400: Usage,
+        401: NotAllowed,
+        403: NotAllowed,
+        404: NotFound,
+        409: WrongState,
+        413: Usage,
+        415: Usage,
+        422: Usage,
+    }
+    kind = kinds.get(status, CliError)
+    if kind is CliError:
+        message = f"the coordinator answered {status}: {message}"
+    return kind(message, details)
+
+
+def _field_line(error: Any) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    field, message = error.get("field"), error.get("message") or error.get("detail") or ""
+    value = error.get("value")
+    told = f" (given: {value})" if value not in (None, "") else ""
+    return f"{field}: {message}{told}" if field else f"{message}{told}"

@@ -1,0 +1,112 @@
+"""Following a job until it ends: a bar with loss on a terminal, a line now and then elsewhere.
+
+The coordinator may be restarted meanwhile; the job goes on without it, and so does this.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainhall.cli.client import Client
+from trainhall.cli.errors import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    MISSING,
+    UNFINISHED,
+    NotFound,
+    Unreachable,
+)
+from trainhall.cli.failures import last_words
+from trainhall.cli.output import number, say
+from trainhall.cli.progress import Progress
+
+FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
+POLL_SECONDS = 0.5
+WATCH_SECONDS = 0.25
+PATIENCE_SECONDS = 600.0
+"""How long a coordinator may be gone before following it ends."""
+
+
+def until_final(client: Client, job_id: str) -> int:
+    """Show a job's progress until it has ended; the exit code tells how.
+
+    Ctrl-C leaves the job alone and returns 101.
+    """
+    try:
+        with Progress() as progress:
+            job = _watch(client, job_id, progress.show, WATCH_SECONDS)
+    except KeyboardInterrupt:
+        say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
+            f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
+        return UNFINISHED
+    except NotFound as error:
+        say(f"trainhall: {error.message}")
+        return MISSING
+    _say_end(client, job)
+    return FINAL[job["state"]]
+
+
+def wait(client: Client, job_id: str, timeout: float | None) -> int:
+    """Wait in silence until a job has ended or `timeout` seconds passed."""
+    try:
+        job = _watch(client, job_id, lambda job: None, POLL_SECONDS, timeout)
+    except KeyboardInterrupt:
+        return UNFINISHED
+    if job["state"] not in FINAL:
+        say(f"{job_id} is still {job['state']} after {timeout:g} s")
+        return UNFINISHED
+    _say_end(client, job)
+    return FINAL[job["state"]]
+
+
+def _watch(
+    client: Client,
+    job_id: str,
+    show: Callable[[Any], None],
+    every: float,
+    timeout: float | None = None,
+) -> Any:
+    """Read the job until it is final (or the time is up), and return its last state."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    for job in _states(client, job_id, every):
+        show(job)
+        if job["state"] in FINAL:
+            return job
+        if deadline is not None and time.monotonic() >= deadline:
+            return job
+    raise AssertionError("states never end by themselves")
+
+
+def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:
+    lost_at: float | None = None
+    while True:
+        try:
+            yield client.get(f"/training/jobs/{job_id}")
+            if lost_at is not None:
+                say("The coordinator is back.")
+            lost_at = None
+        except Unreachable:
+            now = time.monotonic()
+            if lost_at is None:
+                say("The coordinator does not answer; the job goes on. Trying again.")
+                lost_at = now
+            if now - lost_at > PATIENCE_SECONDS:
+                raise
+        time.sleep(every)
+
+
+def _say_end(client: Client, job: Any) -> None:
+    say(_epitaph(job))
+    if words := last_words(client, job):
+        say(words)
+
+
+def _epitaph(job: Any) -> str:
+    told = f"{job['name']} {job['state']} at step {job['step']}"
+    accuracy = job["metrics"].get("eval_accuracy")
+    if job["state"] == "completed" and accuracy is not None:
+        told += f", held-out accuracy {number(accuracy)}"
+    if job["state"] != "completed" and job["reason"]:
+        told += f": {job['reason']}"
+    return told

@@ -1,0 +1,51 @@
+"""`trainhall logs`: what a job's ranks wrote."""
+
+from typing import Annotated
+
+import typer
+
+from trainhall.cli.connect import connect
+from trainhall.cli.options import DEFAULT_URL, JobId, Url
+
+
+def logs(
+    job: JobId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the job has ended.")
+    ] = False,
+    rank: Annotated[
+        int | None, typer.Option("--rank", "-r", min=0, help="Of one rank only.")
+    ] = None,
+    stream: Annotated[
+        str | None, typer.Option("--stream", help="stdout or stderr only.", metavar="STREAM")
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Of one attempt only.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=1, help="Begin with the last so many lines.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Print what a job's ranks wrote; each line begins with its rank when there are several.
+
+    \b
+    Examples:
+      trainhall logs 3f2a
+      trainhall logs 3f2a -f --tail 20
+      trainhall logs 3f2a --rank 0 --stream stderr > errors.txt
+    """
+    from trainhall.cli.errors import Usage
+    from trainhall.cli.loglines import LogPrinter
+
+    if stream not in (None, "stdout", "stderr"):
+        raise Usage(f"--stream is stdout or stderr, not {stream!r}")
+    with connect(url) as client:
+        found = client.job(job)
+        printer = LogPrinter(
+            client, found["id"], rank=rank, stream=stream, attempt=attempt,
+            prefixed=rank is None and found["world_size"] > 1,
+        )  # fmt: skip
+        if follow:
+            raise typer.Exit(printer.follow(tail))
+        printer.print_all(tail)

@@ -1,0 +1,74 @@
+"""The `trainhall` command. Commands import what they need when they run, so that help is quick."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from trainhall.cli import checkpoints, config, jobs, logs, nodes, run, serve, up
+from trainhall.cli.errors import CliError
+
+app = typer.Typer(
+    name="trainhall",
+    help="A self-hosted home for distributed training jobs.",
+    epilog="Start with `trainhall up`, then `trainhall submit examples/digits.yaml -f`.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.command("server")(serve.server)
+app.command("agent")(serve.agent)
+app.command("run")(run.run)
+app.command("submit")(jobs.submit)
+app.command("ls")(jobs.list_jobs)
+app.command("show")(jobs.show)
+app.command("logs")(logs.logs)
+app.command("pause")(jobs.pause)
+app.command("resume")(jobs.resume)
+app.command("cancel")(jobs.cancel)
+app.command("wait")(jobs.wait)
+app.add_typer(nodes.app, name="nodes")
+app.add_typer(checkpoints.app, name="ckpt")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from trainhall import __version__
+
+        print(f"trainhall {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def trainhall(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    context.default_map = config.default_map()
+
+
+def main() -> None:
+    """The entry point: runs a command and turns what went wrong into one line and an exit code."""
+    try:
+        app()
+    except CliError as error:
+        print(f"trainhall: {error.message}", file=sys.stderr)
+        for line in error.details:
+            print(f"  {line}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output left (`| head`); the interpreter's own flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Commands about nodes: list, add, remove."""
+
+import shlex
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from trainhall.cli import output as out
+from trainhall.cli.connect import connect
+from trainhall.cli.errors import Usage
+from trainhall.cli.options import DEFAULT_URL, Format, Output, Url
+
+app = typer.Typer(help="The hosts of the cluster: list, add, remove.", no_args_is_help=True)
+
+
+@app.command("ls", hidden=True)
+@app.command("list")
+def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """List the nodes, their devices and what they are doing.
+
+    \b
+    Examples:
+      trainhall nodes list
+      trainhall nodes list -o json
+    """
+    with connect(url) as client:
+        nodes = list(client.items("/cluster/nodes"))
+    columns = [
+        out.Column("ID", lambda n: n["id"]),
+        out.Column("NAME", lambda n: n["name"]),
+        out.Column("STATE", lambda n: n["state"]),
+        out.Column("DEVICES", _devices),
+        out.Column("BUSY", _busy, right=True),
+        out.Column("VERSION", lambda n: n["agent_version"] or ""),
+        out.Column("SEEN", lambda n: out.age(n["last_seen_at"]), right=True),
+        out.Column("REASON", lambda n: n["reason"] or ""),
+    ]
+    out.print_items(nodes, columns, output, empty="No nodes. Add one with `trainhall nodes add`.")
+
+
+@app.command("add")
+def add(
+    name: Annotated[
+        str | None, typer.Argument(help="A name for the node.", show_default="chosen")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="A label. May be repeated."),
+    ] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Announce a node and print the command to run on it. Its token works once.
+
+    \b
+    Examples:
+      trainhall nodes add gpu-07
+      trainhall nodes add gpu-07 --label rack=b
+    """
+    body: out.Json = {"labels": _labels(label)}
+    if name is not None:
+        body["name"] = name
+    with connect(url) as client:
+        node = client.request("POST", "/cluster/nodes", json=body)
+    if output is Format.TABLE:
+        out.say(f"Run this on {node['name']}:")
+    if not _means_something_elsewhere(node["command"]):
+        out.say(
+            "Note: the coordinator answers on loopback alone, so only an agent on its own host can "
+            "reach it.\nFor other hosts start it with `trainhall server --host 0.0.0.0` and add "
+            "the node again."
+        )
+    out.print_item(node, output, lambda: str(node["command"]))
+
+
+@app.command("rm", hidden=True)
+@app.command("remove")
+def remove(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's id or name.")],
+    url: Url = DEFAULT_URL,
+    output: Output = Format.TABLE,
+) -> None:
+    """Remove a node: it gets no new work, and goes once what runs on it has ended.
+
+    \b
+    Examples:
+      trainhall nodes remove gpu-07
+    """
+    with connect(url) as client:
+        found = client.node(node)
+        client.request("DELETE", f"/cluster/nodes/{found['id']}")
+    out.print_item(found, output, lambda: f"{found['name']} is being removed")
+
+
+def _means_something_elsewhere(command: str) -> bool:
+    """Whether the coordinator's address in a join command means something on another host."""
+    from trainhall.api.guard import is_loopback
+
+    words = shlex.split(command)
+    name = urlsplit(words[words.index("--coordinator") + 1]).hostname
+    return name is None or not is_loopback(name)
+
+
+def _labels(given: list[str] | None) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise Usage(f"--label takes KEY=VALUE, not {text!r}")
+        labels[key] = value
+    return labels
+
+
+def _devices(node: out.Json) -> str:
+    counts: dict[str, int] = {}
+    for device in node["devices"]:
+        what = "CPU slot" if device["kind"] == "cpu" else str(device["name"])
+        counts[what] = counts.get(what, 0) + 1
+    return ", ".join(f"{count} × {what}" for what, count in counts.items())
+
+
+def _busy(node: out.Json) -> str:
+    devices = node["devices"]
+    return f"{sum(1 for d in devices if d['job_id'])}/{len(devices)}"

@@ -1,0 +1,91 @@
+"""Options and arguments that several commands share."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="TRAINHALL_URL", help="Where the coordinator is.", metavar="URL"),
+]
+Output = Annotated[
+    Format, typer.Option("--output", "-o", help="How to print; name prints ids alone.")
+]
+JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's id, or the first characters of it.")
+]
+SpecFile = Annotated[
+    str, typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Replace a value of the spec, as in training.steps=20. May be repeated.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up waiting after so long."),
+]
+
+Host = Annotated[str, typer.Option("--host", envvar="TRAINHALL_HOST", help="Address to listen on.")]
+Port = Annotated[
+    int,
+    typer.Option(
+        "--port", envvar="TRAINHALL_PORT", min=0, max=65535,
+        help="Port to listen on; 0 takes a free one. The URL is printed.",
+    ),
+]  # fmt: skip
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        envvar="TRAINHALL_DATA_DIR",
+        help="Folder of everything that is kept.",
+        show_default="trainhall in the user's data folder",
+        file_okay=False,
+    ),
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar="DATABASE_URL",
+        help="postgresql://… to keep state in Postgres.",
+        show_default="SQLite in the data folder",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        envvar="TRAINHALL_INSECURE",
+        help="Answer on addresses other than loopback: everyone who reaches it may run code.",
+    ),
+]
+Slots = Annotated[
+    int | None,
+    typer.Option(
+        "--slots",
+        envvar="TRAINHALL_SLOTS",
+        min=0,
+        help="CPU workers that this host may run at once.",
+        show_default="the number of cores",
+    ),
+]
+# A parent process that ends, however it ends, closes this process's standard input.
+Supervised = Annotated[bool, typer.Option("--supervised", hidden=True)]

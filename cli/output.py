@@ -1,0 +1,171 @@
+"""What a command prints: data on stdout in the asked format, chatter on stderr."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from trainhall.cli.options import Format
+
+Json = dict[str, Any]
+BLANK = "-"
+STATE_COLORS = {
+    "completed": "32", "ready": "32", "committed": "32",
+    "running": "36", "starting": "36",
+    "failed": "31", "lost": "31", "corrupt": "31",
+    "recovering": "33", "suspect": "33", "pausing": "33", "paused": "33", "cancelling": "33",
+}  # fmt: skip
+# Colours (SGR) may pass; what moves the cursor, sets titles or answers queries may not.
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-9;:]*m"
+    r"|\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])"
+    r"|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]"
+)
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    cell: Callable[[Json], str]
+    right: bool = False
+
+
+def say(message: str) -> None:
+    """Tell the person something that is not data."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def colored(stream: Any = None) -> bool:
+    """Whether to colour: a terminal, and nobody asked not to (https://no-color.org)."""
+    out = stream or sys.stdout
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
+
+
+def print_items(
+    items: Sequence[Json], columns: Sequence[Column], output: Format, *, empty: str
+) -> None:
+    """A list: a table with a line each, one JSON or YAML list, or ids."""
+    if output is Format.NAME:
+        for item in items:
+            print(item["id"])
+    elif output is Format.TABLE:
+        if items:
+            print(table(items, columns, color=colored()))
+        else:
+            say(empty)
+    else:
+        print(rendered(list(items), output))
+
+
+def print_item(item: Json, output: Format, table_text: Callable[[], str]) -> None:
+    """One thing: its own page, JSON, YAML, or its id."""
+    if output is Format.NAME:
+        print(item["id"])
+    elif output is Format.TABLE:
+        print(table_text())
+    else:
+        print(rendered(item, output))
+
+
+def rendered(data: Any, output: Format) -> str:
+    if output is Format.JSON:
+        return json.dumps(data, indent=2, ensure_ascii=False)
+    import yaml
+
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
+
+
+def table(items: Sequence[Json], columns: Sequence[Column], *, color: bool = False) -> str:
+    """Aligned columns, two spaces apart; the last one is as long as it needs to be."""
+    from rich.cells import cell_len
+
+    rows = [[column.title for column in columns]]
+    rows += [[column.cell(item) or BLANK for column in columns] for item in items]
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(columns))]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, text, width in zip(columns, row, widths, strict=True):
+            gap = " " * (width - cell_len(text))
+            shown = painted(text) if color and column.title == "STATE" else text
+            cells.append(gap + shown if column.right else shown + gap)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def pairs(entries: Sequence[tuple[str, str]]) -> str:
+    """Named values, one a line."""
+    width = max(len(name) for name, _ in entries) + 2
+    color = colored()
+    return "\n".join(
+        f"{name:<{width}}{painted(text) if color and name == 'state' else text or BLANK}"
+        for name, text in entries
+    )
+
+
+def indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())
+
+
+def painted(state: str) -> str:
+    code = STATE_COLORS.get(state)
+    return f"\x1b[{code}m{state}\x1b[0m" if code else state
+
+
+def harmless(text: str) -> str:
+    """Text for a terminal: colours stay, other control sequences go."""
+    return _SEQUENCE.sub(lambda m: m.group() if _COLOR.fullmatch(m.group()) else "", text)
+
+
+def number(value: Any) -> str:
+    """A measured value in few digits."""
+    if value is None:
+        return BLANK
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def size(count: int | None) -> str:
+    """Bytes in binary units."""
+    if count is None:
+        return BLANK
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def duration(seconds: float) -> str:
+    """`75 s` as 1m15s, `9000 s` as 2h30m."""
+    whole = int(max(0.0, seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def age(time: str | None) -> str:
+    """How long ago an RFC 3339 time was."""
+    if time is None:
+        return BLANK
+    return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+
+
+def between(start: str | None, end: str | None) -> str:
+    """How long something took, or has taken until now."""
+    if start is None:
+        return BLANK
+    until = datetime.fromisoformat(end) if end else datetime.now(UTC)
+    return duration((until - datetime.fromisoformat(start)).total_seconds())

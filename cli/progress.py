@@ -1,0 +1,107 @@
+"""The progress of a job on stderr: one bar on a terminal, a line every few seconds elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from trainhall.cli.output import colored, duration, number, say
+
+LINE_SECONDS = 5.0
+FINAL_STATES = ("completed", "failed", "cancelled")
+
+
+class Progress:
+    """Shows `{name, state, reason, step, total_steps, metrics}` as it changes."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._task: Any = None
+        self._said: tuple[str, str] | None = None
+        self._line_at = 0.0
+        self._started: tuple[float, int] | None = None
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, TextColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}", markup=False),
+                BarColumn(bar_width=None),
+                TextColumn("{task.fields[steps]}", markup=False),
+                TextColumn("{task.fields[told]}", markup=False),
+                console=Console(stderr=True, no_color=not colored(sys.stderr), highlight=False),
+                refresh_per_second=8,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=None, steps="", told="")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, job: Any) -> None:
+        """Show a job as the REST API reads it (fewer keys serve too)."""
+        step, total = job["step"], job["total_steps"]
+        told = self._told(job, step, total)
+        state = (job["state"], job["reason"] or "")
+        steps = f"{step}/{total}" if total else str(step)
+        if self._bar is not None:
+            if state != self._said and job["state"] not in ("running", *FINAL_STATES):
+                self._bar.console.print(_state_line(*state), markup=False)
+            self._bar.update(
+                self._task,
+                description=f"{job['name']} {job['state']}",
+                completed=step,
+                total=total,
+                steps=steps,
+                told=told,
+            )
+        else:
+            now = time.monotonic()
+            # How it ended is for the caller to tell.
+            if state != self._said and job["state"] not in FINAL_STATES:
+                say(_state_line(*state))
+            if step and (now - self._line_at >= LINE_SECONDS or step == total):
+                if self._line_at != float("inf"):
+                    say(f"step {steps}  {told}")
+                self._line_at = float("inf") if step == total else now
+        self._said = state
+
+    def _told(self, job: Any, step: int, total: int | None) -> str:
+        metrics = job["metrics"]
+        parts = []
+        if (loss := metrics.get("loss")) is not None:
+            parts.append(f"loss {number(loss)}")
+        if (rate := metrics.get("samples_per_second")) is not None:
+            parts.append(
+                f"{rate:,.0f} samples/s" if isinstance(rate, float) else f"{rate} samples/s"
+            )
+        left = self._seconds_left(step, total)
+        if left is not None:
+            parts.append(f"{duration(left)} left")
+        return "  ".join(parts)
+
+    def _seconds_left(self, step: int, total: int | None) -> float | None:
+        """From the pace since the first step that was seen: start-up does not count."""
+        now = time.monotonic()
+        if step == 0 or total is None:
+            return None
+        if self._started is None or step < self._started[1]:
+            self._started = (now, step)
+            return None
+        since, first = self._started
+        done = step - first
+        return (now - since) / done * (total - step) if done and step < total else None
+
+
+def _state_line(state: str, reason: str) -> str:
+    return f"{state}: {reason}" if reason else state

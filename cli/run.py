@@ -1,0 +1,71 @@
+"""`trainhall run`: train here and now, without a server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainhall.cli import specs
+from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.options import Overrides, SpecFile
+
+
+def run(
+    file: SpecFile,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Folder for metrics.jsonl, checkpoints/ and result.json.",
+        ),
+    ],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in DIR.")
+    ] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Train a built-in task on this host, without a server.
+
+    Ctrl-C stops at a step that all workers agree on and saves a checkpoint; a second one ends at
+    once.
+
+    \b
+    Examples:
+      trainhall run examples/digits.yaml --output out
+      trainhall run examples/digits.yaml --output out --resume
+      trainhall run examples/digits.yaml -o /tmp/a --set training.steps=20 --set resources.workers=1
+
+    \b
+    Exit codes: 0 completed, 1 failed, 2 wrong input or a folder that is not empty, 130 stopped.
+    """  # fmt: skip
+    spec = specs.load(file, overrides)
+    if spec.script is not None:
+        raise Usage(
+            "`trainhall run` trains built-in tasks; start a script with torchrun, or submit it"
+        )
+    _check_folder(output, resume)
+    _check_torch()
+    from trainhall.cli.local import LocalRun
+
+    raise typer.Exit(LocalRun(spec, output.absolute(), resume=resume).run())
+
+
+def _check_folder(output: Path, resume: bool) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        empty = not any(output.iterdir())
+    except OSError as error:
+        raise Usage(f"cannot write to {output}: {error.strerror}") from None
+    if not empty and not resume:
+        raise Usage(f"{output} is not empty; go on from its checkpoint with --resume, "
+                    "or name another folder")  # fmt: skip
+
+
+def _check_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        raise CliError("training needs PyTorch: pip install 'trainhall[train]'")

@@ -1,0 +1,115 @@
+"""`trainhall server` and `trainhall agent`: the two programs of a cluster."""
+
+from typing import Annotated
+
+import typer
+
+from trainhall.cli import config
+from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.options import (
+    DatabaseUrl,
+    DataDir,
+    Host,
+    Insecure,
+    Port,
+    Slots,
+    Supervised,
+)
+
+
+def server(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    insecure: Insecure = False,
+    fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
+    supervised: Supervised = False,
+) -> None:
+    """Start the coordinator: the REST API, the live stream and the dashboard.
+
+    \b
+    Examples:
+      trainhall server
+      trainhall server --data-dir /srv/trainhall --port 0
+      DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
+    """
+    _watch_parent(supervised)
+    from trainhall.api.server import serve
+
+    raise typer.Exit(
+        serve(
+            host=host,
+            port=port,
+            fd=fd,
+            data_dir=(data_dir or config.user_data_dir()).absolute(),
+            database_url=database_url,
+            insecure=insecure,
+        )
+    )
+
+
+def agent(
+    coordinator: Annotated[
+        str,
+        typer.Option(
+            "--coordinator",
+            envvar="TRAINHALL_COORDINATOR",
+            metavar="URL",
+            help="Where the coordinator is.",
+        ),
+    ],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="TRAINHALL_TOKEN",
+            help="Join token of `trainhall nodes add`; needed once.",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            envvar="TRAINHALL_ADDRESS",
+            help="How other hosts reach this one.",
+            show_default="found out",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    slots: Slots = None,
+    supervised: Supervised = False,
+) -> None:
+    """Start the agent that runs ranks on this host. It may end and start again: ranks go on.
+
+    \b
+    Examples:
+      trainhall agent --coordinator http://lab:8000 --token TOKEN
+      trainhall agent --coordinator http://lab:8000 --slots 4 --address 10.0.0.7
+    """
+    _watch_parent(supervised)
+    from trainhall.cluster.agent.daemon import run_agent
+    from trainhall.cluster.agent.options import AgentError, AgentOptions, BadOption
+
+    try:
+        options = AgentOptions(
+            coordinator=coordinator,
+            data_dir=(data_dir or config.user_data_dir() / "agent").absolute(),
+            token=token,
+            address=address,
+            slots=slots,
+            stop_ranks_on_exit=supervised,
+        )
+        code = run_agent(options)
+    except BadOption as error:
+        raise Usage(str(error)) from None
+    except AgentError as error:
+        raise CliError(str(error)) from None
+    raise typer.Exit(code)
+
+
+def _watch_parent(supervised: bool) -> None:
+    if supervised:
+        from trainhall.cli.supervise import end_with_parent
+
+        end_with_parent()

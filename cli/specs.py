@@ -1,0 +1,67 @@
+"""Job specs as commands take them: a file or standard input, and `--set` overrides."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trainhall.cli.errors import Usage
+
+if TYPE_CHECKING:
+    from trainhall.training.spec import JobSpec
+
+
+def load(file: str, overrides: list[str] | None) -> "JobSpec":
+    """Read and check a spec. A relative `script.path` is taken from the folder of the file, or from
+    the present one when the spec comes from standard input.
+
+    Raises:
+        Usage: the file can't be read, or is not a valid spec; every wrong field is listed.
+    """
+    from trainhall.training.spec import SpecError, parse_spec
+
+    raw, form = _read(file)
+    try:
+        return parse_spec(raw, form, parse_overrides(overrides), _folder(file))
+    except SpecError as error:
+        details = []
+        for problem in error.problems:
+            given = f" (given: {problem.value})" if problem.value is not None else ""
+            field = f"{problem.field}: " if problem.field else ""
+            details.append(f"{field}{problem.message}{given}")
+        name = "the spec on standard input" if file == "-" else file
+        raise Usage(f"{name} is not a valid job spec", details) from None
+
+
+def _folder(file: str) -> Path:
+    return Path.cwd() if file == "-" else Path(file).absolute().parent
+
+
+def _read(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
+    if file == "-":
+        # YAML reads JSON as well, but for numbers such as 1e-3, which YAML 1.1 takes for text.
+        raw = sys.stdin.buffer.read()
+        return raw, "json" if raw.lstrip().startswith(b"{") else "yaml"
+    path = Path(file)
+    try:
+        return path.read_bytes(), "json" if path.suffix == ".json" else "yaml"
+    except FileNotFoundError:
+        raise Usage(f"there is no file {file}") from None
+    except IsADirectoryError:
+        raise Usage(f"{file} is a folder; give a job spec in YAML or JSON") from None
+    except OSError as error:
+        raise Usage(f"cannot read {file}: {error.strerror}") from None
+
+
+def parse_overrides(given: list[str] | None) -> dict[str, str]:
+    """`["training.steps=20"]` as `{"training.steps": "20"}`.
+
+    Raises:
+        Usage: one of them is not FIELD=VALUE.
+    """
+    overrides: dict[str, str] = {}
+    for text in given or []:
+        field, equals, value = text.partition("=")
+        if not equals or not field.strip():
+            raise Usage(f"--set takes FIELD=VALUE, as in training.steps=20, not {text!r}")
+        overrides[field.strip()] = value
+    return overrides

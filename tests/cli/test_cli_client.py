@@ -1,0 +1,191 @@
+"""The HTTP client against a server that misbehaves."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from trainhall.cli.client import Client
+from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
+
+Answer = tuple[int, Any] | None
+"""A status and a JSON body; None breaks the connection."""
+
+
+class Server:
+    """Answers what the test says and remembers what it was asked."""
+
+    def __init__(self, answer: Callable[[int, str, str], Answer]) -> None:
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def handle_any(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                self.rfile.read(length)
+                outer.requests.append((self.command, self.path, dict(self.headers)))
+                given = answer(len(outer.requests), self.command, self.path)
+                if given is None:
+                    self.close_connection = True
+                    return
+                status, body = given
+                data = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[int, str, str], Answer]], Server]]:
+    servers: list[Server] = []
+
+    def start(answer: Callable[[int, str, str], Answer]) -> Server:
+        servers.append(Server(answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (401, NotAllowed, 3),
+        (403, NotAllowed, 3),
+        (404, NotFound, 1),
+        (409, WrongState, 5),
+        (413, Usage, 2),
+        (422, Usage, 2),
+        (500, CliError, 1),
+    ],
+)
+def test_a_problem_becomes_an_error_with_its_exit_code(serve, status, kind, code) -> None:
+    body = {
+        "title": "No",
+        "detail": "the reason",
+        "errors": [{"field": "training.steps", "message": "must be above 0", "value": -1}],
+    }
+    server = serve(lambda n, method, path: (status, body))
+    with Client(server.url) as client, pytest.raises(kind) as caught:
+        client.get("/anything")
+    assert "the reason" in caught.value.message
+    assert caught.value.exit_code == code
+    assert caught.value.details == ["training.steps: must be above 0 (given: -1)"]
+
+
+def test_an_answer_that_is_no_problem_document_is_shown(serve) -> None:
+    server = serve(lambda n, method, path: (502, "upstream"))
+    with Client(server.url) as client, pytest.raises(CliError, match=r"502.*upstream"):
+        client.get("/anything")
+
+
+def test_reads_are_tried_again_when_the_connection_breaks(serve) -> None:
+    server = serve(lambda n, method, path: None if n < 3 else (200, {"fine": True}))
+    with Client(server.url) as client:
+        assert client.get("/anything") == {"fine": True}
+    assert len(server.requests) == 3
+
+
+def test_a_command_that_may_have_arrived_is_not_repeated(serve) -> None:
+    server = serve(lambda n, method, path: None)
+    with Client(server.url) as client, pytest.raises(Unreachable):
+        client.request("PUT", "/training/jobs/x/pause")
+    assert len(server.requests) == 1
+
+
+def test_a_submission_is_repeated_under_one_key(serve) -> None:
+    server = serve(lambda n, method, path: None if n < 3 else (201, {"id": "abc"}))
+    with Client(server.url) as client:
+        assert client.submit({"name": "x"})["id"] == "abc"
+        client.submit({"name": "x"})
+    keys = [headers["Idempotency-Key"] for _, _, headers in server.requests]
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+def test_nothing_listens() -> None:
+    with Client("http://127.0.0.1:9", attempts=1) as client, pytest.raises(Unreachable) as caught:
+        client.get("/anything")
+    assert "http://127.0.0.1:9" in caught.value.message
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://[", "http://a b"])
+def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
+    with pytest.raises((Usage, Unreachable)), Client(url, attempts=1) as client:
+        client.get("/anything")
+
+
+def test_pages_are_followed_to_the_last(serve) -> None:
+    pages = {None: ([1, 2], "b"), "b": ([3, 4], "c"), "c": ([5], None)}
+
+    def answer(n: int, method: str, path: str) -> Answer:
+        cursor = path.rsplit("cursor=", 1)[1] if "cursor=" in path else None
+        items, following = pages[cursor]
+        return 200, {"items": items, "next_cursor": following}
+
+    server = serve(answer)
+    with Client(server.url) as client:
+        assert list(client.items("/things")) == [1, 2, 3, 4, 5]
+        assert list(client.items("/things", limit=3)) == [1, 2, 3]
+
+
+@pytest.fixture
+def jobs(serve) -> Server:
+    ids = ["aa11", "aa22", "bb33"]
+
+    def answer(n: int, method: str, path: str) -> Answer:
+        name = path.removeprefix("/api/v1/training/jobs").split("?")[0].strip("/")
+        if not name:
+            return 200, {"items": [{"id": i} for i in ids], "next_cursor": None}
+        return (200, {"id": name}) if name in ids else (404, {"detail": "no"})
+
+    return serve(answer)
+
+
+def test_a_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
+    with Client(jobs.url) as client:
+        assert client.job_id("aa11") == "aa11"
+        assert client.job_id("bb") == "bb33"
+        with pytest.raises(NotFound, match="'cc'"):
+            client.job_id("cc")
+        with pytest.raises(Usage, match="aa11, aa22"):
+            client.job_id("aa")
+
+
+@pytest.mark.parametrize("reference", ["", "../nodes", "a/b", "a?b", "%2e%2e"])
+def test_an_id_cannot_climb_out_of_its_path(jobs: Server, reference: str) -> None:
+    with Client(jobs.url) as client, pytest.raises(Usage):
+        client.job(reference)
+    assert not jobs.requests
+
+
+def test_the_only_wrong_field_is_told_once(serve) -> None:
+    body = {
+        "detail": "state.0: must be a state",
+        "errors": [{"field": "state.0", "message": "must be a state", "value": "bogus"}],
+    }
+    server = serve(lambda n, method, path: (422, body))
+    with Client(server.url) as client, pytest.raises(Usage) as caught:
+        client.get("/anything")
+    assert caught.value.message == "state.0: must be a state (given: bogus)"
+    assert caught.value.details == []

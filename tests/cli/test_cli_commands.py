@@ -1,0 +1,352 @@
+"""The commands against a real cluster: what they print, where, and their exit codes."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.cluster import TRAINHALL, Cluster, running_cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.acceptance
+
+QUICK = {
+    "name": "quick",
+    "task": {"name": "digits"},
+    "resources": {"workers": 2},
+    "training": {"steps": 20},
+    "checkpoint": {"every_steps": 10},
+}
+ENDLESS = {
+    "name": "endless",
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.01}},
+    "resources": {"workers": 2},
+    "training": {"steps": 1000000},
+}
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Cli:
+    """Runs `trainhall` against one cluster."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+
+    def __call__(
+        self, *arguments: str, code: int = 0, given: str | None = None, **env: str
+    ) -> Done:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
+        done = subprocess.run(
+            [*TRAINHALL, *arguments],
+            input=given, capture_output=True, text=True, timeout=90, check=False, cwd=self.folder,
+            env=clean | {"TRAINHALL_URL": self.cluster.url} | env,
+        )  # fmt: skip
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def file(self, spec: dict[str, Any], name: str = "job.yaml") -> str:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(spec))
+        return str(path)
+
+    def submit(self, spec: dict[str, Any]) -> str:
+        return self("submit", self.file(spec), "-o", "name").out.strip()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def cli(cluster: Cluster, tmp_path: Path) -> Cli:
+    return Cli(cluster, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(cluster: Cluster) -> str:
+    """The id of a job that completed and has two checkpoints."""
+    job = cluster.submit(QUICK)
+    cluster.wait_for(job, "completed")
+    return job
+
+
+@pytest.fixture
+def running(cli: Cli) -> Iterator[str]:
+    """The id of a job that takes steps until the test ends."""
+    job = cli.submit(ENDLESS)
+    cli.cluster.wait_for_step(job, 2)
+    yield job
+    if cli.cluster.job(job)["state"] not in ("cancelled", "completed"):
+        cli("cancel", job)
+    cli.cluster.wait_for(job, "cancelled", "completed")
+
+
+def test_submit_returns_at_once_and_prints_the_id(cli: Cli) -> None:
+    done = cli("submit", cli.file(QUICK))
+    assert re.fullmatch(r"[0-9a-f]{12}\n", done.out)
+    job = done.out.strip()
+    assert f"/jobs/{job}" in done.err
+    cli("wait", job)
+    done = cli("submit", "-", "--set", "training.steps=5", "-o", "json", given=json.dumps(QUICK))
+    assert done.json["spec"]["training"]["steps"] == 5
+    cli("wait", done.json["id"])
+
+
+def test_submit_and_follow_shows_progress_on_stderr(cli: Cli) -> None:
+    done = cli("submit", cli.file(QUICK), "--follow", NO_COLOR="1")
+    assert re.fullmatch(r"[0-9a-f]{12}\n", done.out)
+    assert "step 20/20  loss " in done.err
+    assert re.search(r"quick completed at step 20, held-out accuracy 0\.\d+", done.err)
+    assert "\x1b" not in done.err
+
+
+def test_a_dry_run_creates_nothing(cli: Cli) -> None:
+    before = cli("ls", "-o", "name").out
+    done = cli("submit", cli.file(QUICK), "--dry-run", "-o", "json")
+    assert done.json["world_size"] == 2
+    assert "nothing was submitted" in done.err
+    assert cli("ls", "-o", "name").out == before
+
+
+def test_a_wrong_spec_lists_its_fields_and_exits_2(cli: Cli) -> None:
+    wrong = {**QUICK, "training": {"stepps": 3}, "priority": "much"}
+    done = cli("submit", cli.file(wrong), code=2)
+    assert "training.stepps: unknown key; did you mean 'steps'?" in done.err
+    assert "priority: " in done.err
+    assert done.out == ""
+    cli("submit", "nowhere.yaml", code=2)
+    cli("submit", code=2)
+
+
+def test_ls_in_every_format(cli: Cli, finished: str) -> None:
+    table = cli("ls").out.splitlines()
+    assert table[0].split() == [
+        "ID", "NAME", "STATE", "STEP", "LOSS", "WORKERS", "AGE", "REASON",
+    ]  # fmt: skip
+    line = next(line for line in table if line.startswith(finished))
+    assert line.split()[1:4] == ["quick", "completed", "20/20"]
+    assert finished in cli("ls", "-o", "name").out.split()
+    assert finished in [j["id"] for j in cli("ls", "-o", "json").json]
+    assert finished in [j["id"] for j in yaml.safe_load(cli("ls", "-o", "yaml").out)]
+    states = {j["state"] for j in cli("ls", "--state", "completed", "-o", "json").json}
+    assert states == {"completed"}
+    assert len(cli("ls", "-n", "1", "-o", "name").out.split()) == 1
+    assert cli("ls", "--state", "failed").err == "No jobs.\n"
+
+
+def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
+    page = cli("show", finished[:8]).out
+    assert re.search(r"^state +completed$", page, re.MULTILINE)
+    assert "eval_accuracy" in page
+    assert re.search(r"^ +\S+ +state +", page, re.MULTILINE)
+    assert cli("show", finished, "-o", "json").json["id"] == finished
+
+
+@pytest.mark.parametrize("command", ["show", "logs", "pause", "cancel", "resume"])
+def test_what_does_not_exist_exits_1(cli: Cli, command: str) -> None:
+    assert cli(command, "ffffffffffff", code=1).err == (
+        "trainhall: there is no job 'ffffffffffff'\n"
+    )
+
+
+def test_wait_tells_how_a_job_ended(cli: Cli, finished: str, running: str) -> None:
+    cli("wait", finished)
+    cli("wait", "ffffffffffff", code=102)
+    assert "is still running" in cli("wait", running, "--timeout", "0.3", code=101).err
+    cli("cancel", running)
+    cli("wait", running, code=103)
+
+
+def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import sys\nprint('out')\nsys.exit('no luck')\n")
+    spec = {"name": "f", "script": {"path": str(script)}, "recovery": {"max_restarts": 0}}
+    done = cli("submit", cli.file(spec), "-f", code=100)
+    assert "f failed at step 0: rank 0 ended with exit code 1: no luck" in done.err
+    job = done.out.strip()
+    words = (
+        f"The last lines of rank 0 in attempt 1\n  no luck\nRead more with `trainhall logs {job}`."
+    )
+    assert words in done.err
+    assert words in cli("wait", job, code=100).err
+    assert words in cli("show", job).out
+
+    def lines() -> bool:
+        return "no luck" in cli("logs", job).out
+
+    eventually("its last words", lines)
+    assert cli("logs", job, "--stream", "stdout").out == "out\n"
+    assert cli("logs", job, "--tail", "1", "--stream", "stderr").out == "no luck\n"
+    cli("logs", job, "--stream", "sideways", code=2)
+
+
+def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
+    assert cli("pause", running).out.startswith(running)
+    cli.cluster.wait_for(running, "paused")
+    cli("resume", running)
+    cli.cluster.wait_for(running, "running")
+    done = cli("resume", running, code=5)
+    assert "running" in done.err
+    cli("cancel", running)
+    cli.cluster.wait_for(running, "cancelled")
+    cli("pause", running, code=5)
+
+
+def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
+    script = tmp_path / "talks.py"
+    script.write_text(
+        "import os, time\n"
+        "for i in range(20):\n"
+        "    print('line', i, flush=True)\n"
+        "    time.sleep(0.05)\n"
+    )
+    spec = {"name": "t", "script": {"path": str(script)}, "resources": {"workers": 2}}
+    job = cli.submit(spec)
+    lines = cli("logs", "-f", job).out.splitlines()
+    for rank in (0, 1):
+        mine = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert mine == [f"[{rank}] line {i}" for i in range(20)]
+    only = cli("logs", job, "--rank", "1").out.splitlines()
+    assert only == [f"line {i}" for i in range(20)]
+
+
+def test_nodes(cli: Cli) -> None:
+    (node,) = cli("nodes", "list", "-o", "json").json
+    table = cli("nodes", "list").out
+    assert f"{node['id']}  here  ready  2 × CPU slot" in re.sub(" +", "  ", table).replace(
+        "2  ×  CPU  slot", "2 × CPU slot"
+    )
+    done = cli("nodes", "add", "gpu-07", "--label", "rack=b", "-o", "json")
+    assert done.json["name"] == "gpu-07"
+    assert done.json["join_token"] in done.json["command"]
+    assert done.json["command"].startswith("trainhall agent --coordinator ")
+    assert "loopback alone" in done.err
+    assert "`trainhall server --host 0.0.0.0`" in done.err
+    listed = cli("nodes", "list", "-o", "json").json
+    assert {n["name"]: n["labels"] for n in listed}["gpu-07"] == {"rack": "b"}
+    cli("nodes", "add", "here", code=5)
+    cli("nodes", "add", "x", "--label", "novalue", code=2)
+    cli("nodes", "add", "no spaces", code=2)
+    cli("nodes", "remove", "gpu-07")
+    assert [n["name"] for n in cli("nodes", "list", "-o", "json").json] == ["here"]
+    cli("nodes", "remove", "gpu-07", code=1)
+
+
+def test_checkpoints(cli: Cli, finished: str) -> None:
+    table = cli("ckpt", "ls", finished).out.splitlines()
+    assert [line.split()[1] for line in table[1:]] == ["20", "10"]
+    newest, oldest = cli("ckpt", "ls", finished, "-o", "name").out.split()
+    assert "step     20" in re.sub(r"step +", "step     ", cli("ckpt", "show", newest[:8]).out)
+    assert cli("ckpt", "pin", oldest, "-o", "json").json["pinned"] is True
+    cli("ckpt", "delete", oldest, code=5)
+    assert cli("ckpt", "unpin", oldest, "-o", "json").json["pinned"] is False
+    assert cli("ckpt", "verify", newest).out == f"checkpoint {newest} is good\n"
+    job = cli("ckpt", "restore", oldest, "--workers", "1", "-o", "json").json
+    assert job["id"] == finished
+    cli("wait", finished)
+    assert cli("show", finished, "-o", "json").json["world_size"] == 1
+    cli("ckpt", "delete", oldest)
+    left = [c for c in cli("ckpt", "ls", finished, "-o", "json").json if c["state"] == "committed"]
+    assert oldest not in [c["id"] for c in left]
+    cli("ckpt", "show", "ffffffffffff", code=1)
+
+
+def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli) -> None:
+    job = cli.submit(QUICK)
+    cli("wait", job)
+    checkpoint = cli("ckpt", "ls", job, "-o", "name").out.split()[0]
+    (folder,) = cli.cluster.folder.glob(f"coordinator/**/{job}/step-00000020-*")
+    assert cli("ckpt", "verify", str(folder)).out.endswith("is good\n")
+    tensors = next(folder.glob("**/*.safetensors"))
+    data = bytearray(tensors.read_bytes())
+    data[-1] ^= 1
+    tensors.write_bytes(data)
+    for reference in (str(folder), checkpoint):
+        done = cli("ckpt", "verify", reference, code=1)
+        assert tensors.name in done.err
+        assert "SHA-256" in done.err
+    cli("ckpt", "verify", str(folder / "no such folder"), code=2)
+
+
+def test_nobody_there_exits_4(cli: Cli) -> None:
+    done = cli("ls", "--url", "http://127.0.0.1:9", code=4)
+    assert "no coordinator answers at http://127.0.0.1:9" in done.err
+    cli("ls", "--url", "nonsense", code=2)
+
+
+def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli) -> None:
+    paced = {**ENDLESS, "training": {"steps": 400}}
+    path = cli.file(paced)
+    follower = subprocess.Popen(
+        [*TRAINHALL, "submit", path, "-f", "--url", cli.cluster.url],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert follower.stdout is not None
+    job = follower.stdout.readline().strip()
+    cli.cluster.wait_for_step(job, 20)
+    cli.cluster.coordinator.kill()
+    cli.cluster.start_coordinator()
+    _, err = follower.communicate(timeout=60)
+    assert follower.returncode == 0, err
+    assert "endless completed at step 400" in err
+
+
+def test_a_config_file_gives_defaults_that_flags_beat(cli: Cli) -> None:
+    (cli.folder / "trainhall.toml").write_text(f'url = "{cli.cluster.url}"\noutput = "name"\n')
+    clean = {"TRAINHALL_URL": ""}
+    ids = cli("ls", **clean).out.split()
+    assert all(re.fullmatch("[0-9a-f]{12}", i) for i in ids)
+    assert cli("ls", "-o", "json", **clean).json is not None
+    (cli.folder / "trainhall.toml").write_text("nonsense = 1\n")
+    assert "unknown key 'nonsense'" in cli("ls", code=2).err
+
+
+def test_help_is_quick_and_has_examples(cli: Cli) -> None:
+    assert "Commands:" in cli("--help").out
+    for command in ("up", "server", "agent", "run", "submit", "ls", "show", "logs", "pause",
+                    "resume", "cancel", "wait", "nodes list", "nodes add", "nodes remove",
+                    "ckpt ls", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt delete",
+                    "ckpt restore"):  # fmt: skip
+        out = cli(*command.split(), "--help").out
+        assert "Examples:" in out, command
+        assert f"trainhall {command.split()[0]}" in out.split("Examples:")[1], command
+    assert re.fullmatch(r"trainhall \d+\.\d+\.\d+\n", cli("--version").out)
+
+
+@pytest.mark.parametrize("module", ["torch", "httpx", "pydantic", "rich.progress", "sqlalchemy"])
+def test_help_imports_nothing_heavy(cli: Cli, module: str) -> None:
+    code = (
+        "import sys; sys.argv = ['trainhall', '--help']\n"
+        "from trainhall.cli.main import main\n"
+        "try: main()\n"
+        f"except SystemExit: sys.exit({module!r} in sys.modules)\n"
+    )
+    done = subprocess.run([TRAINHALL[0], "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{module} was imported"
+
+
+def test_a_reader_that_leaves_is_no_error(cli: Cli, finished: str) -> None:
+    command = f"{' '.join(TRAINHALL)} ls -o json --url {cli.cluster.url} | head -c 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stdout == "["
+    assert done.stderr == ""

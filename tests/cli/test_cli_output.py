@@ -1,0 +1,146 @@
+"""Tables, formats and configuration."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainhall.cli import config, output, specs
+from trainhall.cli.errors import Usage
+from trainhall.cli.options import Format
+
+COLUMNS = [
+    output.Column("ID", lambda i: i["id"]),
+    output.Column("STATE", lambda i: i["state"]),
+    output.Column("STEP", lambda i: str(i["step"]), right=True),
+]
+ITEMS = [
+    {"id": "aa", "state": "running", "step": 7},
+    {"id": "b", "state": "", "step": 1200},
+]
+
+
+def test_a_table_is_aligned_whatever_the_width_of_its_letters() -> None:
+    items = [*ITEMS, {"id": "数字", "state": "failed", "step": 3}]
+    assert output.table(items, COLUMNS).splitlines() == [
+        "ID    STATE    STEP",
+        "aa    running     7",
+        "b     -        1200",
+        "数字  failed      3",
+    ]
+
+
+def test_colour_changes_no_alignment() -> None:
+    colored = output.table(ITEMS, COLUMNS, color=True)
+    assert "\x1b[36mrunning\x1b[0m     7" in colored
+
+
+def test_each_format(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_items(ITEMS, COLUMNS, Format.JSON, empty="none")
+    assert json.loads(capsys.readouterr().out) == ITEMS
+    output.print_items(ITEMS, COLUMNS, Format.YAML, empty="none")
+    assert yaml.safe_load(capsys.readouterr().out) == ITEMS
+    output.print_items(ITEMS, COLUMNS, Format.NAME, empty="none")
+    assert capsys.readouterr().out == "aa\nb\n"
+    output.print_items([], COLUMNS, Format.TABLE, empty="none")
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "none\n")
+    output.print_items([], COLUMNS, Format.JSON, empty="none")
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_durations_and_sizes() -> None:
+    assert [output.duration(s) for s in (-1, 5.9, 75, 9000, 200000)] == [
+        "0s", "5s", "1m15s", "2h30m", "2d07h",
+    ]  # fmt: skip
+    assert [output.size(n) for n in (None, 0, 1023, 1536, 5 * 2**40)] == [
+        "-", "0 B", "1023 B", "1.5 KiB", "5.0 TiB",
+    ]  # fmt: skip
+    now = datetime.now(UTC)
+    assert output.between((now - timedelta(seconds=90)).isoformat(), now.isoformat()) == "1m30s"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("TRAINHALL_CONFIG", raising=False)
+    return tmp_path
+
+
+def test_no_file_means_no_defaults(folder: Path) -> None:
+    assert config.default_map() == {}
+
+
+def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
+    (folder / "trainhall.toml").write_text(
+        'url = "http://lab:8000"\nport = 9\n[up]\nport = 10\ndata-dir = "d"\n'
+    )
+    found = config.default_map()
+    assert found["ls"] == {"url": "http://lab:8000"}
+    assert found["nodes"]["add"] == {"url": "http://lab:8000"}
+    assert found["server"] == {"port": 9}
+    assert found["up"] == {"port": 10, "data_dir": "d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("port = ", "not valid TOML"),
+        ("prot = 1", "prot"),
+        ("[sever]\nport = 1", "sever"),
+        ('[server]\nurl = "x"', "url"),
+    ],
+)
+def test_a_wrong_file_is_told_by_key(folder: Path, text: str, told: str) -> None:
+    (folder / "trainhall.toml").write_text(text)
+    with pytest.raises(Usage, match=told):
+        config.default_map()
+
+
+def test_a_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINHALL_CONFIG", str(folder / "no.toml"))
+    with pytest.raises(Usage, match=r"no\.toml"):
+        config.default_map()
+
+
+def test_overrides_are_taken_apart_at_the_first_sign() -> None:
+    assert specs.parse_overrides(["a.b=1", "c=x=y", "d="]) == {"a.b": "1", "c": "x=y", "d": ""}
+    for wrong in ("a", "=1", " =1"):
+        with pytest.raises(Usage, match="FIELD=VALUE"):
+            specs.parse_overrides([wrong])
+
+
+def test_a_wrong_spec_lists_its_fields(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\ntask: {name: digits}\ntrainning: {steps: 1}\npriority: much\n")
+    with pytest.raises(Usage) as caught:
+        specs.load(str(file), None)
+    assert "job.yaml is not a valid job spec" in caught.value.message
+    details = "\n".join(caught.value.details)
+    assert "trainning: unknown key; did you mean 'training'?" in details
+    assert "priority: " in details
+    assert "given: much" in details
+
+
+def test_a_spec_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(Usage, match="no file"):
+        specs.load(str(tmp_path / "no.yaml"), None)
+    with pytest.raises(Usage, match="is a folder"):
+        specs.load(str(tmp_path), None)
+
+
+def test_a_relative_script_becomes_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "lab").mkdir()
+    (folder / "lab" / "job.yaml").write_text("name: x\nscript: {path: train.py}\n")
+    spec = specs.load("lab/job.yaml", None)
+    assert spec.script is not None
+    assert spec.script.path == str(folder / "lab" / "train.py")
+    text = io.TextIOWrapper(io.BytesIO(b"name: x\nscript: {path: train.py}\n"))
+    monkeypatch.setattr("sys.stdin", text)
+    spec = specs.load("-", ["script.path=other.py"])
+    assert spec.script is not None
+    assert spec.script.path == str(folder / "other.py")

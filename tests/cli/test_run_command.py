@@ -1,0 +1,252 @@
+"""`trainhall run`: what it writes, how it stops, and how it goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.waiting import eventually
+
+from trainhall.training.link import Command, ShimStatus
+
+pytestmark = pytest.mark.acceptance
+
+SPEC = """
+name: digits
+task: {name: digits, params: {dropout: 0.1}}
+resources: {workers: 2, device: cpu}
+training: {steps: 30, seed: 3, evaluate_every_steps: 10}
+checkpoint: {every_steps: 10, keep_latest: 2}
+"""
+PACED = """
+name: paced
+task: {name: synthetic, params: {step_seconds: 0.02}}
+resources: {workers: 2, device: cpu}
+training: {steps: 150, global_batch_size: 32, seed: 3}
+checkpoint: {every_steps: 25}
+"""
+
+
+class Run:
+    """`trainhall run` in a process of its own."""
+
+    def __init__(self, spec: Path, output: Path, *arguments: str) -> None:
+        command = [sys.executable, "-m", "trainhall.cli.main", "run", str(spec), "-o", str(output)]
+        self.output = output
+        self.process = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def finish(self) -> tuple[int, str]:
+        out, err = self.process.communicate(timeout=60)
+        assert out == ""
+        return self.process.returncode, err
+
+    def wait_for_step(self, step: int) -> None:
+        def reached() -> bool:
+            assert self.process.poll() is None, self.finish()
+            return last_step(self.output) >= step
+
+        eventually(f"step {step}", reached)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Any]:
+    """Starts runs of a spec in a folder; none outlives the test."""
+    runs: list[Run] = []
+
+    def starter(text: str, name: str, *arguments: str) -> Run:
+        spec = tmp_path / "job.yaml"
+        spec.write_text(text)
+        runs.append(Run(spec, tmp_path / name, *arguments))
+        return runs[-1]
+
+    yield starter
+    for run in runs:
+        if run.process.poll() is None:
+            run.process.kill()
+            run.process.communicate()
+    eventually("the ranks to end", lambda: not ranks_in(tmp_path))
+
+
+def ranks_in(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            mine = process.environ().get("TRAINHALL_ATTEMPT_FOLDER", "").startswith(str(folder))
+        except psutil.Error:
+            continue
+        if mine and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+def command_of(run: Run) -> Command:
+    """What the shim was told last."""
+    status = run.output / "attempts" / "1" / "status.json"
+    return ShimStatus.model_validate_json(status.read_bytes()).command
+
+
+def metrics(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+
+
+def last_step(output: Path) -> int:
+    path = output / "metrics.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    return int(json.loads(whole[-1])["step"]) if whole else 0
+
+
+def test_a_run_writes_metrics_checkpoints_and_a_result(start) -> None:
+    run = start(SPEC, "out")
+    code, told = run.finish()
+    assert code == 0, told
+    lines = metrics(run.output)
+    assert [line["step"] for line in lines] == list(range(1, 31))
+    assert {"loss", "accuracy", "learning_rate", "gradient_norm", "step_seconds"} <= set(lines[0])
+    assert [line["step"] for line in lines if "eval_accuracy" in line] == [10, 20, 30]
+    result = json.loads((run.output / "result.json").read_text())
+    assert set(result) == {
+        "metrics", "steps", "seconds", "strategy", "world_size", "weights_sha256",
+    }  # fmt: skip
+    assert (result["steps"], result["strategy"], result["world_size"]) == (30, "ddp", 2)
+    assert len(result["weights_sha256"]) == 64
+    assert result["metrics"]["eval_accuracy"] == lines[-1]["eval_accuracy"]
+    names = sorted(p.name for p in (run.output / "checkpoints").iterdir())
+    assert names == ["step-00000020-a1-g1", "step-00000030-a1-g1"]
+
+
+def test_an_equal_spec_gives_equal_weights(start) -> None:
+    hashes = set()
+    for name in ("a", "b"):
+        run = start(SPEC, name)
+        assert run.finish()[0] == 0
+        hashes.add(json.loads((run.output / "result.json").read_text())["weights_sha256"])
+    assert len(hashes) == 1
+
+
+def test_a_folder_that_is_not_empty_is_refused(start, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("mine")
+    code, told = start(SPEC, "out").finish()
+    assert code == 2
+    assert "is not empty" in told
+    assert "--resume" in told
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_goes_on_as_if_nothing_had_happened(start, number) -> None:
+    whole = start(PACED, "whole")
+    assert whole.finish()[0] == 0
+    run = start(PACED, "out")
+    run.wait_for_step(10)
+    run.process.send_signal(number)
+    code, told = run.finish()
+    assert code == 130, told
+    stopped = last_step(run.output)
+    assert f"Stopped at step {stopped} (saved)" in told
+    assert 10 <= stopped < 150
+    assert (run.output / "checkpoints" / f"step-{stopped:08d}-a1-g1").is_dir()
+    assert not (run.output / "result.json").exists()
+    run = start(PACED, "out", "--resume")
+    code, told = run.finish()
+    assert code == 0, told
+    assert f"Going on from step {stopped}" in told
+    assert [(x["step"], x["loss"]) for x in metrics(run.output)] == [
+        (x["step"], x["loss"]) for x in metrics(whole.output)
+    ]
+    ours, theirs = (
+        json.loads((r.output / "result.json").read_text())["weights_sha256"] for r in (run, whole)
+    )
+    assert ours == theirs
+
+
+def test_a_second_interrupt_ends_at_once(start, tmp_path: Path) -> None:
+    # A step of a minute: no agreement is near.
+    run = start(PACED.replace("0.02", "60"), "out")
+    eventually("two ranks", lambda: len(ranks_in(tmp_path)) >= 2)
+    run.process.send_signal(signal.SIGINT)
+    # Two signals that are both still to be delivered would be one.
+    eventually("the first to be heard", lambda: command_of(run) == Command.PAUSE)
+    run.process.send_signal(signal.SIGINT)
+    eventually("the second to be heard", lambda: command_of(run) == Command.STOP)
+    code, told = run.finish()
+    assert code == 130, told
+    eventually("the ranks to end", lambda: not ranks_in(tmp_path))
+
+
+def test_a_killed_run_leaves_no_process_and_goes_on(start, tmp_path: Path) -> None:
+    run = start(PACED, "out")
+    run.wait_for_step(40)
+    run.process.kill()
+    run.process.communicate()
+    eventually("the ranks to end", lambda: not ranks_in(tmp_path))
+    run = start(PACED, "out", "--resume")
+    code, told = run.finish()
+    assert code == 0, told
+    assert "Going on from step" in told
+    assert [line["step"] for line in metrics(run.output)] == list(range(1, 151))
+
+
+def test_what_is_complete_is_left_alone(start) -> None:
+    run = start(SPEC, "out")
+    assert run.finish()[0] == 0
+    before = (run.output / "result.json").read_bytes()
+    code, told = start(SPEC, "out", "--resume").finish()
+    assert code == 0
+    assert "complete already" in told
+    assert (run.output / "result.json").read_bytes() == before
+    code, told = start(SPEC, "out", "--resume", "--set", "training.steps=40").finish()
+    assert code == 0, told
+    assert [line["step"] for line in metrics(run.output)] == list(range(1, 41))
+
+
+def test_a_damaged_checkpoint_is_passed_over(start) -> None:
+    run = start(SPEC, "out")
+    assert run.finish()[0] == 0
+    newest = run.output / "checkpoints" / "step-00000030-a1-g1"
+    tensors = next(newest.glob("**/*.safetensors"))
+    data = bytearray(tensors.read_bytes())
+    data[len(data) // 2] ^= 1
+    tensors.write_bytes(data)
+    code, told = start(SPEC, "out", "--resume", "--set", "training.steps=40").finish()
+    assert code == 0, told
+    assert "Going on from step 20" in told
+    assert "step-00000030-a1-g1" in told
+
+
+def test_a_rank_that_dies_ends_the_run_and_is_named(start, tmp_path: Path) -> None:
+    run = start(PACED, "out")
+    run.wait_for_step(5)
+    victim = next(p for p in ranks_in(tmp_path) if p.environ().get("RANK") == "1")
+    victim.kill()
+    code, told = run.finish()
+    assert code == 1
+    assert "trainhall: rank 1 was ended by SIGKILL" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: x", "task"),
+        ("name: x\nscript: {path: train.py}", "torchrun"),
+        (SPEC.replace("device: cpu", "device: tpu"), "resources.device"),
+        (SPEC.replace("steps: 30", "stepps: 30"), "did you mean 'steps'"),
+    ],
+)
+def test_a_wrong_spec_creates_nothing(start, tmp_path: Path, text: str, told: str) -> None:
+    code, said = start(text, "out").finish()
+    assert code == 2
+    assert told in said
+    assert not (tmp_path / "out").exists()

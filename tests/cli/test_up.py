@@ -1,0 +1,252 @@
+"""`trainhall up`: a whole Trainhall, of which nothing is left when it ends, however it ends."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.acceptance
+
+PATIENCE = 90.0
+"""Seconds, for a busy machine; on a quiet one everything ends within three."""
+QUICK = """
+name: quick
+task: {name: digits}
+resources: {workers: 2, device: cpu}
+training: {steps: 20}
+"""
+PACED = """
+name: paced
+task: {name: synthetic, params: {step_seconds: 0.02}}
+resources: {workers: 2, device: cpu}
+training: {steps: 100000, global_batch_size: 32}
+"""
+
+
+class Up:
+    """`trainhall up` in a process of its own, with its sockets below the test's folder."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.runtime = folder / "run"
+        self.runtime.mkdir(exist_ok=True)
+        self.log = folder / "up.log"
+        command = [sys.executable, "-m", "trainhall.cli.main", "up", "--port", "0", "--slots", "2"]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE"))}
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*command, "--data-dir", str(folder / "data"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=env | {"TRAINHALL_RUNTIME_DIR": str(self.runtime)}, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def told(self) -> str:
+        return self.log.read_text()
+
+    def url(self) -> str:
+        def find() -> str | None:
+            assert self.process.poll() is None, self.told
+            found = re.search(r"Trainhall is at (http://\S+)", self.told)
+            return found.group(1) if found else None
+
+        return str(eventually("the URL", find, timeout=PATIENCE))
+
+    def ready(self) -> str:
+        """The URL, once the node is ready."""
+        url = self.url()
+
+        def node_is_ready() -> bool:
+            assert self.process.poll() is None, self.told
+            nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
+            return [n["state"] for n in nodes] == ["ready"]
+
+        eventually("the node", node_is_ready, timeout=PATIENCE)
+        return url
+
+    def running_job(self) -> str:
+        """The id of a job that takes steps."""
+        base = self.ready() + "/api/v1/training/jobs"
+        reply = httpx.post(base, content=PACED, headers={"Content-Type": "application/yaml"})
+        assert reply.status_code == 201, reply.text
+        job = str(reply.json()["id"])
+        eventually("steps", lambda: httpx.get(f"{base}/{job}").json()["step"] > 5, timeout=PATIENCE)
+        return job
+
+    def child(self, name: str) -> psutil.Process:
+        """The coordinator (`server`) or the `agent`."""
+        for process in psutil.Process(self.process.pid).children():
+            if name in process.cmdline():
+                return process
+        raise AssertionError(f"no {name}")
+
+    def left(self) -> list[psutil.Process]:
+        """Live processes that came from this one, at any depth, however detached."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and process.pid != self.process.pid:
+                    mine = process.environ().get("TRAINHALL_RUNTIME_DIR") == str(self.runtime)
+                    found += [process] if mine else []
+        return found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def starter(*arguments: str) -> Up:
+        started.append(Up(tmp_path, *arguments))
+        return started[-1]
+
+    yield starter
+    for up in started:
+        if up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+        for process in up.left():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_everything(start, number: signal.Signals) -> None:
+    up = start()
+    up.running_job()
+    assert len(up.left()) >= 5  # coordinator, agent, warm parent, shim, two ranks
+    up.process.send_signal(number)
+    assert up.process.wait(PATIENCE) == 0, up.told
+    assert up.left() == [], up.told
+    assert "killed" not in up.told
+
+
+def test_sigkill_ends_everything_too(start) -> None:
+    up = start()
+    up.running_job()
+    up.process.kill()
+    up.process.wait()
+    eventually("everything to end", lambda: not up.left(), timeout=PATIENCE)
+
+
+def test_a_signal_while_it_starts_ends_everything(start) -> None:
+    up = start()
+    eventually("its children", lambda: up.left())
+    up.process.terminate()
+    assert up.process.wait(PATIENCE) == 0, up.told
+    assert up.left() == []
+
+
+def test_the_next_up_finds_jobs_and_node_again(start) -> None:
+    up = start()
+    job = up.running_job()
+    up.process.terminate()
+    up.process.wait(PATIENCE)
+    again = start()
+    url = again.ready()
+    nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
+    assert len(nodes) == 1
+
+    def goes_on() -> bool:
+        found = httpx.get(f"{url}/api/v1/training/jobs/{job}").json()
+        assert found["state"] not in ("failed", "completed"), found["reason"]
+        return found["state"] == "running" and found["attempt"] == 2
+
+    eventually("the job to go on", goes_on, timeout=PATIENCE)
+    again.process.terminate()
+    assert again.process.wait(PATIENCE) == 0
+
+
+def test_a_coordinator_that_dies_is_started_again_where_it_was(start) -> None:
+    up = start()
+    job = up.running_job()
+    old = up.child("server")
+    old.kill()
+    base = up.url() + "/api/v1/training/jobs/"
+    # The socket outlives the coordinator: the request waits for the new one.
+    before = httpx.get(base + job, timeout=30).json()["step"]
+    assert up.child("server").pid != old.pid
+    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 5)
+    assert httpx.get(base + job).json()["attempt"] == 1
+    up.process.terminate()
+    assert up.process.wait(PATIENCE) == 0
+
+
+def test_an_agent_that_dies_is_started_again_and_finds_its_ranks(start) -> None:
+    up = start()
+    job = up.running_job()
+    up.child("agent").kill()
+    base = up.url() + "/api/v1/training/jobs/"
+    before = httpx.get(base + job).json()["step"]
+    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 20)
+    assert httpx.get(base + job).json()["attempt"] == 1
+    up.process.terminate()
+    assert up.process.wait(PATIENCE) == 0
+    assert up.left() == []
+
+
+def test_a_taken_port_is_one_line(start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        up = start("--port", str(taken.getsockname()[1]))
+        assert up.process.wait(PATIENCE) == 1
+    assert re.fullmatch(
+        r"trainhall: cannot listen on 127\.0\.0\.1 port \d+: Address already in use; "
+        r"take another with --port \(0 picks a free one\)\n",
+        up.told,
+    )
+
+
+def test_one_data_folder_serves_one_up(start) -> None:
+    first = start()
+    first.url()
+    told = first.told
+    second = start()
+    assert second.process.wait(PATIENCE) == 2
+    assert "another `trainhall up` uses" in second.told
+    assert told
+    first.process.terminate()
+    assert first.process.wait(PATIENCE) == 0
+
+
+def test_the_demo_ends_with_the_job(start, tmp_path: Path) -> None:
+    (tmp_path / "quick.yaml").write_text(QUICK)
+    up = start("--demo", str(tmp_path / "quick.yaml"), "--once")
+    assert up.process.wait(PATIENCE) == 0, up.told
+    assert re.search(r"Watch it at http://\S+/jobs/\w+", up.told)
+    assert re.search(r"step 20/20  loss \d", up.told)
+    assert re.search(r"quick completed: 20 steps in \S+, held-out accuracy 0\.\d+", up.told)
+    assert up.left() == []
+
+
+def test_a_demo_that_fails_is_a_failure(start, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit(3)\n")
+    spec = {
+        "name": "fails",
+        "script": {"path": str(script)},
+        "recovery": {"max_restarts": 0},
+        "resources": {"device": "cpu"},
+    }
+    (tmp_path / "fails.json").write_text(json.dumps(spec))
+    up = start("--demo", str(tmp_path / "fails.json"), "--once")
+    assert up.process.wait(PATIENCE) == 1, up.told
+    assert "fails failed: " in up.told
+    assert up.left() == []
+
+
+def test_a_demo_that_is_no_spec_starts_nothing(start, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: x\n")
+    up = start("--demo", str(tmp_path / "bad.yaml"))
+    assert up.process.wait(PATIENCE) == 2
+    assert "not a valid job spec" in up.told
+    assert not (tmp_path / "data").exists()
