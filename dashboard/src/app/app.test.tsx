@@ -1,0 +1,129 @@
+import { notifications } from "@mantine/notifications";
+import { createMemoryHistory } from "@tanstack/react-router";
+import { render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { fakeApi, job, json, problem } from "../test/fake-api";
+import { App } from "./app";
+import { router } from "./router";
+
+const SUMMARY = {
+  nodes: 1,
+  devices: 2,
+  devices_busy: 2,
+  jobs: { running: 1, paused: 1 },
+  utilization: 50,
+  memory_used: 1,
+  memory_total: 2,
+  power: null,
+};
+const list = (...items: unknown[]) => ({ items, next_cursor: null });
+
+async function open(path: string, answers: Record<string, unknown>): Promise<Request[]> {
+  const asked = fakeApi({ "GET /metrics/cluster/summary": SUMMARY, ...answers });
+  router.update({ history: createMemoryHistory({ initialEntries: [path] }) });
+  render(<App />);
+  await router.load();
+  return asked;
+}
+
+// What was notified outlives a page, as it should.
+afterEach(() => notifications.clean());
+
+describe("the jobs", () => {
+  const paused = job({ id: "b2", name: "tiny", state: "paused", reason: "paused by a user" });
+
+  it("are told with state, reason, progress and loss", async () => {
+    await open("/jobs", { "GET /training/jobs": list(job(), paused) });
+    const row = (await screen.findByText("digits", { selector: "a" })).closest("tr");
+    expect(row).toHaveTextContent("running");
+    expect(row).toHaveTextContent("2 ranks on here");
+    expect(row).toHaveTextContent("120 / 600");
+    expect(row).toHaveTextContent("0.5");
+    expect(document.title).toBe("Jobs · Trainhall");
+  });
+
+  it("are filtered by the address", async () => {
+    await open("/jobs?show=paused", { "GET /training/jobs": list(job(), paused) });
+    expect(await screen.findByText("tiny")).toBeVisible();
+    expect(screen.queryByText("digits", { selector: "a" })).toBeNull();
+    expect(screen.getByRole("button", { name: /Paused/ })).toHaveAttribute("aria-pressed", "true");
+  });
+
+  it("are paused by their button, and cancelled only after a question", async () => {
+    const asked = await open("/jobs", {
+      "GET /training/jobs": list(job()),
+      "PUT /training/jobs/3f2a9c51d07b/pause": json(job({ state: "pausing" }), 202),
+      "DELETE /training/jobs/3f2a9c51d07b": problem(409, "The state forbids it", "it has ended"),
+    });
+    const sent = (method: string) => asked.filter((request) => request.method === method).length;
+    await userEvent.click(await screen.findByRole("button", { name: "Pause digits" }));
+    await vi.waitFor(() => expect(sent("PUT")).toBe(1));
+    await userEvent.click(screen.getByRole("button", { name: "Cancel digits" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Keep" }));
+    expect(sent("DELETE")).toBe(0);
+    await userEvent.click(screen.getByRole("button", { name: "Cancel digits" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Cancel the job" }));
+    expect(
+      await screen.findByText("The job could not be cancelled: The state forbids it"),
+    ).toBeVisible();
+    expect(screen.getByText("it has ended")).toBeVisible();
+  });
+});
+
+describe("a new job", () => {
+  it("is checked, and a complaint is told with its line", async () => {
+    const asked = await open("/new", {
+      "POST /training/jobs": problem(422, "The job spec is not valid", "one thing is wrong", [
+        { field: "training.steps", message: "must be at least 1", value: "0" },
+      ]),
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    const alert = await screen.findByRole("alert");
+    expect(alert).toHaveTextContent("The job spec is not valid");
+    const told = within(alert).getByRole("button");
+    expect(told).toHaveTextContent("line 7");
+    expect(told).toHaveTextContent("training.steps must be at least 1");
+    const request = asked.find(({ method }) => method === "POST");
+    expect(new URL(request?.url ?? "").searchParams.get("dry_run")).toBe("true");
+    expect(request?.headers.get("Content-Type")).toBe("application/yaml");
+    expect(await request?.text()).toMatch(/^name: digits\n/);
+  });
+
+  it("is submitted under a key, so that a repeated submission is the same job", async () => {
+    const keys: (string | null)[] = [];
+    await open("/new", {
+      "POST /training/jobs": (request: Request) => {
+        keys.push(request.headers.get("Idempotency-Key"));
+        if (keys.length === 1) throw new TypeError("Failed to fetch");
+        return json(job(), 201);
+      },
+      "GET /training/jobs/3f2a9c51d07b": job(),
+    });
+    await userEvent.click(await screen.findByRole("button", { name: "Submit" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Try again" }));
+    await vi.waitFor(() => expect(router.state.location.pathname).toBe("/jobs/3f2a9c51d07b"));
+    expect(keys).toHaveLength(2);
+    expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+    expect(keys[1]).toBe(keys[0]);
+  });
+});
+
+describe("what fails", () => {
+  it("is told with its detail and can be tried again", async () => {
+    let down = true;
+    await open("/nodes", {
+      "GET /cluster/nodes": () =>
+        down ? problem(500, "The coordinator failed", "the disk is full") : list(),
+    });
+    expect(await screen.findByText("the disk is full")).toBeVisible();
+    down = false;
+    await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+    expect(await screen.findByText("No nodes yet")).toBeVisible();
+  });
+
+  it("is an address that leads nowhere", async () => {
+    await open("/nowhere", {});
+    expect(await screen.findByText("There is no such page")).toBeVisible();
+  });
+});

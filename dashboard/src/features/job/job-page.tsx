@@ -1,0 +1,107 @@
+import { Skeleton, Stack, Tabs } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
+import { useJob } from "@/shared/api/get-job";
+import { ApiError } from "@/shared/api/problem";
+import type { Job } from "@/shared/api/types";
+import { useTitle } from "@/shared/title";
+import { Empty } from "@/shared/ui/empty";
+import { AnchorLink } from "@/shared/ui/links";
+import { Problem } from "@/shared/ui/problem";
+import { AttemptsTab } from "./attempts-tab";
+import { CheckpointsTab } from "./checkpoints-tab";
+import { EventsTab } from "./events-tab";
+import { Header } from "./header";
+import type { JobLive } from "./live/job-live";
+import { LiveContext, useJobLive } from "./live/use-job-live";
+import { LogsTab } from "./logs-tab";
+import { isTab, TABS, type Tab } from "./tabs";
+
+// The plotting library comes with the curves alone.
+const CurvesTab = lazy(() => import("./curves-tab"));
+// And the writer of YAML with the spec.
+const SpecTab = lazy(() => import("./spec-tab"));
+
+const route = getRouteApi("/jobs/$jobId");
+
+const LABELS: Record<Tab, string> = {
+  curves: "Curves",
+  logs: "Logs",
+  events: "Events",
+  checkpoints: "Checkpoints",
+  attempts: "Attempts",
+  spec: "Spec",
+};
+
+export default function JobPage() {
+  const { jobId } = route.useParams();
+  const job = useJob(jobId);
+  const live = useJobLive(jobId);
+  useTitle(job.data ? `${job.data.name} · ${job.data.state}` : "Job");
+  if (job.error instanceof ApiError && job.error.status === 404) return <UnknownJob id={jobId} />;
+  if (job.data === undefined) {
+    if (job.error) {
+      return (
+        <Problem
+          error={job.error}
+          what="The job could not be read"
+          onRetry={() => void job.refetch()}
+        />
+      );
+    }
+    return <Skeleton height={420} />;
+  }
+  if (live === null) return <Skeleton height={420} />;
+  return (
+    <LiveContext value={live}>
+      <Stack gap="lg">
+        <Header job={job.data} live={live} />
+        <JobTabs job={job.data} live={live} />
+      </Stack>
+    </LiveContext>
+  );
+}
+
+function JobTabs({ job, live }: { job: Job; live: JobLive }) {
+  const { tab = "curves" } = route.useSearch();
+  const navigate = route.useNavigate();
+  return (
+    <Tabs
+      value={tab}
+      keepMounted={false}
+      onChange={(next) => {
+        if (!isTab(next)) return;
+        void navigate({ search: (old) => ({ ...old, tab: next === "curves" ? undefined : next }) });
+      }}
+    >
+      <Tabs.List aria-label="Parts of the job">
+        {TABS.map((name) => (
+          <Tabs.Tab key={name} value={name}>
+            {LABELS[name]}
+          </Tabs.Tab>
+        ))}
+      </Tabs.List>
+      <Tabs.Panel value={tab} pt="md">
+        <Suspense fallback={<Skeleton height={420} />}>
+          {tab === "curves" ? <CurvesTab job={job} live={live} /> : null}
+          {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
+          {tab === "events" ? <EventsTab live={live} /> : null}
+          {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
+          {tab === "attempts" ? <AttemptsTab job={job} /> : null}
+          {tab === "spec" ? <SpecTab job={job} /> : null}
+        </Suspense>
+      </Tabs.Panel>
+    </Tabs>
+  );
+}
+
+function UnknownJob({ id }: { id: string }) {
+  return (
+    <Empty title="There is no such job">
+      No job has the id <code>{id}</code>.{" "}
+      <AnchorLink to="/jobs" size="sm">
+        Go to the jobs
+      </AnchorLink>
+    </Empty>
+  );
+}

@@ -1,0 +1,36 @@
+/** Parts of a step's time, in the order in which they happen. */
+export const STEP_PARTS = [
+  "data_seconds",
+  "forward_seconds",
+  "backward_seconds",
+  "communication_seconds",
+  "optimizer_seconds",
+] as const;
+
+/** Series that every rank has as well as the job. */
+export const TIMING = ["step_seconds", ...STEP_PARTS, "peak_memory_bytes"] as const;
+
+export const LEARNING = [
+  "loss",
+  "eval_loss",
+  "accuracy",
+  "eval_accuracy",
+  "learning_rate",
+  "gradient_norm",
+  "samples_per_second",
+] as const;
+
+const KNOWN = new Set<string>([...TIMING, ...LEARNING]);
+
+/** Series of the job that its own code named. */
+export function customNames(metrics: Record<string, unknown>): string[] {
+  return Object.keys(metrics)
+    .filter((name) => !KNOWN.has(name))
+    .sort();
+}
+
+const SPEED = new Set<string>([...TIMING, "samples_per_second", "learning_rate"]);
+
+export function isAboutSpeed(name: string): boolean {
+  return SPEED.has(name);
+}

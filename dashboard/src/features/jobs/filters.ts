@@ -1,0 +1,38 @@
+import type { Job } from "@/shared/api/types";
+
+/** Groups of states that people look for; each is a word of the address (`?show=active`). */
+export const FILTERS = {
+  all: { label: "All", states: null },
+  active: {
+    label: "Active",
+    states: ["starting", "running", "pausing", "recovering", "cancelling"],
+  },
+  waiting: { label: "Waiting", states: ["queued"] },
+  paused: { label: "Paused", states: ["paused"] },
+  completed: { label: "Completed", states: ["completed"] },
+  failed: { label: "Failed", states: ["failed"] },
+  cancelled: { label: "Cancelled", states: ["cancelled"] },
+} as const satisfies Record<string, { label: string; states: readonly string[] | null }>;
+
+export type Filter = keyof typeof FILTERS;
+
+export function isFilter(value: unknown): value is Filter {
+  return typeof value === "string" && Object.hasOwn(FILTERS, value);
+}
+
+export function matches(
+  job: Pick<Job, "name" | "id" | "state">,
+  show: Filter,
+  search: string,
+): boolean {
+  const states: readonly string[] | null = FILTERS[show].states;
+  if (states !== null && !states.includes(job.state)) return false;
+  const wanted = search.trim().toLowerCase();
+  return wanted === "" || job.name.toLowerCase().includes(wanted) || job.id.startsWith(wanted);
+}
+
+/** How many jobs a filter has, by the cluster's count of every state. */
+export function counted(show: Filter, counts: Record<string, number>): number {
+  const states: readonly string[] = FILTERS[show].states ?? Object.keys(counts);
+  return states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
+}

@@ -1,0 +1,124 @@
+import { Button, Code, Group, Skeleton, Stack, TextInput, Title } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { useSummary } from "@/shared/api/read-summary";
+import { count } from "@/shared/format";
+import { useTitle } from "@/shared/title";
+import { Empty } from "@/shared/ui/empty";
+import { PlusIcon, SearchIcon } from "@/shared/ui/icons";
+import { ButtonLink } from "@/shared/ui/links";
+import { Problem } from "@/shared/ui/problem";
+import { useJobs } from "./api/list-jobs";
+import { counted, FILTERS, type Filter, matches } from "./filters";
+import classes from "./jobs-page.module.css";
+import { JobsTable } from "./jobs-table";
+
+const route = getRouteApi("/jobs");
+
+export default function JobsPage() {
+  useTitle("Jobs");
+  const { show = "all", search = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const jobs = useJobs();
+  const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
+  const shown = all.filter((job) => matches(job, show, search));
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          Jobs
+        </Title>
+        <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
+          New job
+        </ButtonLink>
+      </Group>
+      <Group justify="space-between" gap="sm">
+        <StateFilter
+          show={show}
+          onChange={(next) =>
+            navigate({ search: (old) => ({ ...old, show: next === "all" ? undefined : next }) })
+          }
+        />
+        <TextInput
+          size="xs"
+          w={220}
+          placeholder="Name or id"
+          aria-label="Search by name or id"
+          leftSection={<SearchIcon />}
+          value={search}
+          onChange={(event) => {
+            const text = event.currentTarget.value;
+            void navigate({
+              search: (old) => ({ ...old, search: text || undefined }),
+              replace: true,
+            });
+          }}
+        />
+      </Group>
+      {jobs.error ? (
+        <Problem
+          error={jobs.error}
+          what="The jobs could not be read"
+          onRetry={() => void jobs.refetch()}
+        />
+      ) : null}
+      {jobs.isPending && !jobs.error ? <Skeleton height={240} /> : null}
+      {shown.length > 0 ? <JobsTable jobs={shown} /> : null}
+      {jobs.data && shown.length === 0 ? (
+        all.length === 0 ? (
+          <NoJobs />
+        ) : (
+          <Empty title="No job matches">Choose another state or another search.</Empty>
+        )
+      ) : null}
+      {jobs.hasNextPage ? (
+        <Button
+          variant="default"
+          size="xs"
+          loading={jobs.isFetchingNextPage}
+          onClick={() => void jobs.fetchNextPage()}
+          style={{ alignSelf: "center" }}
+        >
+          Older jobs
+        </Button>
+      ) : null}
+    </Stack>
+  );
+}
+
+function StateFilter({ show, onChange }: { show: Filter; onChange: (next: Filter) => void }) {
+  const summary = useSummary();
+  const counts = summary.data?.jobs;
+  return (
+    <fieldset className={classes.filters}>
+      <legend className="sr-only">Show jobs by state</legend>
+      {(Object.keys(FILTERS) as Filter[]).map((filter) => (
+        <button
+          key={filter}
+          type="button"
+          className={classes.filter}
+          aria-pressed={show === filter}
+          onClick={() => onChange(filter)}
+        >
+          {FILTERS[filter].label}
+          <span className={classes.count}>{counts ? count(counted(filter, counts)) : ""}</span>
+        </button>
+      ))}
+    </fieldset>
+  );
+}
+
+function NoJobs() {
+  return (
+    <Empty title="No jobs yet">
+      <Stack align="center" gap="sm">
+        <div>
+          Submit one from the command line with <Code>trainhall submit examples/digits.yaml</Code>,
+          or write it here.
+        </div>
+        <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
+          New job
+        </ButtonLink>
+      </Stack>
+    </Empty>
+  );
+}

@@ -1,0 +1,167 @@
+import { Progress, Text } from "@mantine/core";
+import {
+  createColumnHelper,
+  flexRender,
+  getCoreRowModel,
+  useReactTable,
+} from "@tanstack/react-table";
+import type { Job } from "@/shared/api/types";
+import { useOnScreen } from "@/shared/curves/on-screen";
+import { Sparkline } from "@/shared/curves/sparkline";
+import { count, metric } from "@/shared/format";
+import { JobCommands } from "@/shared/job-commands";
+import { AnchorLink } from "@/shared/ui/links";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { Ago } from "@/shared/ui/time";
+import { useRecentLoss } from "./api/recent-loss";
+import classes from "./jobs-table.module.css";
+
+const column = createColumnHelper<Job>();
+
+const columns = [
+  column.accessor("name", {
+    header: "Job",
+    meta: { width: "20%" },
+    cell: ({ row: { original: job } }) => (
+      <>
+        <AnchorLink
+          to="/jobs/$jobId"
+          params={{ jobId: job.id }}
+          className={classes.name ?? ""}
+          title={job.name}
+        >
+          {job.name}
+        </AnchorLink>
+        <Text size="xs" c="dimmed" ff="monospace">
+          {job.id.slice(0, 12)}
+        </Text>
+      </>
+    ),
+  }),
+  column.accessor("state", {
+    header: "State",
+    meta: { width: "24%" },
+    cell: ({ row: { original: job } }) => (
+      <>
+        <StateBadge state={job.state} />
+        <Text size="xs" c="dimmed" className={classes.reason ?? ""} title={job.reason}>
+          {job.reason}
+        </Text>
+      </>
+    ),
+  }),
+  column.accessor("step", {
+    header: "Progress",
+    meta: { width: "18%" },
+    cell: ({ row: { original: job } }) => <JobProgress job={job} />,
+  }),
+  column.display({
+    id: "loss",
+    header: "Loss",
+    meta: { width: "17%" },
+    cell: ({ row: { original: job } }) => <LiveLoss job={job} />,
+  }),
+  column.accessor("world_size", {
+    header: "Workers",
+    meta: { width: "7%", right: true },
+    cell: (cell) => count(cell.getValue()),
+  }),
+  column.accessor("created_at", {
+    header: "Submitted",
+    meta: { width: "8%", right: true },
+    cell: (cell) => <Ago value={cell.getValue()} />,
+  }),
+  column.display({
+    id: "commands",
+    header: () => <span className="sr-only">Commands</span>,
+    meta: { width: "6%" },
+    cell: ({ row: { original: job } }) => <JobCommands job={job} compact />,
+  }),
+];
+
+interface Meta {
+  width?: string;
+  right?: boolean;
+}
+
+export function JobsTable({ jobs }: { jobs: Job[] }) {
+  const table = useReactTable({
+    data: jobs,
+    columns,
+    getCoreRowModel: getCoreRowModel(),
+    getRowId: (job) => job.id,
+  });
+  return (
+    <div className={classes.frame}>
+      <table className={classes.table} aria-label="Jobs">
+        <thead>
+          {table.getHeaderGroups().map((group) => (
+            <tr key={group.id}>
+              {group.headers.map((header) => {
+                const meta = header.column.columnDef.meta as Meta | undefined;
+                return (
+                  <th
+                    key={header.id}
+                    scope="col"
+                    style={{ width: meta?.width }}
+                    data-right={meta?.right}
+                  >
+                    {flexRender(header.column.columnDef.header, header.getContext())}
+                  </th>
+                );
+              })}
+            </tr>
+          ))}
+        </thead>
+        <tbody>
+          {table.getRowModel().rows.map((row) => (
+            <tr key={row.id} data-job={row.id}>
+              {row.getVisibleCells().map((cell) => (
+                <td
+                  key={cell.id}
+                  data-right={(cell.column.columnDef.meta as Meta | undefined)?.right}
+                >
+                  {flexRender(cell.column.columnDef.cell, cell.getContext())}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function JobProgress({ job }: { job: Job }) {
+  const share = job.total_steps ? Math.min(100, (100 * job.step) / job.total_steps) : 0;
+  const text = job.total_steps ? `${count(job.step)} / ${count(job.total_steps)}` : count(job.step);
+  if (job.step === 0 && !job.total_steps) {
+    return (
+      <Text size="xs" c="dimmed">
+        no step yet
+      </Text>
+    );
+  }
+  return (
+    <div className={classes.progress}>
+      <Progress value={share} size="sm" aria-label={`Progress of ${job.name}`} />
+      <Text size="xs" className="numbers">
+        {text}
+      </Text>
+    </div>
+  );
+}
+
+function LiveLoss({ job }: { job: Job }) {
+  const [cell, visible] = useOnScreen<HTMLDivElement>();
+  const recent = useRecentLoss(job.id, job.state, visible && job.step > 0);
+  const loss = job.metrics.loss as number | string | null | undefined;
+  return (
+    <div className={classes.loss} ref={cell}>
+      <Sparkline values={recent.data ?? []} label={`Loss of ${job.name} over its steps`} />
+      <Text size="sm" className="numbers">
+        {metric(loss)}
+      </Text>
+    </div>
+  );
+}

@@ -1,0 +1,26 @@
+const KEY = "trainhall.draft";
+
+/** What was being written survives a reload; a browser that stores nothing just forgets it. */
+export function readDraft(): string | null {
+  try {
+    return sessionStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+export function writeDraft(text: string): void {
+  try {
+    sessionStorage.setItem(KEY, text);
+  } catch {
+    // Storage is full or forbidden: the text is still in the editor.
+  }
+}
+
+export function clearDraft(): void {
+  try {
+    sessionStorage.removeItem(KEY);
+  } catch {
+    // Nothing was stored.
+  }
+}

@@ -1,0 +1,172 @@
+import { Alert, Button, Group, Kbd, Select, Skeleton, Stack, Text, Title } from "@mantine/core";
+import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { useJob } from "@/shared/api/get-job";
+import { ApiError } from "@/shared/api/problem";
+import { specText } from "@/shared/spec-text";
+import { useTitle } from "@/shared/title";
+import { CheckIcon } from "@/shared/ui/icons";
+import { Problem } from "@/shared/ui/problem";
+import { randomKey, useCheckSpec, useSubmitJob } from "./api/submit-job";
+import { clearDraft, readDraft, writeDraft } from "./draft";
+import { Editor, type EditorHandle } from "./editor";
+import { EXAMPLES, type ExampleName } from "./examples";
+import { locate } from "./locate";
+import classes from "./submit-page.module.css";
+
+const route = getRouteApi("/new");
+
+export default function SubmitPage() {
+  useTitle("New job");
+  const { from } = route.useSearch();
+  if (from === undefined)
+    return <SpecForm key="new" initial={readDraft() ?? EXAMPLES.digits.text} />;
+  return <FromJob key={from} id={from} />;
+}
+
+/** The spec of a job that is to be submitted again. */
+function FromJob({ id }: { id: string }) {
+  const job = useJob(id);
+  if (job.data) return <SpecForm initial={specText(job.data.spec)} source={job.data.name} />;
+  if (job.error) {
+    return (
+      <Problem
+        error={job.error}
+        what="The job to begin with could not be read"
+        onRetry={() => void job.refetch()}
+      />
+    );
+  }
+  return <Skeleton height={420} />;
+}
+
+function SpecForm({ initial, source }: { initial: string; source?: string }) {
+  const [text, setText] = useState(initial);
+  // What the last answer was about: marks stay at their place only while the text is that text.
+  const [asked, setAsked] = useState("");
+  const [key, setKey] = useState(randomKey);
+  const navigate = route.useNavigate();
+  const check = useCheckSpec();
+  const submit = useSubmitJob();
+  const editor = useRef<EditorHandle>(null);
+
+  useEffect(() => {
+    if (text !== initial) writeDraft(text);
+  }, [text, initial]);
+
+  const error = submit.error ?? check.error;
+  const fields = error instanceof ApiError ? error.fields : null;
+  const located = useMemo(() => (fields ? locate(asked, fields) : []), [fields, asked]);
+  const marks = text === asked ? located : [];
+  const busy = check.isPending || submit.isPending;
+
+  const begin = (): void => {
+    check.reset();
+    submit.reset();
+    setAsked(text);
+  };
+  const send = (): void => {
+    if (busy) return;
+    begin();
+    submit.mutate(
+      { text, key },
+      {
+        onSuccess: (job) => {
+          clearDraft();
+          void navigate({ to: "/jobs/$jobId", params: { jobId: job.id } });
+        },
+        onError: (failure) => {
+          // Silence may hide a success, so the same key is kept; an answer ends its use.
+          if (failure instanceof ApiError && failure.status !== 0) setKey(randomKey());
+        },
+      },
+    );
+  };
+
+  return (
+    <Stack gap="md" className={classes.page ?? ""}>
+      <Group justify="space-between" align="flex-end">
+        <div>
+          <Title order={1} size="h3">
+            New job
+          </Title>
+          <Text size="sm" c="dimmed">
+            {source
+              ? `Begins with the spec of ${source}, defaults written out.`
+              : "What to run, in YAML."}
+          </Text>
+        </div>
+        <Select
+          size="xs"
+          w={200}
+          aria-label="Begin with an example"
+          placeholder="Begin with an example"
+          data={Object.entries(EXAMPLES).map(([value, { label }]) => ({ value, label }))}
+          value={null}
+          onChange={(name) => {
+            if (name !== null) setText(EXAMPLES[name as ExampleName].text);
+          }}
+        />
+      </Group>
+      <div className={classes.editor} data-wrong={marks.length > 0 || undefined}>
+        <Editor value={text} onChange={changed} problems={marks} onSubmit={send} handle={editor} />
+      </div>
+      <div aria-live="polite">
+        {fields && fields.length > 0 ? (
+          <Alert
+            color="red"
+            variant="light"
+            title={error instanceof ApiError ? error.title : ""}
+            role="alert"
+          >
+            <ul className={classes.problems}>
+              {located.map((problem) => (
+                <li key={`${problem.field} ${problem.message}`}>
+                  <button
+                    type="button"
+                    className={classes.problem}
+                    onClick={() => editor.current?.goTo(problem.from)}
+                  >
+                    <span className={classes.line}>line {problem.line}</span>
+                    {problem.field ? <code>{problem.field}</code> : null} {problem.message}
+                  </button>
+                </li>
+              ))}
+            </ul>
+          </Alert>
+        ) : error ? (
+          <Problem error={error} what="The job was not submitted" onRetry={send} />
+        ) : check.isSuccess && text === asked ? (
+          <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
+            The spec is good.
+          </Alert>
+        ) : null}
+      </div>
+      <Group justify="flex-end" gap="sm">
+        <Text size="xs" c="dimmed" mr="auto" visibleFrom="sm">
+          <Kbd size="xs">Ctrl</Kbd> + <Kbd size="xs">Enter</Kbd> submits
+        </Text>
+        <Button
+          variant="default"
+          loading={check.isPending}
+          disabled={submit.isPending}
+          onClick={() => {
+            begin();
+            check.mutate(text);
+          }}
+        >
+          Check
+        </Button>
+        <Button loading={submit.isPending} disabled={check.isPending} onClick={send}>
+          Submit
+        </Button>
+      </Group>
+    </Stack>
+  );
+
+  function changed(next: string): void {
+    setText(next);
+    // Another text is another submission.
+    setKey(randomKey());
+  }
+}

@@ -1,0 +1,20 @@
+import { queryOptions, useQuery } from "@tanstack/react-query";
+import { getJob as request } from "@/client";
+import { unwrap } from "./client";
+import { keys } from "./keys";
+import type { Job } from "./types";
+
+export function getJob(id: string, signal?: AbortSignal): Promise<Job> {
+  return unwrap(request({ path: { job_id: id }, ...(signal ? { signal } : {}) }));
+}
+
+export function jobOptions(id: string) {
+  return queryOptions({
+    queryKey: keys.job(id),
+    queryFn: ({ signal }) => getJob(id, signal),
+  });
+}
+
+export function useJob(id: string) {
+  return useQuery(jobOptions(id));
+}

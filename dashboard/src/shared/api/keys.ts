@@ -1,0 +1,12 @@
+/** Query keys, so that a change of one thing renews every view of it. */
+export const keys = {
+  jobs: ["jobs"] as const,
+  job: (id: string) => ["job", id] as const,
+  attempts: (id: string) => ["job", id, "attempts"] as const,
+  checkpoints: (id: string) => ["job", id, "checkpoints"] as const,
+  loss: (id: string) => ["job", id, "recent loss"] as const,
+  logs: (id: string) => ["job", id, "logs"] as const,
+  nodes: ["nodes"] as const,
+  queue: ["queue"] as const,
+  summary: ["summary"] as const,
+};

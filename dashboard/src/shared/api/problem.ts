@@ -1,0 +1,62 @@
+/** One complaint of the coordinator about one field, dotted ("training.steps"). */
+export interface FieldProblem {
+  field: string;
+  message: string;
+  value: string | null;
+}
+
+/** Problem details (RFC 9457) as an exception. `status` 0 means that nothing answered. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly title: string;
+  readonly fields: FieldProblem[];
+
+  constructor(status: number, title: string, detail: string, fields: FieldProblem[] = []) {
+    super(detail || title);
+    this.name = "ApiError";
+    this.status = status;
+    this.title = title;
+    this.fields = fields;
+  }
+
+  static unreachable(cause: unknown): ApiError {
+    if (cause instanceof ApiError || isAbort(cause)) throw cause;
+    return new ApiError(
+      0,
+      "The coordinator does not answer",
+      "Jobs that run go on without it. This page tries again by itself.",
+    );
+  }
+
+  static of(response: Response, body: unknown): ApiError {
+    const problem = isRecord(body) ? body : {};
+    const title = text(problem.title) || response.statusText || `Status ${response.status}`;
+    const detail = text(problem.detail) || (typeof body === "string" ? body.slice(0, 300) : "");
+    // A gateway in front of the coordinator that cannot reach it says so with these.
+    if ([502, 503, 504].includes(response.status) && !isRecord(body)) {
+      return new ApiError(0, "The coordinator does not answer", detail);
+    }
+    return new ApiError(response.status, title, detail, fieldProblems(problem.errors));
+  }
+}
+
+function fieldProblems(errors: unknown): FieldProblem[] {
+  if (!Array.isArray(errors)) return [];
+  return errors.filter(isRecord).map((error) => ({
+    field: text(error.field),
+    message: text(error.message) || text(error.detail),
+    value: error.value === null || error.value === undefined ? null : String(error.value),
+  }));
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,52 @@
+/** The API's types under the names that the pages use. */
+export type {
+  AnnouncedNode,
+  Attempt,
+  Checkpoint,
+  Device,
+  Event as JobEvent,
+  Job,
+  LogLine,
+  Node as ClusterNode,
+  Point,
+  QueueEntry,
+  SeriesOut as Series,
+  Summary,
+} from "@/client";
+
+export const JOB_STATES = [
+  "queued",
+  "starting",
+  "running",
+  "pausing",
+  "paused",
+  "recovering",
+  "cancelling",
+  "completed",
+  "failed",
+  "cancelled",
+] as const;
+export type JobState = (typeof JOB_STATES)[number];
+
+const FINAL = new Set<string>(["completed", "failed", "cancelled"]);
+
+export function isFinal(state: string): boolean {
+  return FINAL.has(state);
+}
+
+/** States in which ranks may be at work, so that numbers change by themselves. */
+export function isActive(state: string): boolean {
+  return !isFinal(state) && state !== "paused" && state !== "queued";
+}
+
+export function canPause(state: string): boolean {
+  return ["queued", "starting", "running", "recovering"].includes(state);
+}
+
+export function canResume(state: string): boolean {
+  return state === "paused";
+}
+
+export function canCancel(state: string): boolean {
+  return !isFinal(state) && state !== "cancelling";
+}

@@ -1,0 +1,67 @@
+import { CurveSeries, type Sample } from "./series";
+
+/** All series of one job. Charts subscribe and draw from it; React holds none of the points. */
+export class CurveStore {
+  private readonly series = new Map<string, CurveSeries>();
+  private readonly listeners = new Set<() => void>();
+  private scheduled = false;
+  /** Rises with every change that was announced. */
+  version = 0;
+
+  get(name: string, rank: number | null = null): CurveSeries | undefined {
+    return this.series.get(key(name, rank));
+  }
+
+  /** The ranks that have a series of this name, in order. */
+  ranks(name: string): number[] {
+    const found: number[] = [];
+    for (const each of this.series.keys()) {
+      const [rank, ...rest] = each.split("/");
+      if (rest.join("/") === name && rank !== "job") found.push(Number(rank));
+    }
+    return found.sort((a, b) => a - b);
+  }
+
+  /** Last value of a job-wide series. */
+  latest(name: string): number | null {
+    return this.get(name)?.last?.value ?? null;
+  }
+
+  append(name: string, rank: number | null, samples: Iterable<Sample>): void {
+    const id = key(name, rank);
+    let series = this.series.get(id);
+    if (series === undefined) {
+      series = new CurveSeries();
+      this.series.set(id, series);
+    }
+    if (series.append(samples)) this.announce();
+  }
+
+  /** Begin anew, as after a reset. */
+  clear(): void {
+    this.series.clear();
+    this.announce();
+  }
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  getVersion = (): number => this.version;
+
+  /** Listeners are told once a turn, however many frames a message held. */
+  private announce(): void {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    queueMicrotask(() => {
+      this.scheduled = false;
+      this.version += 1;
+      for (const listener of this.listeners) listener();
+    });
+  }
+}
+
+function key(name: string, rank: number | null): string {
+  return `${rank === null ? "job" : rank}/${name}`;
+}

@@ -1,0 +1,55 @@
+import { describe, expect, it } from "vitest";
+import { age, bytes, duration, metric, NOTHING, percent, si, toNumber } from "./format";
+
+describe("format", () => {
+  it("writes bytes in powers of 1024", () => {
+    expect([0, 512, 1536, 1024 ** 3, 150 * 1024 ** 3].map(bytes)).toEqual([
+      "0 B",
+      "512 B",
+      "1.5 KiB",
+      "1.0 GiB",
+      "150 GiB",
+    ]);
+  });
+
+  it("writes large numbers with SI prefixes", () => {
+    expect([0, 12.34, 999, 12_345_678, 3e9].map(si)).toEqual(["0", "12.3", "999", "12.3 M", "3 G"]);
+  });
+
+  it("writes durations for people", () => {
+    expect([0.000_045, 0.0312, 4.26, 42, 200, 7500, 273_600].map(duration)).toEqual([
+      "45 µs",
+      "31.2 ms",
+      "4.3 s",
+      "42 s",
+      "3 min 20 s",
+      "2 h 5 min",
+      "3 d 4 h",
+    ]);
+  });
+
+  it("writes metrics with four digits, and small ones in powers of ten", () => {
+    expect([0.123456, 0, 1e-5, 12345678, "NaN"].map(metric)).toEqual([
+      "0.1235",
+      "0",
+      "1.00e-5",
+      "1.23e+7",
+      "NaN",
+    ]);
+  });
+
+  it("reads numbers that travel as text", () => {
+    expect(toNumber("Infinity")).toBe(Infinity);
+    expect(toNumber("-Infinity")).toBe(-Infinity);
+    expect(toNumber("NaN")).toBeNaN();
+    expect(toNumber(null)).toBeNull();
+  });
+
+  it("says that something is not there", () => {
+    for (const write of [bytes, si, metric, percent, duration]) expect(write(null)).toBe(NOTHING);
+  });
+
+  it("writes ages in one unit", () => {
+    expect([-3, 59, 61, 7200, 1e6].map(age)).toEqual(["0 s", "59 s", "1 min", "2 h", "11 d"]);
+  });
+});

@@ -1,0 +1,105 @@
+/** Numbers and times for people. All are pure; a value that is not there reads "–". */
+
+export const NOTHING = "–";
+
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  let amount = value;
+  let unit = 0;
+  while (Math.abs(amount) >= 1024 && unit < BYTE_UNITS.length - 1) {
+    amount /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || Math.abs(amount) >= 100 ? 0 : 1;
+  return `${amount.toFixed(digits)} ${BYTE_UNITS[unit]}`;
+}
+
+const SI: [number, string][] = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** 12,345,678 → "12.3 M"; small numbers stay whole. */
+export function si(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NOTHING;
+  for (const [size, letter] of SI) {
+    if (Math.abs(value) >= size) return `${significant(value / size, 3)} ${letter}`;
+  }
+  return significant(value, 3);
+}
+
+export function count(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NOTHING;
+  return value.toLocaleString("en-US");
+}
+
+/** A metric with four significant digits; very small and very large ones in powers of ten. */
+export function metric(value: number | string | null | undefined): string {
+  if (value === null || value === undefined) return NOTHING;
+  if (typeof value === "string") return value;
+  if (!Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
+  return significant(value, 4);
+}
+
+/** The number behind a metric; NaN and infinities travel as text. */
+export function toNumber(value: number | string | null | undefined): number | null {
+  if (value === null || value === undefined) return null;
+  if (typeof value === "number") return value;
+  if (/^-?inf/i.test(value)) return value.startsWith("-") ? -Infinity : Infinity;
+  return Number.parseFloat(value);
+}
+
+export function percent(value: number | null | undefined): string {
+  return value === null || value === undefined ? NOTHING : `${Math.round(value)} %`;
+}
+
+/** Seconds as one or two units: "0.31 s", "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h". */
+export function duration(seconds: number | null | undefined): string {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return NOTHING;
+  if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
+  if (seconds < 1) return `${significant(seconds * 1e3, 3)} ms`;
+  if (seconds < 10) return `${significant(seconds, 2)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return joined(minutes, "min", whole % 60, "s");
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return joined(hours, "h", minutes % 60, "min");
+  return joined(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+/** The largest unit alone: "8 s", "4 min", "3 h", "12 d". */
+export function age(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min`;
+  if (whole < 86400) return `${Math.floor(whole / 3600)} h`;
+  return `${Math.floor(whole / 86400)} d`;
+}
+
+export function watts(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NOTHING;
+  return value < 1000 ? `${Math.round(value)} W` : `${significant(value / 1000, 3)} kW`;
+}
+
+export function celsius(value: number | null | undefined): string {
+  return value === null || value === undefined ? NOTHING : `${Math.round(value)} °C`;
+}
+
+export function plural(number: number, noun: string): string {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+function joined(large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large} ${largeUnit}` : `${large} ${largeUnit} ${small} ${smallUnit}`;
+}
+
+function significant(value: number, digits: number): string {
+  return String(Number.parseFloat(value.toPrecision(digits)));
+}

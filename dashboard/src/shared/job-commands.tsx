@@ -1,0 +1,104 @@
+import { ActionIcon, Button, Group, Tooltip } from "@mantine/core";
+import { useCancelJob } from "./api/cancel-job";
+import { usePauseJob } from "./api/pause-job";
+import { useResumeJob } from "./api/resume-job";
+import { canCancel, canPause, canResume, type Job } from "./api/types";
+import { Confirm } from "./ui/confirm";
+import { CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
+
+interface Props {
+  job: Pick<Job, "id" | "name" | "state">;
+  /** Icons alone, for a row of a table. */
+  compact?: boolean;
+}
+
+/** Pause or resume, and cancel. What the state does not allow is disabled, so nothing jumps. */
+export function JobCommands({ job, compact = false }: Props) {
+  const pause = usePauseJob();
+  const resume = useResumeJob();
+  const cancel = useCancelJob();
+  const busy = pause.isPending || resume.isPending || cancel.isPending;
+  const resumes = canResume(job.state);
+  return (
+    <Group gap={compact ? 4 : "xs"} wrap="nowrap" justify="flex-end">
+      {resumes ? (
+        <Command
+          label="Resume"
+          name={job.name}
+          icon={<PlayIcon />}
+          compact={compact}
+          disabled={busy}
+          onClick={() => resume.mutate(job.id)}
+        />
+      ) : (
+        <Command
+          label="Pause"
+          name={job.name}
+          icon={<PauseIcon />}
+          compact={compact}
+          disabled={busy || !canPause(job.state)}
+          onClick={() => pause.mutate(job.id)}
+        />
+      )}
+      <Confirm
+        title={`Cancel ${job.name}?`}
+        text="Its ranks are stopped now and nothing is saved. Checkpoints that were committed stay. To stop with a checkpoint and go on later, pause it instead."
+        action="Cancel the job"
+        onConfirm={() => cancel.mutate(job.id)}
+      >
+        {(ask) => (
+          <Command
+            label="Cancel"
+            name={job.name}
+            icon={<CancelIcon />}
+            compact={compact}
+            danger
+            disabled={busy || !canCancel(job.state)}
+            onClick={ask}
+          />
+        )}
+      </Confirm>
+    </Group>
+  );
+}
+
+interface CommandProps {
+  label: string;
+  name: string;
+  icon: React.ReactNode;
+  compact: boolean;
+  danger?: boolean;
+  disabled: boolean;
+  onClick: () => void;
+}
+
+function Command({ label, name, icon, compact, danger, disabled, onClick }: CommandProps) {
+  if (!compact) {
+    return (
+      <Button
+        size="xs"
+        variant="default"
+        leftSection={icon}
+        disabled={disabled}
+        onClick={onClick}
+        {...(danger && !disabled ? { c: "red" } : {})}
+      >
+        {label}
+      </Button>
+    );
+  }
+  return (
+    <Tooltip label={label} openDelay={300}>
+      <ActionIcon
+        variant="subtle"
+        color={danger ? "red" : "gray"}
+        size="md"
+        aria-label={`${label} ${name}`}
+        disabled={disabled}
+        onClick={onClick}
+      >
+        {icon}
+      </ActionIcon>
+    </Tooltip>
+  );
+}

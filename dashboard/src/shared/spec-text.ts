@@ -1,0 +1,13 @@
+import { stringify } from "yaml";
+
+/** A spec as YAML, without what is null: leaving a key out means the same. */
+export function specText(spec: Record<string, unknown>): string {
+  return stringify(withoutNulls(spec), { lineWidth: 100, aliasDuplicateObjects: false });
+}
+
+function withoutNulls(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withoutNulls);
+  if (typeof value !== "object" || value === null) return value;
+  const kept = Object.entries(value).filter(([, each]) => each !== null);
+  return Object.fromEntries(kept.map(([key, each]) => [key, withoutNulls(each)]));
+}

@@ -1,0 +1,24 @@
+import { Button, CopyButton as Copier } from "@mantine/core";
+import { CheckIcon, CopyIcon } from "./icons";
+
+interface Props {
+  value: string;
+  label: string;
+}
+
+export function CopyButton({ value, label }: Props) {
+  return (
+    <Copier value={value} timeout={1500}>
+      {({ copied, copy }) => (
+        <Button
+          size="xs"
+          variant="default"
+          leftSection={copied ? <CheckIcon /> : <CopyIcon />}
+          onClick={copy}
+        >
+          <span aria-live="polite">{copied ? "Copied" : label}</span>
+        </Button>
+      )}
+    </Copier>
+  );
+}

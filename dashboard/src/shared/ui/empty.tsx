@@ -1,0 +1,20 @@
+import { Stack, Text, Title } from "@mantine/core";
+
+interface Props {
+  title: string;
+  children?: React.ReactNode;
+}
+
+/** What stands where a list has nothing to show. */
+export function Empty({ title, children }: Props) {
+  return (
+    <Stack align="center" gap="xs" py={56} px="md" ta="center">
+      <Title order={3} size="h4">
+        {title}
+      </Title>
+      <Text component="div" c="dimmed" size="sm" maw={560}>
+        {children}
+      </Text>
+    </Stack>
+  );
+}

@@ -1,0 +1,13 @@
+import { notifications } from "@mantine/notifications";
+import { ApiError } from "../api/problem";
+
+/** Tell that a command failed, and why; it stays until it is closed. */
+export function notifyProblem(what: string, error: unknown): void {
+  const detail = error instanceof Error ? error.message : String(error);
+  const title = error instanceof ApiError && error.status !== 0 ? `: ${error.title}` : "";
+  notifications.show({ color: "red", title: `${what}${title}`, message: detail, autoClose: false });
+}
+
+export function notifyDone(message: string): void {
+  notifications.show({ color: "teal", message, autoClose: 4000 });
+}

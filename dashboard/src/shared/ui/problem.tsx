@@ -1,0 +1,46 @@
+import { Alert, Button, Group, Text } from "@mantine/core";
+import { ApiError } from "../api/problem";
+import { AlertIcon } from "./icons";
+
+interface Props {
+  error: unknown;
+  /** What was being done, as in "The jobs could not be read". */
+  what: string;
+  onRetry?: () => void;
+  onClose?: () => void;
+}
+
+/** A failed request: its title, its detail and a way to try again. */
+export function Problem({ error, what, onRetry, onClose }: Props) {
+  const title = error instanceof ApiError && error.status !== 0 ? error.title : "";
+  const detail = error instanceof Error ? error.message : String(error);
+  const fields = error instanceof ApiError ? error.fields : [];
+  return (
+    <Alert
+      color={error instanceof ApiError && error.status === 0 ? "orange" : "red"}
+      variant="light"
+      title={title ? `${what}: ${title}` : what}
+      icon={<AlertIcon />}
+      role="alert"
+      withCloseButton={onClose !== undefined}
+      closeButtonLabel="Dismiss"
+      {...(onClose ? { onClose } : {})}
+    >
+      <Group justify="space-between" align="flex-end" wrap="nowrap">
+        <div>
+          <Text size="sm">{detail}</Text>
+          {fields.map((field) => (
+            <Text key={`${field.field} ${field.message}`} size="sm">
+              {field.field ? <code>{field.field}</code> : null} {field.message}
+            </Text>
+          ))}
+        </div>
+        {onRetry ? (
+          <Button size="xs" variant="default" onClick={onRetry}>
+            Try again
+          </Button>
+        ) : null}
+      </Group>
+    </Alert>
+  );
+}

@@ -1,0 +1,56 @@
+import { Tooltip } from "@mantine/core";
+import classes from "./state-badge.module.css";
+
+// A state is always told by its word; the colour only helps the eye.
+const TONES: Record<string, string> = {
+  queued: "wait",
+  starting: "begin",
+  running: "run",
+  pausing: "hold",
+  paused: "hold",
+  stopping: "warn",
+  recovering: "warn",
+  cancelling: "warn",
+  completed: "good",
+  failed: "bad",
+  cancelled: "off",
+  ready: "good",
+  pending: "wait",
+  suspect: "warn",
+  lost: "bad",
+  draining: "hold",
+  drained: "off",
+  committed: "good",
+  corrupt: "bad",
+  deleting: "warn",
+  deleted: "off",
+};
+
+const MOVING = new Set(["starting", "running", "pausing", "recovering", "cancelling"]);
+
+interface Props {
+  state: string;
+  reason?: string;
+  size?: "sm" | "md";
+}
+
+export function StateBadge({ state, reason, size = "sm" }: Props) {
+  const badge = (
+    <span
+      className={classes.badge}
+      data-tone={TONES[state] ?? "off"}
+      data-moving={MOVING.has(state) || undefined}
+      data-size={size}
+      data-state={state}
+    >
+      <span className={classes.dot} aria-hidden="true" />
+      {state}
+    </span>
+  );
+  if (!reason) return badge;
+  return (
+    <Tooltip label={reason} multiline maw={420} openDelay={300}>
+      {badge}
+    </Tooltip>
+  );
+}

@@ -1,0 +1,36 @@
+import { Tooltip } from "@mantine/core";
+import { age, NOTHING } from "../format";
+import { useNow } from "../now";
+
+interface Props {
+  value: string | null | undefined;
+}
+
+/** How long ago something was: "4 min ago", with the local and the universal time in a tooltip. */
+export function Ago({ value }: Props) {
+  const now = useNow();
+  if (!value) return <>{NOTHING}</>;
+  return <Stamped value={value}>{age((now - Date.parse(value)) / 1000)} ago</Stamped>;
+}
+
+/** A moment in local time, with the universal time in a tooltip. */
+export function Moment({ value }: Props) {
+  if (!value) return <>{NOTHING}</>;
+  const when = new Date(value);
+  const today = when.toDateString() === new Date().toDateString();
+  return (
+    <Stamped value={value}>{today ? when.toLocaleTimeString() : when.toLocaleString()}</Stamped>
+  );
+}
+
+function Stamped({ value, children }: { value: string; children: React.ReactNode }) {
+  const when = new Date(value);
+  const utc = `${when.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  return (
+    <Tooltip label={`${when.toLocaleString()} · ${utc}`} openDelay={300}>
+      <time dateTime={value} style={{ whiteSpace: "nowrap" }}>
+        {children}
+      </time>
+    </Tooltip>
+  );
+}

@@ -1,0 +1,42 @@
+import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vitest/config";
+
+// Where `npm run dev` finds the coordinator.
+const coordinator = process.env.TRAINHALL_URL ?? "http://127.0.0.1:8000";
+
+export default defineConfig({
+  plugins: [react()],
+  resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
+  server: {
+    host: "127.0.0.1",
+    port: 3000,
+    proxy: {
+      "/api": {
+        target: coordinator,
+        ws: true,
+        changeOrigin: true,
+        // The coordinator refuses a foreign Origin; seen from it, the page is its own.
+        headers: { origin: coordinator },
+      },
+      "/readyz": { target: coordinator, changeOrigin: true },
+    },
+  },
+  build: {
+    outDir: "../api/static",
+    emptyOutDir: true,
+    target: "es2022",
+    // Older ones lack light-dark(), and its replacement needs a colour scheme that is fixed in CSS.
+    cssTarget: ["chrome123", "edge123", "firefox120", "safari17.5"],
+    sourcemap: false,
+    chunkSizeWarningLimit: 600,
+  },
+  test: {
+    environment: "jsdom",
+    setupFiles: ["./src/test/setup.ts"],
+    restoreMocks: true,
+    css: false,
+    // A bound for a loaded machine, not an expectation.
+    testTimeout: 30_000,
+  },
+});

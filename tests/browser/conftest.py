@@ -1,0 +1,75 @@
+"""A real Chromium in front of a real cluster of processes."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect, sync_playwright
+from support.cluster import Cluster, running_cluster
+
+from trainhall import api
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+# Milliseconds: a bound for a loaded machine, not an expectation.
+PATIENCE = 20_000
+# What a browser itself says about a coordinator that is away or that refuses; the page shows it.
+EXPECTED = ("Failed to load resource", "WebSocket connection to")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for the tests of a file.
+
+    Playwright's synchronous face keeps an event loop running in this thread for as long as it is
+    open, and other tests need a thread without one.
+    """
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"NO CHROMIUM, the dashboard is not tested: none of {', '.join(BROWSERS)}")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests of a file; each submits jobs of its own."""
+    built = Path(api.__file__).parent / "static" / "index.html"
+    if not built.exists():
+        pytest.fail("the dashboard is not built: `npm ci && npm run build` in dashboard/")
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, cluster: Cluster) -> Iterator[Page]:
+    """A fresh page; whatever it complains about on its console fails the test."""
+    complaints: list[str] = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(EXPECTED):
+            complaints.append(message.text)
+
+    def on_error(error: Error) -> None:
+        complaints.append(str(error))
+
+    context = browser.new_context(base_url=cluster.url, viewport={"width": 1360, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    page.on("console", on_console)
+    page.on("pageerror", on_error)
+    yield page
+    context.close()
+    assert not complaints

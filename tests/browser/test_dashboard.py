@@ -1,0 +1,265 @@
+"""The dashboard, as a person uses it."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from support.cluster import Cluster
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000
+"""Milliseconds; a bound for a loaded machine, not an expectation."""
+
+
+def paced(name: str, steps: int = 100_000, step_seconds: float = 0.02) -> dict[str, object]:
+    return {
+        "name": name,
+        "task": {"name": "synthetic", "params": {"step_seconds": step_seconds}},
+        "resources": {"workers": 2},
+        "training": {"steps": steps, "global_batch_size": 32},
+    }
+
+
+def state(page: Page, word: str) -> None:
+    """The page says that the job is in this state."""
+    expect(page.get_by_test_id("job-state")).to_have_text(word, timeout=SLOW)
+
+
+def step(page: Page) -> int:
+    found = re.match(r"step ([\d,]+)", page.get_by_test_id("step").inner_text())
+    assert found
+    return int(found[1].replace(",", ""))
+
+
+def wait_for_step(page: Page, least: int) -> None:
+    page.wait_for_function(
+        """least => {
+            const text = document.querySelector('[data-testid=step]')?.textContent ?? "";
+            return Number((/step ([\\d,]+)/.exec(text)?.[1] ?? "0").replaceAll(",", "")) >= least;
+        }""",
+        arg=least,
+        timeout=SLOW,
+    )
+
+
+def live(page: Page) -> Locator:
+    return page.get_by_role("status").filter(has_text=re.compile("^live$"))
+
+
+def curve(page: Page, title: str, column: str) -> list[tuple[int, float]]:
+    """The points that a chart draws, as the page saves them."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name=f"Save {title} as CSV").click()
+    text = Path(download.value.path()).read_text()
+    rows = csv.DictReader(io.StringIO(text))
+    return [(int(row["step"]), float(row[column])) for row in rows if row[column]]
+
+
+def write_spec(page: Page, text: str) -> None:
+    editor = page.get_by_role("textbox", name="Job spec in YAML")
+    editor.click()
+    page.keyboard.press("Control+a")
+    # Not typed: the editor would indent by itself.
+    page.keyboard.insert_text(text)
+
+
+def test_a_wrong_spec_is_told_at_its_line_and_a_right_one_runs(
+    page: Page, cluster: Cluster
+) -> None:
+    page.goto("/")
+    expect(page).to_have_url(re.compile("/jobs$"))
+    page.get_by_role("navigation").get_by_role("link", name="New job").click()
+    text = "name: from-the-page\ntask:\n  name: digits\ntraining:\n  stepz: 200\n"
+    write_spec(page, text)
+    page.get_by_role("button", name="Submit").click()
+    problem = page.get_by_role("alert").get_by_role("button")
+    expect(problem).to_contain_text("line 5")
+    expect(problem).to_contain_text("did you mean 'steps'?")
+    expect(page.locator(".cm-lintRange-error")).to_have_text("stepz: 200")
+    # Nothing was lost, not even by a reload.
+    page.reload()
+    expect(page.locator(".cm-content")).to_contain_text("stepz: 200")
+
+    write_spec(page, text.replace("stepz", "steps"))
+    page.get_by_role("button", name="Check").click()
+    expect(page.get_by_text("The spec is good.")).to_be_visible()
+    page.get_by_role("button", name="Submit").click()
+    expect(page).to_have_url(re.compile("/jobs/[0-9a-f]+$"))
+    expect(page.get_by_role("heading", name="from-the-page")).to_be_visible()
+    cluster.wait_for(page.url.rsplit("/", 1)[1], "completed", timeout=120)
+    state(page, "completed")
+    wait_for_step(page, 200)
+    assert [step for step, _ in curve(page, "Loss", "loss")] == list(range(1, 201))
+    expect(page).to_have_title(re.compile("^from-the-page · completed"))
+
+
+def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
+    job = cluster.submit(paced("commanded"))
+    page.goto(f"/jobs/{job}")
+    state(page, "running")
+    wait_for_step(page, 20)
+    page.get_by_role("button", name="Pause", exact=True).click()
+    state(page, "paused")
+    assert cluster.job(job)["state"] == "paused"
+    paused_at = step(page)
+    page.get_by_role("button", name="Resume").click()
+    state(page, "running")
+    wait_for_step(page, paused_at + 20)
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Keep").click()
+    assert cluster.job(job)["state"] == "running"
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the job").click()
+    state(page, "cancelled")
+    steps = [step for step, _ in curve(page, "Loss", "loss")]
+    assert steps == list(range(1, steps[-1] + 1))
+    page.get_by_role("tab", name="Attempts").click()
+    expect(page.get_by_role("region", name=re.compile(r"^Attempt \d$"))).to_have_count(2)
+    page.get_by_role("tab", name="Checkpoints").click()
+    expect(page.get_by_role("table", name="Checkpoints").get_by_role("row")).to_have_count(2)
+
+
+def test_the_curve_survives_a_reload_and_a_restart_of_the_coordinator(
+    page: Page, cluster: Cluster
+) -> None:
+    job = cluster.submit(paced("survivor"))
+    page.goto(f"/jobs/{job}")
+    wait_for_step(page, 30)
+    page.reload()
+    wait_for_step(page, 60)
+    expect(live(page)).to_be_visible()
+
+    cluster.coordinator.kill()
+    expect(
+        page.get_by_role("status").filter(has_text=re.compile("reconnecting|stale"))
+    ).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="stale")).to_be_visible(timeout=SLOW)
+    shown = step(page)
+    cluster.start_coordinator()
+    expect(live(page)).to_be_visible(timeout=SLOW)
+    wait_for_step(page, shown + 30)
+
+    points = curve(page, "Loss", "loss")
+    assert [step for step, _ in points] == list(range(1, points[-1][0] + 1))
+    stored = dict(cluster.points(job, "loss"))
+    assert dict(points).items() <= stored.items()
+    cluster.request("DELETE", f"/training/jobs/{job}")
+    state(page, "cancelled")
+    page.get_by_role("tab", name="Events").click()
+    seqs = [int(row.get_attribute("data-seq") or 0) for row in page.locator("tr[data-seq]").all()]
+    stored_events = cluster.get(f"/training/jobs/{job}/events", params={"limit": 500})["items"]
+    assert seqs[::-1] == [event["seq"] for event in stored_events]
+
+
+HOSTILE = r"""
+import os, sys
+out = sys.stdout.buffer
+out.write(b'<img src=x onerror="window.hacked=1"><script>window.hacked=2</script>\n')
+out.write(b'\x1b]8;;javascript:window.hacked=3\x07a link\x1b]8;;\x07 \x1b[31mred\x1b[0m text\n')
+out.write(bytes(b for b in range(256) if b != 10) * 4 + b'\n')
+out.write(b'x' * 300000 + b'\n')
+out.write(' \u202ereversed\n'.encode())
+out.write(b'the end\n')
+out.flush()
+print('<b>to stderr</b>', file=sys.stderr, flush=True)
+"""
+
+
+def test_output_of_ranks_can_do_nothing_to_the_page(
+    page: Page, cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "hostile.py"
+    script.write_text(HOSTILE)
+    job = cluster.submit({"name": "<i>hostile</i>", "script": {"path": str(script)}})
+    cluster.wait_for(job, "completed")
+    page.goto(f"/jobs/{job}?tab=logs")
+    log = page.get_by_role("log")
+    expect(log.get_by_text("the end")).to_be_visible()
+    log.evaluate("element => element.scrollTo(0, 0)")
+    expect(log.get_by_text('<img src=x onerror="window.hacked=1">')).to_be_visible()
+    expect(log.get_by_text("a link")).to_be_visible()
+    expect(log.get_by_text("red", exact=True)).to_have_css("color", "rgb(179, 38, 30)")
+    # Long lines come in pieces, and the page cuts each.
+    expect(log.get_by_text(re.compile("^x{2000}$")).first).to_be_visible()
+    assert log.locator("img, script, a, b").count() == 0
+    assert page.evaluate("window.hacked") is None
+    expect(page.get_by_role("heading", name="<i>hostile</i>")).to_be_visible()
+    page.get_by_text("stderr", exact=True).click()
+    expect(log.get_by_text("<b>to stderr</b>")).to_be_visible()
+    expect(log.get_by_text("the end")).to_have_count(0)
+    expect(page).to_have_url(re.compile("stream=stderr"))
+
+
+CHATTY = """
+import time
+for i in range(500):
+    print("line", i, flush=True)
+    time.sleep(0.01)
+"""
+
+
+def test_logs_are_followed(page: Page, cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "chatty.py"
+    script.write_text(CHATTY)
+    job = cluster.submit(
+        {"name": "chatty", "script": {"path": str(script)}, "resources": {"workers": 2}}
+    )
+    page.goto(f"/jobs/{job}?tab=logs&rank=1")
+    expect(page.get_by_role("log").get_by_text("line 499", exact=True)).to_be_visible(timeout=SLOW)
+    expect(page.get_by_text("500 lines")).to_be_visible()
+
+
+def test_jobs_are_filtered_by_the_address(page: Page, cluster: Cluster) -> None:
+    waiting = cluster.submit({**paced("waits-for-many"), "resources": {"workers": 32}})
+    page.goto("/jobs")
+    row = page.locator(f'tr[data-job="{waiting}"]')
+    expect(row).to_contain_text("queued")
+    page.get_by_role("button", name=re.compile("^Waiting")).click()
+    expect(page).to_have_url(re.compile("show=waiting"))
+    page.reload()
+    expect(row).to_be_visible()
+    page.goto("/jobs?show=completed")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    expect(row).to_have_count(0)
+    page.goto("/jobs?search=for-many")
+    expect(page.locator("tr[data-job]")).to_have_count(1)
+    row.get_by_role("button", name="Cancel waits-for-many").click()
+    page.get_by_role("button", name="Cancel the job").click()
+    expect(row).to_contain_text("cancelled")
+
+
+def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> None:
+    page.goto("/nodes")
+    here = page.get_by_role("region", name="Node here")
+    expect(here).to_contain_text("ready")
+    expect(here.get_by_role("table").get_by_role("row")).to_have_count(3)
+    page.get_by_role("button", name="Add a host").click()
+    page.get_by_label("Name").fill("gpu-07")
+    page.get_by_role("button", name="Get the command").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("trainhall agent")).to_contain_text(cluster.url)
+    dialog.get_by_role("button", name="Done").click()
+    added = page.get_by_role("region", name="Node gpu-07")
+    expect(added).to_contain_text("pending")
+    added.get_by_role("button", name="Remove gpu-07").click()
+    page.get_by_role("button", name="Remove the node").click()
+    expect(added).to_have_count(0)
+
+
+def test_what_is_not_there_is_told(page: Page) -> None:
+    page.goto("/jobs/nosuchjob")
+    expect(page.get_by_role("heading", name="There is no such job")).to_be_visible()
+    page.goto("/nowhere/at/all")
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+
+
+def test_both_colour_schemes_can_be_chosen(page: Page) -> None:
+    page.goto("/jobs")
+    page.get_by_role("button", name="Use dark colours").click()
+    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+    page.reload()
+    expect(page.get_by_role("button", name="Use light colours")).to_be_visible()
