@@ -1,0 +1,50 @@
+# Thin: each target names what it does; how is in scripts/ and cli/.
+PYTHON ?= python3
+PORT ?= 8000
+ONCE ?=
+BIN := .venv/bin
+
+.PHONY: help run up test lint format generate bench build clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+setup = @command -v $(PYTHON) >/dev/null 2>&1 || { echo "Trainhall needs Python 3.11 or newer: no '$(PYTHON)' on the PATH (PYTHON=... names another)" >&2; exit 1; }; \
+	$(PYTHON) scripts/setup.py
+
+run: ## Install what is missing, start Trainhall and train on handwritten digits (PORT=8000, ONCE=1)
+	$(setup) run --port $(PORT)
+	@exec $(BIN)/trainhall up --port $(PORT) --data-dir .run --demo examples/digits.yaml $(if $(ONCE),--once)
+
+test: ## Every check and every test
+	$(setup) test
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python scripts/test.py
+
+lint: ## Style, types, boundaries, and that generated files are current
+	$(setup) lint
+	$(BIN)/python scripts/lint.py
+
+format: ## Rewrite the sources in the common style
+	$(setup) lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	cd dashboard && npm run --silent format
+
+generate: ## Rewrite generated documents and the dashboard's API client
+	$(setup) lint
+	$(BIN)/python scripts/generate_docs.py
+	$(BIN)/python scripts/openapi.py
+	cd dashboard && npm run --silent generate
+
+bench: ## Run the benchmarks one after another and print their ratios
+	$(setup) test
+	$(BIN)/python scripts/bench.py
+
+build: ## A wheel with the dashboard inside, in dist/
+	$(setup) build
+	@rm -rf build
+	$(BIN)/python -m build --wheel --no-isolation
+
+clean: ## Remove what was installed and built here, and the data of `make run`
+	rm -rf .venv .run build dist src/*.egg-info api/static dashboard/node_modules

@@ -1,0 +1,179 @@
+"""What the coordinator's benchmarks share: its process, a job in it, and a plain HTTP client."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.training.link import MetricTable, encode_frame, encode_tables
+
+JOB_ID = "0123456789ab"
+NAMES = (
+    "loss", "accuracy", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
+    "data_seconds", "forward_seconds", "backward_seconds", "communication_seconds",
+    "optimizer_seconds", "peak_memory_bytes",
+)  # fmt: skip
+
+
+@dataclass
+class Hall:
+    """A coordinator that listens, with one job and one node."""
+
+    port: int
+    folder: Path
+    credential: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def database_url(self) -> str:
+        return f"sqlite:///{self.folder / 'trainhall.db'}"
+
+
+@contextlib.contextmanager
+def coordinator() -> Iterator[Hall]:
+    """The real application in a process of its own."""
+    with served(__file__, "trainhall") as hall:
+        asyncio.run(add_job(hall.database_url))
+        with httpx.Client(base_url=f"{hall.url}/api/v1", trust_env=False) as client:
+            node = client.post("/cluster/nodes", json={}).raise_for_status().json()
+            request = {
+                "join_token": node["join_token"],
+                "name": "bench",
+                "address": "127.0.0.1",
+                "agent_version": "0",
+                "devices": [],
+            }
+            reply = client.post("/agent/join", json=request).raise_for_status().json()
+            hall.credential = reply["credential"]
+        yield hall
+
+
+@contextlib.contextmanager
+def served(script: str, kind: str) -> Iterator[Hall]:
+    """`script serve KIND FOLDER FD` in a process of its own, on a free port."""
+    with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as folder:
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        fd = listener.fileno()
+        process = subprocess.Popen(
+            [sys.executable, script, "serve", kind, folder, str(fd)], pass_fds=[fd]
+        )
+        hall = Hall(listener.getsockname()[1], Path(folder))
+        listener.close()
+        try:
+            wait_until_ready(hall, process)
+            yield hall
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def wait_until_ready(hall: Hall, process: "subprocess.Popen[bytes]") -> None:
+    while process.poll() is None:
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{hall.url}/readyz", trust_env=False).is_success:
+                return
+        time.sleep(0.02)
+    raise RuntimeError("the server ended before it was ready")
+
+
+async def add_job(url: str) -> None:
+    """A job that is over for the scheduler, so that only what is measured happens."""
+    now = datetime.now(UTC)
+    database = Database(url)
+    async with database.transaction() as session:
+        session.add(
+            Job(
+                id=JOB_ID, number=1, name="bench", spec={}, priority=0, state="completed",
+                reason="", attempt=1, world_size=1, created_at=now, queued_at=now,
+            )
+        )  # fmt: skip
+        await session.flush()
+        session.add(JobProgress(job_id=JOB_ID))
+        session.add(
+            Attempt(
+                job_id=JOB_ID, number=1, state="completed", reason="", world_size=1,
+                allocation=[], started_at=now,
+            )
+        )  # fmt: skip
+    await database.close()
+
+
+def batch(first_sequence: int, frames: int, rows: int, names: Sequence[str] = NAMES) -> bytes:
+    """Consecutive frames of the job's own series."""
+    bodies = []
+    for sequence in range(first_sequence, first_sequence + frames):
+        first = (sequence - 1) * rows + 1
+        table = MetricTable(
+            None,
+            range(first, first + rows),
+            [1.7e9 + step / 1000 for step in range(first, first + rows)],
+            {name: [float(step % 977) for step in range(first, first + rows)] for name in names},
+        )
+        bodies.append(encode_frame(sequence, encode_tables([table])))
+    return b"".join(bodies)
+
+
+class Connection:
+    """One kept-alive connection. Written out here, so that the client is not what is measured."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int) -> "Connection":
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=64 * 1024 * 1024))
+
+    async def request(
+        self, method: str, path: str, body: bytes = b"", credential: str = ""
+    ) -> bytes:
+        """The body of the answer.
+
+        Raises:
+            RuntimeError: when the answer is not 200.
+        """
+        head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+        if credential:
+            head += f"Authorization: Bearer {credential}\r\n"
+        self._writer.write(head.encode() + b"\r\n" + body)
+        await self._writer.drain()
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        headers = answer.decode().lower().split("\r\n")
+        length = next(int(h.split(":")[1]) for h in headers if h.startswith("content-length:"))
+        content = await self._reader.readexactly(length)
+        if " 200 " not in headers[0]:
+            raise RuntimeError(f"{headers[0]}: {content[:500].decode(errors='replace')}")
+        return content
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+def main() -> None:
+    import uvicorn
+
+    from trainhall.api.app import create_app
+    from trainhall.api.settings import Settings
+
+    folder, fd = Path(sys.argv[3]), int(sys.argv[4])
+    settings = Settings(data_dir=folder, database_url=f"sqlite:///{folder / 'trainhall.db'}")
+    uvicorn.run(create_app(settings), fd=fd, log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main()

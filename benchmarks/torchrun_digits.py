@@ -1,0 +1,37 @@
+"""The digits job by hand, as one would write it for `torchrun`: the peer of the start-up benchmark.
+
+Prints one line, `first_step <seconds since the epoch>`, from rank 0 after the first optimizer step.
+"""
+
+import time
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    images, labels = load_digits(return_X_y=True)
+    x = torch.tensor(images / 16.0, dtype=torch.float32)
+    y = torch.tensor(labels, dtype=torch.long)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    ddp = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=1e-3)
+    batch = 64 // world
+    part = slice(rank * batch, (rank + 1) * batch)
+    loss = nn.functional.cross_entropy(ddp(x[part]), y[part])
+    loss.backward()
+    optimizer.step()
+    if rank == 0:
+        print("first_step", time.time(), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

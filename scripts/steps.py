@@ -1,0 +1,36 @@
+"""Running checks one after another, each to its end, with a summary that can't be missed."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Step:
+    """One check: a command, and the folder below the root in which it runs."""
+
+    name: str
+    command: Sequence[str]
+    folder: str = "."
+
+
+def run_all(steps: Sequence[Step]) -> int:
+    """Run every step, also after a failure; the number of those that failed."""
+    failed = []
+    for step in steps:
+        print(f"==> {step.name}", flush=True)
+        began = time.monotonic()
+        done = subprocess.run(list(step.command), cwd=ROOT / step.folder, check=False)
+        took = time.monotonic() - began
+        if done.returncode != 0:
+            failed.append(step.name)
+            print(f"==> {step.name} FAILED after {took:.1f} s", flush=True)
+    if failed:
+        print(f"\n{len(failed)} of {len(steps)} failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)

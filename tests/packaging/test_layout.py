@@ -1,0 +1,115 @@
+"""The links, and the rules about them that only a test can keep."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import trainhall
+
+ROOT = Path(__file__).parents[2]
+LINKS = ROOT / "src" / "trainhall"
+PACKAGES = sorted(p.name for p in LINKS.iterdir() if p.is_symlink())
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def tracked() -> list[Path]:
+    """Every committed file, where this is a git checkout."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in done.stdout.decode().split("\0") if name]
+
+
+def test_every_package_is_linked_relatively() -> None:
+    assert len(PACKAGES) == 8
+    for name in PACKAGES:
+        assert (LINKS / name).readlink() == Path("../..") / name
+        assert (LINKS / name / "__init__.py").is_file()
+
+
+def test_the_type_checkers_see_each_package_once() -> None:
+    include = PROJECT["tool"]["pyright"]["include"]
+    assert sorted(include) == [f"src/trainhall/{name}" for name in PACKAGES]
+    assert PROJECT["tool"]["mypy"]["mypy_path"] == "src"
+
+
+def test_a_type_has_one_identity(tmp_path: Path) -> None:
+    """Were `db` and `trainhall.db` both found, the same class would be two for mypy."""
+    script = tmp_path / "identity.py"
+    script.write_text("from trainhall.training.spec import JobSpec\nreveal_type(JobSpec)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"),
+         "--cache-dir", str(tmp_path / "cache"), "--follow-imports", "silent", str(script)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "trainhall.training.spec.job.JobSpec" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_package_is_the_one_of_this_tree() -> None:
+    assert Path(trainhall.__file__).resolve().parent == LINKS.resolve()
+    assert trainhall.__version__ == PROJECT["project"]["version"]
+
+
+def test_torch_is_an_extra() -> None:
+    assert not [d for d in PROJECT["project"]["dependencies"] if d.startswith("torch")]
+    train = PROJECT["project"]["optional-dependencies"]["train"]
+    assert train[0] == "torch>=2.11,<2.14"
+
+
+def test_setup_asks_for_the_same_torch() -> None:
+    setup = (ROOT / "scripts" / "setup.py").read_text()
+    train = PROJECT["project"]["optional-dependencies"]["train"]
+    assert f'TORCH = "{train[0]}"' in setup
+
+
+def test_no_file_names_a_package_registry() -> None:
+    """Where packages come from is the configuration of whoever installs them."""
+    # Written in two halves: this file is looked through as well.
+    halves = [("pypi", "org"), ("pythonhosted", "org"), ("registry.npmjs", "org"),
+              ("yarnpkg", "com"), ("pytorch", "org/whl")]  # fmt: skip
+    hosts = re.compile("|".join(rf"{a}\.{b}" for a, b in halves))
+    named = []
+    for path in tracked():
+        if path.is_file() and not path.is_symlink():
+            text = path.read_bytes().decode("utf-8", errors="replace")
+            named += [f"{path.relative_to(ROOT)}: {m.group(0)}" for m in hosts.finditer(text)]
+    assert named == []
+
+
+def test_no_file_is_too_long() -> None:
+    """One subject a file: 600 lines hold more than enough of one."""
+    generated = {"dashboard/package-lock.json", "dashboard/openapi.json"}
+    long = []
+    for path in tracked():
+        name = str(path.relative_to(ROOT))
+        wanted = path.suffix in {".py", ".ts", ".tsx", ".css"} and "/client/" not in name
+        if wanted and name not in generated and path.is_file():
+            lines = path.read_text(encoding="utf-8").count("\n")
+            long += [f"{name}: {lines}"] if lines > 600 else []
+    assert long == []
+
+
+def test_compose_and_the_image_use_commands_that_exist() -> None:
+    import yaml
+    from typer.main import get_command
+
+    from trainhall.cli.main import app
+
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    services = compose["services"]
+    assert set(services) == {"postgres", "coordinator", "agent"}
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    server, *flags = services["coordinator"]["command"]
+    known = {option for param in commands[server].params for option in param.opts}
+    assert {f for f in flags if f.startswith("--")} <= known
+    volumes = {v.split(":")[0] for s in services.values() for v in s.get("volumes", [])}
+    assert volumes == set(compose["volumes"])
+    image = (ROOT / "Dockerfile").read_text()
+    assert 'ENTRYPOINT ["trainhall"]' in image
+    for script in re.findall(r"^COPY (?!--from)(.+) \S+$", image, re.MULTILINE):
+        for source in script.split():
+            assert (ROOT / source).exists(), source

@@ -1,0 +1,45 @@
+"""What the ranks of the DDP test do: a few steps in float64, saved by rank 0."""
+
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.parallelism import ddp
+
+STEPS, ROUNDS, BATCH = 5, 3, 24
+
+
+def build() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 2)).double()
+    inputs = torch.randn(STEPS, BATCH, 6, dtype=torch.float64)
+    return model, inputs, torch.randn(STEPS, BATCH, 2, dtype=torch.float64)
+
+
+def train(folder: Path) -> int:
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="test"):
+        plain, inputs, targets = build()
+        model = ddp.apply(plain, device=device, bucket_mb=0.0001)
+        optimizer = torch.optim.AdamW(plain.parameters(), lr=0.01)
+        for step in range(STEPS):
+            mine = slice(environment.rank, None, environment.world_size)
+            rounds = zip(
+                inputs[step, mine].chunk(ROUNDS), targets[step, mine].chunk(ROUNDS), strict=True
+            )
+            for i, (x, y) in enumerate(rounds, start=1):
+                if i < ROUNDS:
+                    with ddp.local_gradients(model):
+                        (nn.functional.mse_loss(model(x), y) / ROUNDS).backward()
+                else:
+                    (nn.functional.mse_loss(model(x), y) / ROUNDS).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        torch.save(plain.state_dict(), folder / f"{environment.rank}.pt")
+    return 0

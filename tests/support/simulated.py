@@ -1,0 +1,452 @@
+"""A cluster without processes: nodes that speak the real protocol through an in-memory channel."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy import select
+
+from trainhall.cluster.channel import ChannelClosed
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.protocol import (
+    Assignment,
+    AssignmentReport,
+    Desired,
+    DeviceInfo,
+    JoinRequest,
+    Report,
+)
+from trainhall.cluster.views import JobView
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Base, Event, Grant, Job
+from trainhall.training.link import Failure, Outcome, RankEvent, Rendezvous
+from trainhall.training.spec.parse import validate_spec
+
+Token = tuple[str, int, int]
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self._now = datetime(2026, 1, 1, tzinfo=UTC)
+        self._monotonic = 1000.0
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        self._now += timedelta(seconds=seconds)
+        self._monotonic += seconds
+
+
+class CountingIds:
+    def __init__(self) -> None:
+        self._count = 0
+
+    def new(self) -> str:
+        self._count += 1
+        return f"{self._count:012x}"
+
+    def secret(self) -> str:
+        self._count += 1
+        return f"secret-{self._count}"
+
+
+class MemoryChannel:
+    """The gateway's side of a connection; the node holds the other ends."""
+
+    def __init__(self) -> None:
+        self.to_gateway: asyncio.Queue[str | None] = asyncio.Queue()
+        self.to_node: deque[str] = deque()
+        self.sent = asyncio.Event()
+        self.closed: tuple[int, str] | None = None
+        self.dropped = False
+        """The node's side is gone."""
+        self.waiting = False
+        """The gateway has taken all that was sent and waits for more."""
+
+    async def send_text(self, text: str) -> None:
+        if self.dropped or self.closed:
+            raise ChannelClosed
+        self.to_node.append(text)
+        self.sent.set()
+
+    async def receive_text(self) -> str:
+        if self.to_gateway.empty():
+            self.waiting = True
+        text = await self.to_gateway.get()
+        self.waiting = False
+        if text is None:
+            raise ChannelClosed
+        return text
+
+    async def close(self, code: int, reason: str) -> None:
+        if self.closed is None:
+            self.closed = (code, reason)
+            self.to_gateway.put_nowait(None)
+
+    def drop(self) -> None:
+        """The node's side goes away; the gateway finds out."""
+        self.dropped = True
+        self.to_gateway.put_nowait(None)
+
+
+@dataclass
+class RunningAttempt:
+    assignment: Assignment
+    phase: str = "preparing"
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    shipped: bool = False
+
+    @property
+    def token(self) -> Token:
+        launch = self.assignment.launch
+        return (launch.job_id, launch.attempt, launch.generation)
+
+
+@dataclass
+class SimulatedNode:
+    """A host: what is on its disk survives its agent, the connection does not."""
+
+    name: str
+    slots: int
+    kind: str = "cpu"
+    node_id: str = ""
+    agents: int = 0
+    attempts: dict[Token, RunningAttempt] = field(default_factory=dict)
+    launched: list[Token] = field(default_factory=list)
+    channel: MemoryChannel | None = None
+    task: asyncio.Task[None] | None = None
+    revision: int = 0
+    removed: list[str] = field(default_factory=list)
+    gave_up: set[str] = field(default_factory=set)
+    """Every folder that it was asked to remove."""
+    goals: list[str] = field(default_factory=list)
+    address: str = "127.0.0.1"
+
+    @property
+    def devices(self) -> list[DeviceInfo]:
+        return [
+            DeviceInfo(index=i, kind=self.kind, name=f"{self.kind} {i}", memory_total=1 << 30)  # type: ignore[arg-type]
+            for i in range(self.slots)
+        ]
+
+    def report(self, clock: Clock) -> Report:
+        return Report(
+            agent_version="test",
+            agent_id=f"{self.name}-{self.agents}",
+            time=clock.now().timestamp(),
+            address=self.address,
+            devices=self.devices,
+            assignments=[self._told(a) for a in self.attempts.values()],
+            removed=self.removed,
+            revision=self.revision,
+        )
+
+    def _told(self, attempt: RunningAttempt) -> AssignmentReport:
+        launch = attempt.assignment.launch
+        opens = launch.node_rank == 0 and attempt.phase in ("starting", "running")
+        return AssignmentReport(
+            job_id=launch.job_id,
+            attempt=launch.attempt,
+            generation=launch.generation,
+            phase=attempt.phase,  # type: ignore[arg-type]
+            rendezvous=Rendezvous(address=self.address, port=29500) if opens else None,
+            outcome=attempt.outcome,
+            failure=attempt.failure,
+            shipped=attempt.shipped,
+        )
+
+    def take(self, text: str) -> None:
+        """Make what is desired so, as an agent does."""
+        desired = Desired.model_validate_json(text)
+        self.revision = desired.revision
+        self.removed = desired.remove
+        self.gave_up.update(desired.remove)
+        wanted = {}
+        for assignment in desired.assignments:
+            launch = assignment.launch
+            wanted[(launch.job_id, launch.attempt, launch.generation)] = assignment
+        for token, assignment in wanted.items():
+            self.goals.append(assignment.goal)
+            attempt = self.attempts.get(token)
+            if attempt is None:
+                if assignment.goal == "stop":
+                    attempt = RunningAttempt(assignment, "exited", Outcome.STOPPED, shipped=True)
+                else:
+                    attempt = RunningAttempt(assignment)
+                self.attempts[token] = attempt
+            attempt.assignment = assignment
+            if attempt.outcome is None and assignment.goal != "run":
+                attempt.phase = "stopping"
+        for token in [t for t in self.attempts if t not in wanted]:
+            attempt = self.attempts[token]
+            if attempt.outcome is None:
+                attempt.phase, attempt.outcome = "exited", Outcome.STOPPED
+            attempt.shipped = True
+            del self.attempts[token]
+
+    def work(self) -> None:
+        """Let every attempt take its next natural step."""
+        for attempt in self.attempts.values():
+            launch, goal = attempt.assignment.launch, attempt.assignment.goal
+            if attempt.outcome is not None:
+                attempt.shipped = True
+            elif goal == "pause":
+                self.end(attempt, Outcome.PAUSED)
+            elif goal == "stop":
+                self.end(attempt, Outcome.STOPPED)
+            elif attempt.phase == "preparing":
+                if launch.node_rank == 0 or launch.rendezvous is not None:
+                    attempt.phase = "starting"
+                    self.launched.append(attempt.token)
+            elif attempt.phase == "starting":
+                attempt.phase = "running"
+
+    def end(
+        self, attempt: RunningAttempt, outcome: Outcome, failure: Failure | None = None
+    ) -> None:
+        attempt.phase, attempt.outcome, attempt.failure = "exited", outcome, failure
+
+    def running(self, job_id: str) -> RunningAttempt:
+        return next(a for t, a in self.attempts.items() if t[0] == job_id and a.outcome is None)
+
+
+class SimulatedCluster:
+    """A coordinator under a fake clock and its simulated nodes. Nothing runs in the background:
+    `settle` lets everything happen that follows from the present."""
+
+    def __init__(self, db: Database, folder: Path) -> None:
+        self.db = db
+        self.folder = folder
+        self.clock = FakeClock()
+        self.ids = CountingIds()
+        self.options = ClusterOptions()
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.coordinator = self._coordinator()
+
+    def _coordinator(self) -> Coordinator:
+        return Coordinator(
+            self.db,
+            data_dir=self.folder,
+            clock=self.clock,
+            ids=self.ids,
+            options=self.options,
+        )
+
+    async def stop_coordinator(self) -> None:
+        """The process ends; the agents' connections break, their ranks do not."""
+        for node in self.nodes.values():
+            await self.disconnect(node)
+
+    def start_coordinator(self) -> None:
+        """Another process on the same database."""
+        self.coordinator = self._coordinator()
+
+    async def add_node(self, name: str, slots: int = 2, kind: str = "cpu") -> SimulatedNode:
+        node = SimulatedNode(name, slots, kind)
+        await self.join(node)
+        await self.connect(node)
+        await self.settle()
+        return node
+
+    async def join(self, node: SimulatedNode) -> None:
+        announced = await self.coordinator.nodes.announce(node.name)
+        reply = await self.coordinator.nodes.join(
+            JoinRequest(
+                join_token=announced.join_token,
+                name=node.name,
+                address="127.0.0.1",
+                agent_version="test",
+                devices=node.devices,
+            )
+        )
+        node.node_id = reply.node_id
+        self.nodes[node.node_id] = node
+
+    async def connect(self, node: SimulatedNode, *, new_agent: bool = True) -> None:
+        await self.disconnect(node)
+        if new_agent:
+            node.agents += 1
+        node.revision = 0
+        node.channel = MemoryChannel()
+        node.channel.to_gateway.put_nowait(node.report(self.clock).model_dump_json())
+        node.task = asyncio.create_task(self.coordinator.gateway.serve(node.channel, node.node_id))
+
+    async def disconnect(self, node: SimulatedNode) -> None:
+        if node.channel is not None:
+            node.channel.drop()
+        if node.task is not None:
+            await node.task
+        node.channel = node.task = None
+
+    def send_report(self, node: SimulatedNode) -> None:
+        if node.channel is not None and node.channel.closed is None:
+            node.channel.to_gateway.put_nowait(node.report(self.clock).model_dump_json())
+
+    async def deliver(self, node: SimulatedNode) -> bool:
+        """Hand the node all that was sent to it; it answers with a report."""
+        channel = node.channel
+        if channel is None or not channel.to_node:
+            return False
+        while channel.to_node:
+            node.take(channel.to_node.popleft())
+        self.send_report(node)
+        return True
+
+    async def exchanged(self) -> None:
+        """Until the gateway has taken all reports and told all there is to tell."""
+        while True:
+            await asyncio.sleep(0)
+            idle = self.coordinator.gateway.quiet and all(
+                node.task is None
+                or node.task.done()
+                or (node.channel is not None and node.channel.waiting)
+                for node in self.nodes.values()
+            )
+            if idle:
+                return
+            await asyncio.sleep(0.0005)
+
+    async def settle(self) -> None:
+        """Everything that follows from the present, without the ranks taking a step."""
+        while True:
+            await self.exchanged()
+            await self.coordinator.reconciler.settle()
+            await self.exchanged()
+            if not any([await self.deliver(node) for node in self.nodes.values()]):
+                return
+
+    async def work(self, steps: int = 1) -> None:
+        """Ranks take steps, agents tell."""
+        for _ in range(steps):
+            for node in self.nodes.values():
+                node.work()
+                self.send_report(node)
+            await self.settle()
+
+    async def heartbeat(self, seconds: float = 0.0) -> None:
+        """Time passes; every connected node reports."""
+        self.clock.advance(seconds)
+        for node in self.nodes.values():
+            self.send_report(node)
+        await self.settle()
+
+    async def submit(self, workers: int = 1, **more: object) -> str:
+        view, _ = await self.coordinator.jobs.submit(spec(workers, **more))
+        await self.settle()
+        return view.id
+
+    async def job(self, job_id: str) -> JobView:
+        return await self.coordinator.jobs.get(job_id)
+
+    async def run_until(self, job_id: str, state: str) -> JobView:
+        for _ in range(20):
+            job = await self.job(job_id)
+            if job.state == state:
+                return job
+            await self.work()
+        raise AssertionError(f"job {job_id} is {job.state} ({job.reason}), not {state}")
+
+    async def finish(
+        self, job_id: str, outcome: Outcome = Outcome.COMPLETED, failure: Failure | None = None
+    ) -> None:
+        """The job's ranks end, on every host."""
+        for node in self.nodes.values():
+            for token, attempt in node.attempts.items():
+                if token[0] == job_id and attempt.outcome is None:
+                    node.end(attempt, outcome, failure)
+        await self.work(2)
+
+    async def save_checkpoint(self, job_id: str, step: int) -> str:
+        """Rank 0 commits a checkpoint on shared storage."""
+        job = await self.job(job_id)
+        name = f"step-{step:08d}-a{job.attempt}-g{job.generation}"
+        await self.tell(job_id, "checkpoint", {"name": name, "step": step, "size": 10})
+        return name
+
+    async def tell(self, job_id: str, kind: str, data: dict[str, object]) -> None:
+        job = await self.job(job_id)
+        self._told = getattr(self, "_told", 0) + 1
+        event = RankEvent(
+            sequence=self._told,
+            time=self.clock.now().timestamp(),
+            rank=0,
+            kind=kind,  # type: ignore[arg-type]
+            data=data,
+        )
+        await self.coordinator.rank_events.accept(job_id, job.attempt, "0-00000000", [event])
+
+    async def check(self) -> None:
+        """The invariants that hold at every moment."""
+        async with self.db.session() as session:
+            grants = (await session.scalars(select(Grant))).all()
+            attempts = {(a.job_id, a.number): a for a in await session.scalars(select(Attempt))}
+            jobs = (await session.scalars(select(Job))).all()
+        held = [(g.node_id, g.device_index) for g in grants]
+        assert len(held) == len(set(held))
+        by_attempt: dict[tuple[str, int], int] = {}
+        for grant in grants:
+            key = (grant.job_id, grant.attempt)
+            by_attempt[key] = by_attempt.get(key, 0) + 1
+        for job in jobs:
+            assert job.reason
+            active = [
+                a for (job_id, _), a in attempts.items()
+                if job_id == job.id and a.state in ("starting", "running", "stopping")
+            ]  # fmt: skip
+            busy = job.state in ("starting", "running", "pausing", "cancelling")
+            assert len(active) == (1 if busy else 0), (job.state, active)
+            for attempt in active:
+                assert attempt.number == job.attempt
+                assert by_attempt[job.id, attempt.number] == attempt.world_size
+        for node in self.nodes.values():
+            assert len(node.launched) == len(set(node.launched)), "launched twice"
+            used = [
+                place.device_index
+                for attempt in node.attempts.values()
+                if attempt.outcome is None
+                for place in attempt.assignment.launch.ranks
+            ]
+            assert len(used) == len(set(used)), "two attempts on one device"
+
+    async def history(self, job_id: str) -> list[str]:
+        async with self.db.session() as session:
+            events = await session.scalars(
+                select(Event).where(Event.job_id == job_id).order_by(Event.seq)
+            )
+            return [e.data["state"] for e in events if e.kind == "state"]
+
+    async def close(self) -> None:
+        for node in self.nodes.values():
+            await self.disconnect(node)
+
+
+def spec(workers: int = 1, **more: object):  # type: ignore[no-untyped-def]
+    return validate_spec(
+        {
+            "name": "test",
+            "task": {"name": "synthetic"},
+            "resources": {"workers": workers, "device": more.pop("device", "auto")},
+            "training": {"steps": 100, "global_batch_size": 5040},
+            "checkpoint": {"path": "/shared", **more.pop("checkpoint", {})},  # type: ignore[dict-item]
+            **more,
+        }
+    )
+
+
+async def wipe(db: Database) -> None:
+    async with db.transaction() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            await session.execute(table.delete())
+
+
+def failure(code: int = 1) -> Failure:
+    return Failure(rank=0, exit_code=code, message="rank 0 raised ValueError: bad luck")
