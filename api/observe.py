@@ -5,11 +5,12 @@ import time
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainhall.api.problems import Refusal
+from trainhall.db.database import was_undone
 
 log = structlog.get_logger(__name__)
 
@@ -37,8 +38,8 @@ class RequestFigures:
 class Observe:
     """The outermost ASGI middleware.
 
-    A request that fails is answered with 500, or 503 when it is the database that does not answer,
-    and logged under the id that the answer tells.
+    A request that fails is answered with 500, or 503 when the database does not answer or undid the
+    transaction, and logged under the id that the answer tells.
     """
 
     def __init__(self, app: ASGIApp, *, figures: RequestFigures, access_log: bool = False) -> None:
@@ -118,12 +119,18 @@ def _request_id(scope: Scope) -> str:
 
 def _failure(error: Exception, request_id: str) -> Refusal:
     instance = f"urn:request:{request_id}"
+    if isinstance(error, DBAPIError) and was_undone(error):
+        return _unavailable("nothing was changed, since others changed the same at once", instance)
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
-        return Refusal(
-            503, "unavailable", "the database does not answer; try again in a moment",
-            headers={"Retry-After": "1"}, instance=instance,
-        )  # fmt: skip
+        return _unavailable("the database does not answer", instance)
     return Refusal(
         500, "internal-error", f"the coordinator failed; its log tells more under {request_id}",
         instance=instance,
+    )  # fmt: skip
+
+
+def _unavailable(why: str, instance: str) -> Refusal:
+    return Refusal(
+        503, "unavailable", f"{why}; try again in a moment",
+        headers={"Retry-After": "1"}, instance=instance,
     )  # fmt: skip

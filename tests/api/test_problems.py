@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from psycopg.errors import DeadlockDetected
 from sqlalchemy.exc import OperationalError
 
 MEDIA_TYPE = "application/problem+json"
@@ -203,6 +204,19 @@ async def test_a_database_that_does_not_answer(
         assert reply.headers["retry-after"] == "1"
         assert "SELECT" not in reply.text
     assert (await client.get("/healthz")).json()["status"] == "ok"
+
+
+async def test_what_postgres_undid_for_another_is_told_as_that(
+    app: FastAPI, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise OperationalError("UPDATE x", {}, DeadlockDetected("deadlock detected"))
+
+    monkeypatch.setattr(app.state.coordinator.nodes, "summary", fail)
+    reply = await client.get(f"{API}/metrics/cluster/summary")
+    problem = check(reply, 503)
+    assert problem["detail"].startswith("nothing was changed")
+    assert reply.headers["retry-after"] == "1"
 
 
 async def test_request_ids(client: httpx.AsyncClient) -> None:
