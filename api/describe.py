@@ -26,7 +26,7 @@ UNKNOWN_PARAMETER = invalid("limt", None, "unknown parameter; did you mean 'limi
 NO_JOB = Refusal(404, "not-found", "there is no job '3f2a9c51d07b'")
 NO_NODE = Refusal(404, "not-found", "there is no node '9b1d44e0c2aa'")
 NO_CHECKPOINT = Refusal(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
-BAD_LIMIT = invalid("limit", 0, "Input should be greater than or equal to 1")
+BAD_LIMIT = invalid("limit", 0, "must be at least 1")
 BAD_SPEC = Refusal(
     422,
     "invalid-spec",

@@ -15,6 +15,7 @@ from trainhall.cluster.errors import ClusterError
 from trainhall.monitoring import errors as monitoring_errors
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
+from trainhall.training.spec.wording import in_words
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:problem-type:trainhall:"
@@ -172,14 +173,10 @@ def _field_problem(item: Mapping[str, Any]) -> FieldProblem:
     # The first part says where the value stands (query, path, body, header), not what it is called.
     kind, *inner = item["loc"]
     where = [str(part) for part in (inner[:1] if kind == "query" else inner)]
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        message = "unknown key"
-    missing = item["type"] == "missing"
     return FieldProblem(
         field=clean(".".join(where))[:256],
-        message="is missing" if missing else clean(message),
-        value=None if missing else shown(item.get("input")),
+        message=clean(in_words(item)),
+        value=None if item["type"] == "missing" else shown(item.get("input")),
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from trainhall.cli.errors import Usage
 
 if TYPE_CHECKING:
-    from trainhall.training.spec import JobSpec
+    from trainhall.training.spec import JobSpec, SpecError
 
 
 def load(file: str, overrides: list[str] | None) -> "JobSpec":
@@ -20,16 +20,32 @@ def load(file: str, overrides: list[str] | None) -> "JobSpec":
     from trainhall.training.spec import SpecError, parse_spec
 
     raw, form = _read(file)
+    replaced = parse_overrides(overrides)
     try:
-        return parse_spec(raw, form, parse_overrides(overrides), _folder(file))
+        return parse_spec(raw, form, replaced, _folder(file))
     except SpecError as error:
-        details = []
-        for problem in error.problems:
-            given = f" (given: {problem.value})" if problem.value is not None else ""
-            field = f"{problem.field}: " if problem.field else ""
-            details.append(f"{field}{problem.message}{given}")
         name = "the spec on standard input" if file == "-" else file
-        raise Usage(f"{name} is not a valid job spec", details) from None
+        count = len(error.problems)
+        told = f": {count} problems" if count > 1 else ""
+        details = _problem_lines(error, raw.decode(errors="replace"), replaced)
+        raise Usage(f"{name} is not a valid job spec{told}", details) from None
+
+
+def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> list[str]:
+    """A line for each problem, in the order of the text, with where the value was given."""
+    from trainhall.cli.spec_lines import Lines
+
+    lines = Lines(text)
+    told: list[tuple[int, str]] = []
+    for problem in error.problems:
+        given = f" (given: {problem.value})" if problem.value is not None else ""
+        field = f"{problem.field}: " if problem.field else ""
+        line = lines.of(problem.field)
+        where = f"line {line}: " if line else ""
+        if any(problem.field == o or problem.field.startswith(o + ".") for o in overrides):
+            line, where = None, "--set "
+        told.append((line or 0, f"{where}{field}{problem.message}{given}"))
+    return [text for _, text in sorted(told, key=lambda pair: pair[0])]
 
 
 def _folder(file: str) -> Path:

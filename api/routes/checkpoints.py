@@ -137,7 +137,7 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
         BODY_TOO_LARGE,
         NOT_JSON,
         wrong_state("job 3f2a9c51d07b is running; pause or cancel it first"),
-        invalid("resources.workers", 0, "Input should be greater than or equal to 1"),
+        invalid("resources.workers", 0, "must be at least 1"),
         status=202,
         told="The job is queued; its next attempt starts from this checkpoint.",
     ),

@@ -27,7 +27,7 @@ MAX_POINTS = 1_000_000
     responses=answers(
         examples.METRICS,
         NO_JOB,
-        invalid("max_points", 0, "Input should be greater than or equal to 1"),
+        invalid("max_points", 0, "must be at least 1"),
         told="The series.",
     ),
 )

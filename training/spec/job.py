@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
+from trainhall.training.spec.wording import VARIABLE_NAME, in_words
 
 MAX_WORKERS = 4096
 
@@ -78,7 +79,7 @@ class TaskSpec(SpecModel):
             params_type.model_validate(self.params)
         except ValidationError as error:
             raise problems_at(
-                [(("params", *e["loc"]), e["input"], e["msg"]) for e in error.errors()]
+                [(("params", *e["loc"]), e["input"], in_words(e)) for e in error.errors()]
             ) from None
         return self
 
@@ -95,7 +96,7 @@ class ScriptSpec(SpecModel):
     --demo` resolve a relative one against the folder of the spec."""
     args: list[Text] = Field(default_factory=list, max_length=1024)
     """Arguments passed to every rank."""
-    env: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Text] = Field(
+    env: dict[Annotated[str, Field(pattern=VARIABLE_NAME)], Text] = Field(
         default_factory=dict, max_length=256
     )
     """Environment variables added to every rank's environment."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainhall.training.spec.job import JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
+from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -232,13 +233,10 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
         context = item.get("ctx", {})
         nested = context.get("problems") if item["type"] == "spec_problem" else None
         if nested is None:
-            nested = [((), item["input"], item["msg"])]
+            nested = [((), item["input"], in_words(item))]
         for where, value, message in nested:
             loc = (*item["loc"], *where)
-            unknown = (
-                item["type"] == "extra_forbidden" or message == "Extra inputs are not permitted"
-            )
-            if unknown:
+            if message == UNKNOWN_KEY:
                 problems.append(SpecProblem(_dotted(loc), _unknown_key(loc, data)))
             else:
                 problems.append(SpecProblem(_dotted(loc), message, _shown(value)))

@@ -46,6 +46,7 @@ def accept_or_advise(raw: bytes | str, format_: Any) -> None:
     assert caught.value.problems
     for problem in caught.value.problems:
         assert problem.message
+        assert "Input should" not in problem.message
         # What is shown must be printable anywhere.
         f"{problem.field}{problem.message}{problem.value}".encode()
 
@@ -105,7 +106,36 @@ def problems(document: Any) -> dict[str, str]:
         ({"script": {"path": "/a.py"}}, "script", "give one"),
         ({"script": {"path": "a.py"}}, "script.path", "must be an absolute path on every node"),
         ({"training": {"steps": 1, "epochs": 1}}, "training.epochs", "give one"),
-        ({"training": {"steps": 0}}, "training.steps", "greater than or equal to 1"),
+        ({"training": {"steps": 0}}, "training.steps", "must be at least 1"),
+        ({"training": {"steps": "many"}}, "training.steps", "must be a whole number"),
+        ({"training": {"steps": 1.5}}, "training.steps", "must be a whole number"),
+        ({"training": {"steps": [1]}}, "training.steps", "must be a whole number"),
+        ({"training": {"learning_rate": "x"}}, "training.learning_rate", "must be a number"),
+        (
+            {"training": {"precision": "BF-16"}},
+            "training.precision",
+            "must be one of fp32, bf16, fp16; did you mean bf16?",
+        ),
+        (
+            {"resources": {"device": "gpu"}},
+            "resources.device",
+            "must be one of auto, cpu, cuda",
+        ),
+        ({"training": 3}, "training", "must be a mapping of keys"),
+        ({"name": 7}, "name", "must be text; put it in quotes"),
+        ({"name": ""}, "name", "must not be empty"),
+        ({"name": "x" * 129}, "name", "may have at most 128 characters"),
+        ({"task": {}}, "task.name", "is missing"),
+        (
+            {"task": {"name": "digits", "params": {"hidden": 7}}},
+            "task.params.hidden",
+            "must be a list",
+        ),
+        (
+            {"script": {"path": "/a.py", "env": {"1A": "x"}}, "task": None},
+            "script.env.1A.[key]",
+            "must be a letter or _",
+        ),
         ({"training": {"learning_rate": float("nan")}}, "training.learning_rate", "finite"),
         (
             {"resources": {"workers": 3}},

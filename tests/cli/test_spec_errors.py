@@ -1,0 +1,68 @@
+"""A wrong job spec: every problem at once, in plain words, with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from trainhall.cli.errors import Usage
+from trainhall.cli.specs import load
+
+WRONG = """\
+name: wrong
+task:
+  name: digits
+  params:
+    hidden: [64, 0]
+resources:
+  workers: 2
+  device: gpu
+training:
+  stepps: 20   # a typo
+  precision: bf_16
+priority: much
+"""
+
+
+def told(path: Path, text: str, *overrides: str) -> Usage:
+    path.write_text(text)
+    with pytest.raises(Usage) as caught:
+        load(str(path), list(overrides))
+    return caught.value
+
+
+def test_each_problem_has_its_line_and_what_is_allowed(tmp_path: Path) -> None:
+    error = told(tmp_path / "job.yaml", WRONG)
+    assert error.message == f"{tmp_path / 'job.yaml'} is not a valid job spec: 5 problems"
+    assert error.details == [
+        "line 5: task.params.hidden.1: must be at least 1 (given: 0)",
+        "line 8: resources.device: must be one of auto, cpu, cuda (given: gpu)",
+        "line 10: training.stepps: unknown key; did you mean 'steps'?",
+        "line 11: training.precision: must be one of fp32, bf16, fp16; did you mean bf16? "
+        "(given: bf_16)",
+        "line 12: priority: must be a whole number (given: much)",
+    ]
+
+
+def test_json_has_lines_as_well(tmp_path: Path) -> None:
+    text = '{\n\t"name": "x",\n\t"task": {\n\t\t"name": "digit"\n\t}\n}'
+    (line,) = told(tmp_path / "job.json", text).details
+    assert line.startswith("line 4: task.name: no task has this name; known tasks: ")
+
+
+def test_what_is_missing_is_told_at_the_mapping_around_it(tmp_path: Path) -> None:
+    error = told(tmp_path / "job.yaml", "task:\n  params: {}\n")
+    assert error.details == ["name: is missing", "line 1: task.name: is missing"]
+
+
+def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path) -> None:
+    text = "name: x\ntask: {name: digits}\ntraining:\n  steps: 3\n"
+    error = told(tmp_path / "job.yaml", text, "training.steps=none of these", "priority=1.5")
+    assert error.details == [
+        "--set training.steps: must be a whole number (given: none of these)",
+        "--set priority: must be a whole number (given: 1.5)",
+    ]
+
+
+def test_broken_yaml_is_told_by_line_and_column(tmp_path: Path) -> None:
+    (line,) = told(tmp_path / "job.yaml", "name: x\ntask: {name: digits\n").details
+    assert line.startswith("not valid YAML: line 3, column 1: ")

@@ -1,0 +1,83 @@
+"""Pydantic's complaints in plain words: what a value must be, for people who know no Python."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+UNKNOWN_KEY = "unknown key"
+
+_WHOLE = "must be a whole number"
+_NUMBER = "must be a number"
+_MAPPING = "must be a mapping of keys"
+_PLAIN = {
+    "missing": "is missing",
+    "extra_forbidden": UNKNOWN_KEY,
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_parsing_size": "is too large a number",
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "must be a finite number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "list_type": "must be a list",
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "json_invalid": "is not valid JSON",
+}
+_BOUNDS = {
+    "greater_than_equal": ("must be at least", "ge"),
+    "greater_than": ("must be more than", "gt"),
+    "less_than_equal": ("must be at most", "le"),
+    "less_than": ("must be less than", "lt"),
+}
+VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_PATTERNS = {VARIABLE_NAME: "must be a letter or _, then letters, digits or _"}
+_LARGEST_PLAIN = 10**7
+"""Larger round bounds are told as powers of ten."""
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """One of pydantic's errors (an item of `ValidationError.errors()`), said plainly.
+
+    What is not known here keeps pydantic's message.
+    """
+    kind, context, given = error["type"], error.get("ctx") or {}, error.get("input")
+    if kind == "string_type" and isinstance(given, bool | int | float):
+        return "must be text; put it in quotes"
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind in _BOUNDS:
+        told, key = _BOUNDS[kind]
+        return f"{told} {_bound(context[key])}"
+    if kind in ("enum", "literal_error"):
+        return _choice(str(context["expected"]), given)
+    if kind in ("string_too_short", "too_short"):
+        least = context["min_length"]
+        what = "characters" if kind == "string_too_short" else "entries"
+        return "must not be empty" if least == 1 else f"must have at least {least} {what}"
+    if kind in ("string_too_long", "too_long"):
+        what = "characters" if kind == "string_too_long" else "entries"
+        return f"may have at most {context['max_length']} {what}"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"must have the form {context['pattern']}")
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _choice(expected: str, given: object) -> str:
+    # Pydantic lists them as "'a', 'b' or 'c'".
+    allowed = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
+    told = f"must be {allowed[0]}" if len(allowed) == 1 else f"must be one of {', '.join(allowed)}"
+    near = difflib.get_close_matches(str(given).lower(), allowed, n=1, cutoff=0.75)
+    return f"{told}; did you mean {near[0]}?" if near and len(allowed) > 1 else told
+
+
+def _bound(value: float) -> str:
+    if isinstance(value, int) and abs(value) > _LARGEST_PLAIN:
+        for exponent in range(8, 20):
+            if value == 10**exponent:
+                return f"10^{exponent}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
