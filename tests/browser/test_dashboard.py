@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.cluster import Cluster
 
-pytestmark = pytest.mark.browser
+# One worker, so that one browser and one cluster serve all of them.
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
 SLOW = 60_000
 """Milliseconds; a bound for a loaded machine, not an expectation."""
