@@ -14,7 +14,8 @@ import yaml
 from support.cluster import TRAINHALL, Cluster, running_cluster
 from support.waiting import eventually
 
-pytestmark = pytest.mark.acceptance
+# One worker, so that one cluster serves all of them.
+pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("commands")]
 
 QUICK = {
     "name": "quick",
