@@ -5,8 +5,9 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
-import { isTab, type Tab } from "@/features/job/tabs";
+import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
+import { type CurveView, curveView } from "@/shared/curves/view";
 import { Missing } from "./missing";
 import { Shell } from "./shell";
 
@@ -35,12 +36,8 @@ const jobs = createRoute({
   component: lazyRouteComponent(() => import("@/features/jobs/jobs-page")),
 });
 
-export interface JobSearch {
+export interface JobSearch extends CurveView {
   tab?: Tab | undefined;
-  /** Curves: what is on the horizontal axis, how smooth, and whether the loss is logarithmic. */
-  x?: "time" | undefined;
-  smooth?: number | undefined;
-  log?: boolean | undefined;
   /** Logs: of one rank, one stream, one attempt only. */
   rank?: number | undefined;
   stream?: "stdout" | "stderr" | undefined;
@@ -51,15 +48,28 @@ const job = createRoute({
   getParentRoute: () => root,
   path: "/jobs/$jobId",
   validateSearch: (raw): JobSearch => ({
-    ...(isTab(raw.tab) ? { tab: raw.tab } : {}),
-    ...(raw.x === "time" ? { x: "time" as const } : {}),
-    ...(isWithin(raw.smooth, 0, 0.99) ? { smooth: raw.smooth } : {}),
-    ...(raw.log === true ? { log: true } : {}),
+    ...tabOf(raw.tab),
+    ...curveView(raw),
     ...(isWithin(raw.rank, 0, 1e6) ? { rank: raw.rank } : {}),
     ...(raw.stream === "stdout" || raw.stream === "stderr" ? { stream: raw.stream } : {}),
     ...(isWithin(raw.attempt, 1, 1e9) ? { attempt: raw.attempt } : {}),
   }),
   component: lazyRouteComponent(() => import("@/features/job/job-page")),
+});
+
+export interface CompareSearch extends CurveView {
+  /** Their ids, separated by commas. */
+  jobs?: string | undefined;
+}
+
+const compare = createRoute({
+  getParentRoute: () => root,
+  path: "/compare",
+  validateSearch: (raw): CompareSearch => ({
+    ...(raw.jobs ? { jobs: String(raw.jobs) } : {}),
+    ...curveView(raw),
+  }),
+  component: lazyRouteComponent(() => import("@/features/compare/compare-page")),
 });
 
 const nodes = createRoute({
@@ -81,7 +91,7 @@ const submit = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, nodes, submit]),
+  routeTree: root.addChildren([home, jobs, job, compare, nodes, submit]),
   defaultPreload: "intent",
   scrollRestoration: true,
 });

@@ -11,6 +11,7 @@ import {
 import { useState } from "react";
 import type { Checkpoint, Job } from "@/shared/api/types";
 import { bytes, count, metric, plural } from "@/shared/format";
+import { isAboutSpeed } from "@/shared/live/metric-names";
 import { Confirm } from "@/shared/ui/confirm";
 import { Empty } from "@/shared/ui/empty";
 import { PinIcon, RestoreIcon, TrashIcon } from "@/shared/ui/icons";
@@ -19,7 +20,6 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { type CheckpointChange, useChangeCheckpoint } from "./api/change-checkpoint";
 import { useCheckpoints } from "./api/list-checkpoints";
-import { isAboutSpeed } from "./live/metric-names";
 
 const RESTORABLE = new Set(["paused", "completed", "failed", "cancelled"]);
 

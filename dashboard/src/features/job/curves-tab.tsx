@@ -1,36 +1,19 @@
-import { Group, SegmentedControl, Slider, Stack, Switch, Text } from "@mantine/core";
+import { Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { Job } from "@/shared/api/types";
-import { Chart, type Curve } from "@/shared/curves/chart";
-import { bytes, duration, metric, si } from "@/shared/format";
-import classes from "./curves-tab.module.css";
-import type { JobLive } from "./live/job-live";
-import { customNames, STEP_PARTS } from "./live/metric-names";
-import { useCurveVersion } from "./live/use-job-live";
+import { Chart } from "@/shared/curves/chart";
+import { CurveControls } from "@/shared/curves/controls";
+import controls from "@/shared/curves/controls.module.css";
+import type { CurveStore } from "@/shared/curves/store";
+import { rangeOf } from "@/shared/curves/view";
+import { type JobLive, originOf } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
+import { useCurveVersion } from "@/shared/live/use-job-live";
+import { Empty } from "@/shared/ui/empty";
+import { panelsOf, ranksOf } from "./panels";
 
 const route = getRouteApi("/jobs/$jobId");
-
-const PALETTE = [
-  "var(--mantine-color-ink-6)",
-  "var(--mantine-color-orange-6)",
-  "var(--mantine-color-teal-6)",
-  "var(--mantine-color-grape-5)",
-  "var(--mantine-color-cyan-7)",
-  "var(--mantine-color-pink-6)",
-  "var(--mantine-color-lime-7)",
-  "var(--mantine-color-yellow-7)",
-];
-
-/** More ranks than these make one blur of lines. */
-const MOST_RANKS = 16;
-
-interface Panel {
-  title: string;
-  curves: Curve[];
-  format?: (value: number | null) => string;
-  logarithmic?: boolean;
-}
 
 interface Props {
   job: Job;
@@ -38,88 +21,40 @@ interface Props {
 }
 
 export default function CurvesTab({ job, live }: Props) {
-  const { x = "step", smooth = 0, log = false } = route.useSearch();
+  const view = route.useSearch();
+  const { x = "step", smooth = 0, log = false, ranks = false, from, to } = view;
   const navigate = route.useNavigate();
   const [dragged, setDragged] = useState<number | null>(null);
-  const version = useCurveVersion(live.curves);
-  const custom = customNames(job.metrics).join(",");
-  // biome-ignore lint/correctness/useExhaustiveDependencies: which ranks have series depends on the version
-  const ranks = useMemo(
-    () => live.curves.ranks("step_seconds").slice(0, MOST_RANKS).join(","),
-    [live, version],
+  const range = useMemo(() => rangeOf({ from, to }), [from, to]);
+  const store = useZoomed(live, range, x);
+  const known = useKnown(live.curves);
+  const origin = originOf(job);
+  const panels = useMemo(
+    () => panelsOf(live.curves, store, { origin, ranks, known }),
+    [live, store, origin, ranks, known],
   );
-  const panels = useMemo(() => panelsOf(custom, ranks, log), [custom, ranks, log]);
+  if (panels.length === 0) return <NoCurves job={job} live={live} />;
+  const change = (next: Partial<typeof view>) =>
+    void navigate({ search: (old) => ({ ...old, ...next }), replace: !("from" in next) });
   return (
     <Stack gap="md">
-      <Group gap="xl" className={classes.controls ?? ""}>
-        <Group gap="xs">
-          <Text size="xs" c="dimmed" id="curves-x">
-            Over
-          </Text>
-          <SegmentedControl
-            size="xs"
-            aria-labelledby="curves-x"
-            data={[
-              { value: "step", label: "Steps" },
-              { value: "time", label: "Time" },
-            ]}
-            value={x}
-            onChange={(next) =>
-              void navigate({
-                search: (old) => ({ ...old, x: next === "time" ? "time" : undefined }),
-                replace: true,
-              })
-            }
-          />
-        </Group>
-        <Group gap="xs">
-          <Text size="xs" c="dimmed">
-            Smoothing
-          </Text>
-          <Slider
-            w={140}
-            size="sm"
-            min={0}
-            max={0.99}
-            step={0.01}
-            label={(value) => value.toFixed(2)}
-            thumbLabel="Smoothing"
-            value={dragged ?? smooth}
-            onChange={setDragged}
-            onChangeEnd={(value) => {
-              setDragged(null);
-              void navigate({
-                search: (old) => ({ ...old, smooth: value > 0 ? value : undefined }),
-                replace: true,
-              });
-            }}
-          />
-        </Group>
-        <Switch
-          size="xs"
-          label="Logarithmic loss"
-          checked={log}
-          onChange={(event) => {
-            const on = event.currentTarget.checked;
-            void navigate({
-              search: (old) => ({ ...old, log: on ? true : undefined }),
-              replace: true,
-            });
-          }}
-        />
-        <Text size="xs" c="dimmed" ml="auto" visibleFrom="md">
-          Drag to zoom, double-click to see all
-        </Text>
-      </Group>
-      <div className={classes.grid}>
+      <CurveControls
+        view={view}
+        onChange={change}
+        onSmoothing={setDragged}
+        hasRanks={ranksOf(live.curves).length > 0}
+      />
+      <div className={controls.grid}>
         {panels.map((panel) => (
           <Chart
             key={panel.title}
             {...panel}
-            store={live.curves}
+            logarithmic={log && !panel.stacked}
             axis={x}
             smoothing={dragged ?? smooth}
             syncKey={job.id}
+            range={range}
+            onRange={(chosen) => change({ from: chosen?.from, to: chosen?.to })}
           />
         ))}
       </div>
@@ -127,49 +62,33 @@ export default function CurvesTab({ job, live }: Props) {
   );
 }
 
-function panelsOf(custom: string, ranks: string, log: boolean): Panel[] {
-  const names = custom === "" ? [] : custom.split(",");
-  const rankList = ranks === "" ? [] : ranks.split(",").map(Number);
-  return [
-    {
-      title: "Loss",
-      logarithmic: log,
-      curves: [line("loss", "training", 0), points("eval_loss", "held out", 1)],
-    },
-    {
-      title: "Accuracy",
-      curves: [line("accuracy", "training", 0), points("eval_accuracy", "held out", 1)],
-    },
-    { title: "Learning rate", curves: [exact("learning_rate")] },
-    { title: "Gradient norm", curves: [line("gradient_norm", "", 0)] },
-    {
-      title: "Where a step's time goes",
-      format: duration,
-      curves: STEP_PARTS.map((name, i) => line(name, name.replace("_seconds", ""), i)),
-    },
-    { title: "Samples per second", format: si, curves: [line("samples_per_second", "", 0)] },
-    {
-      title: "Step time by rank",
-      format: duration,
-      curves:
-        rankList.length > 0
-          ? rankList.map((rank, i) => ({ ...line("step_seconds", `rank ${rank}`, i), rank }))
-          : [line("step_seconds", "", 0)],
-    },
-    { title: "Peak memory", format: bytes, curves: [exact("peak_memory_bytes")] },
-    ...names.map((name) => ({ title: name, format: metric, curves: [line(name, "", 0)] })),
-  ];
+/** The store to draw from: of a part of the axis the exact one, as soon as it is there. */
+function useZoomed(
+  live: JobLive,
+  range: { from: number; to: number } | null,
+  axis: "step" | "time" | "elapsed",
+): CurveStore {
+  useEffect(() => live.zoom(range, axis), [live, range, axis]);
+  const shown = useSignal(live.window);
+  return range !== null && shown?.ready ? shown.store : live.curves;
 }
 
-function line(name: string, label: string, color: number): Curve {
-  return { name, label, color: PALETTE[color % PALETTE.length] ?? "gray" };
+/** Which series have points; changes when one comes, not with every point. */
+function useKnown(curves: CurveStore): string {
+  useCurveVersion(curves);
+  return [...curves.names().sort(), ranksOf(curves).join()].join();
 }
 
-/** A curve of few points without noise: evaluations. */
-function points(name: string, label: string, color: number): Curve {
-  return { ...line(name, label, color), dots: true, exact: true };
-}
-
-function exact(name: string): Curve {
-  return { ...line(name, "", 0), exact: true };
+function NoCurves({ job, live }: Props) {
+  const { phase } = useSignal(live.status);
+  if (phase === "connecting") return <Empty title="Reading…" />;
+  if (job.spec.script) {
+    return (
+      <Empty title="This script has reported no metrics">
+        What it prints is under Logs. A script that logs metrics through Trainhall's SDK gets curves
+        here.
+      </Empty>
+    );
+  }
+  return <Empty title="No points yet">Curves begin with the first finished step.</Empty>;
 }

@@ -1,8 +1,8 @@
 import { Skeleton, Text } from "@mantine/core";
+import type { JobLive } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
-import type { JobLive } from "./live/job-live";
-import { useSignal } from "./live/signal";
 
 /** What happened, the newest first. */
 export function EventsTab({ live }: { live: JobLive }) {

@@ -1,17 +1,17 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import { useQueue } from "@/shared/api/read-queue";
 import { isActive, isFinal, type Job } from "@/shared/api/types";
-import { count, duration, metric, NOTHING, plural, si } from "@/shared/format";
+import { count, duration, metric, plural, si } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
+import type { JobLive } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
+import { useCurveVersion } from "@/shared/live/use-job-live";
 import { useNow } from "@/shared/now";
 import { StreamBadge } from "@/shared/stream-badge";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import classes from "./header.module.css";
-import type { JobLive } from "./live/job-live";
-import { useSignal } from "./live/signal";
-import { useCurveVersion } from "./live/use-job-live";
 import { secondsLeft } from "./progress";
 
 interface Props {
@@ -102,6 +102,7 @@ export function presentStep(job: Job, live: JobLive): number {
 function JobProgress({ job, live }: Props) {
   const step = presentStep(job, live);
   const total = job.total_steps;
+  if (step === 0 && total === null) return null;
   const share = total ? Math.min(100, (100 * step) / total) : 0;
   const left = job.state === "running" ? secondsLeft(live.curves.get("loss"), step, total) : null;
   return (
@@ -135,22 +136,25 @@ const FIGURES = [
   ["Step time", "step_seconds", duration],
 ] as const;
 
+/** The last value of what the job reports; a job that reports nothing has no such tiles. */
 function Numbers({ job, live }: Props) {
+  const told = FIGURES.flatMap(([label, name, format]) => {
+    const given = job.metrics[name];
+    const value = live.curves.latest(name) ?? (typeof given === "number" ? given : null);
+    const text = value === null ? given : format(value);
+    return typeof text === "string" ? [{ label, name, text }] : [];
+  });
+  if (told.length === 0) return null;
   return (
     <dl className={classes.figures} data-live={isActive(job.state) || undefined}>
-      {FIGURES.map(([label, name, format]) => {
-        const given = job.metrics[name];
-        const told = typeof given === "string" ? given : null;
-        const value = live.curves.latest(name) ?? (typeof given === "number" ? given : null);
-        return (
-          <div key={name}>
-            <Text component="dt" size="xs" c="dimmed">
-              {label}
-            </Text>
-            <dd data-metric={name}>{value === null ? (told ?? NOTHING) : format(value)}</dd>
-          </div>
-        );
-      })}
+      {told.map(({ label, name, text }) => (
+        <div key={name}>
+          <Text component="dt" size="xs" c="dimmed">
+            {label}
+          </Text>
+          <dd data-metric={name}>{text}</dd>
+        </div>
+      ))}
     </dl>
   );
 }

@@ -4,6 +4,8 @@ import { lazy, Suspense } from "react";
 import { useJob } from "@/shared/api/get-job";
 import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
+import type { JobLive } from "@/shared/live/job-live";
+import { LiveContext, useJobLive } from "@/shared/live/use-job-live";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
@@ -12,10 +14,8 @@ import { AttemptsTab } from "./attempts-tab";
 import { CheckpointsTab } from "./checkpoints-tab";
 import { EventsTab } from "./events-tab";
 import { Header } from "./header";
-import type { JobLive } from "./live/job-live";
-import { LiveContext, useJobLive } from "./live/use-job-live";
 import { LogsTab } from "./logs-tab";
-import { isTab, TABS, type Tab } from "./tabs";
+import { firstTab, isTab, TABS, type Tab } from "./tabs";
 
 // The plotting library comes with the curves alone.
 const CurvesTab = lazy(() => import("./curves-tab"));
@@ -63,7 +63,8 @@ export default function JobPage() {
 }
 
 function JobTabs({ job, live }: { job: Job; live: JobLive }) {
-  const { tab = "curves" } = route.useSearch();
+  const first = firstTab(job);
+  const { tab = first } = route.useSearch();
   const navigate = route.useNavigate();
   return (
     <Tabs
@@ -71,7 +72,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
       keepMounted={false}
       onChange={(next) => {
         if (!isTab(next)) return;
-        void navigate({ search: (old) => ({ ...old, tab: next === "curves" ? undefined : next }) });
+        void navigate({ search: (old) => ({ ...old, tab: next === first ? undefined : next }) });
       }}
     >
       <Tabs.List aria-label="Parts of the job">

@@ -3,10 +3,10 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import type { Job } from "@/shared/api/types";
 import { count } from "@/shared/format";
+import type { JobLive } from "@/shared/live/job-live";
 import { Problem } from "@/shared/ui/problem";
 import { readLogs } from "./api/read-logs";
-import type { JobLive } from "./live/job-live";
-import { LogFeed } from "./live/log-feed";
+import { LogFeed } from "./log-feed";
 import { LogView } from "./log-view";
 
 const route = getRouteApi("/jobs/$jobId");

@@ -1,5 +1,7 @@
 import { Button, Code, Group, Skeleton, Stack, TextInput, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
+import { useState } from "react";
+import { useJobs } from "@/shared/api/list-jobs";
 import { useSummary } from "@/shared/api/read-summary";
 import { count } from "@/shared/format";
 import { useTitle } from "@/shared/title";
@@ -7,7 +9,6 @@ import { Empty } from "@/shared/ui/empty";
 import { PlusIcon, SearchIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
-import { useJobs } from "./api/list-jobs";
 import { counted, FILTERS, type Filter, matches } from "./filters";
 import classes from "./jobs-page.module.css";
 import { JobsTable } from "./jobs-table";
@@ -18,6 +19,7 @@ export default function JobsPage() {
   useTitle("Jobs");
   const { show = "all", search = "" } = route.useSearch();
   const navigate = route.useNavigate();
+  const [ticked, setTicked] = useState<string[]>([]);
   const jobs = useJobs();
   const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
   const shown = all.filter((job) => matches(job, show, search));
@@ -27,9 +29,26 @@ export default function JobsPage() {
         <Title order={1} size="h3">
           Jobs
         </Title>
-        <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
-          New job
-        </ButtonLink>
+        <Group gap="xs">
+          {ticked.length > 0 ? (
+            <>
+              <Button size="xs" variant="subtle" color="gray" onClick={() => setTicked([])}>
+                Clear
+              </Button>
+              <ButtonLink
+                to="/compare"
+                search={{ jobs: ticked.join(",") }}
+                size="xs"
+                variant="default"
+              >
+                Compare {count(ticked.length)}
+              </ButtonLink>
+            </>
+          ) : null}
+          <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
+            New job
+          </ButtonLink>
+        </Group>
       </Group>
       <Group justify="space-between" gap="sm">
         <StateFilter
@@ -62,7 +81,7 @@ export default function JobsPage() {
         />
       ) : null}
       {jobs.isPending && !jobs.error ? <Skeleton height={240} /> : null}
-      {shown.length > 0 ? <JobsTable jobs={shown} /> : null}
+      {shown.length > 0 ? <JobsTable jobs={shown} ticked={ticked} onTick={setTicked} /> : null}
       {jobs.data && shown.length === 0 ? (
         all.length === 0 ? (
           <NoJobs />

@@ -1,4 +1,4 @@
-import { Progress, Text } from "@mantine/core";
+import { Checkbox, Progress, Text } from "@mantine/core";
 import {
   createColumnHelper,
   flexRender,
@@ -19,6 +19,20 @@ import classes from "./jobs-table.module.css";
 const column = createColumnHelper<Job>();
 
 const columns = [
+  column.display({
+    id: "select",
+    header: () => <span className="sr-only">Compare</span>,
+    meta: { width: "36px" },
+    cell: ({ row }) => (
+      <Checkbox
+        size="xs"
+        aria-label={`Compare ${row.original.name}`}
+        checked={row.getIsSelected()}
+        disabled={!row.getCanSelect()}
+        onChange={row.getToggleSelectedHandler()}
+      />
+    ),
+  }),
   column.accessor("name", {
     header: "Job",
     meta: { width: "20%" },
@@ -84,12 +98,26 @@ interface Meta {
   right?: boolean;
 }
 
-export function JobsTable({ jobs }: { jobs: Job[] }) {
+interface Props {
+  jobs: Job[];
+  /** Ids of the ticked jobs, in the order of their ticking. */
+  ticked: string[];
+  onTick: (ticked: string[]) => void;
+}
+
+export function JobsTable({ jobs, ticked, onTick }: Props) {
   const table = useReactTable({
     data: jobs,
     columns,
     getCoreRowModel: getCoreRowModel(),
     getRowId: (job) => job.id,
+    state: { rowSelection: Object.fromEntries(ticked.map((id) => [id, true])) },
+    onRowSelectionChange: (change) => {
+      const before = Object.fromEntries(ticked.map((id) => [id, true]));
+      const after = typeof change === "function" ? change(before) : change;
+      const kept = ticked.filter((id) => after[id]);
+      onTick([...kept, ...Object.keys(after).filter((id) => after[id] && !before[id])]);
+    },
   });
   return (
     <div className={classes.frame}>

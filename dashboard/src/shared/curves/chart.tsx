@@ -1,38 +1,32 @@
 import { ActionIcon, Tooltip, useComputedColorScheme } from "@mantine/core";
 import { useEffect, useRef } from "react";
-import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { metric } from "../format";
+import { count, metric } from "../format";
 import { DownIcon } from "../ui/icons";
+import type { Axis, Range } from "./axis";
 import classes from "./chart.module.css";
-import { type Axis, COLUMNS_PER_CURVE, chartData } from "./columns";
 import { curvesCsv, saveText } from "./csv";
+import { type Curve, hasPoints, identityOf, seriesOf } from "./curve";
 import { useOnScreen } from "./on-screen";
-import type { CurveStore } from "./store";
-
-export interface Curve {
-  name: string;
-  rank?: number | null;
-  label: string;
-  /** CSS colour. */
-  color: string;
-  /** Few points: draw each. */
-  dots?: boolean;
-  /** Has no noise that smoothing could take away. */
-  exact?: boolean;
-}
+import { clock, Plot, type Under } from "./plot";
 
 interface Props {
   title: string;
-  store: CurveStore;
   curves: Curve[];
   axis: Axis;
   /** 0 to 1; how much of the past a smoothed value holds. */
   smoothing: number;
   logarithmic?: boolean;
+  /** Areas on top of each other instead of lines. */
+  stacked?: boolean;
   format?: (value: number | null) => string;
   /** Charts with the same key share their cursor. */
   syncKey: string;
+  /** The part of the axis that is shown; null: all of it. */
+  range?: Range | null;
+  onRange?: (range: Range | null) => void;
+  /** How often it is drawn anew at most, in milliseconds. */
+  redrawMs?: number;
 }
 
 const HEIGHT = 220;
@@ -43,21 +37,23 @@ const REDRAW_MS = 150;
  * and is destroyed while it is off screen.
  */
 export function Chart(props: Props) {
-  const { title, store, curves, syncKey } = props;
-  const format = props.format ?? metric;
+  const { title, curves, syncKey, axis, range = null } = props;
   const [frame, onScreen] = useOnScreen<HTMLElement>();
   const values = useRef<(HTMLElement | null)[]>([]);
+  const place = useRef<HTMLSpanElement>(null);
   const empty = useRef<HTMLDivElement>(null);
   const host = useRef<HTMLDivElement>(null);
+  const plot = useRef<Plot | null>(null);
   const scheme = useComputedColorScheme("light");
   const latest = useRef(props);
   latest.current = props;
   // What changes the plot itself, as opposed to what is drawn in it.
   const identity = JSON.stringify([
-    curves,
+    curves.map(identityOf),
     syncKey,
-    props.axis,
-    props.logarithmic ?? false,
+    axis,
+    props.logarithmic,
+    props.stacked,
     scheme,
   ]);
 
@@ -65,107 +61,65 @@ export function Chart(props: Props) {
   useEffect(() => {
     const element = host.current;
     if (!onScreen || element === null) return;
-    const { axis, logarithmic } = latest.current;
-    let zoomed = false;
-    const show = (plot: uPlot): void => {
-      const at = plot.cursor.idx;
+    const format = (value: number | null) => (latest.current.format ?? metric)(value);
+    const write = (at: number | null, under: (Under | null)[]): void => {
+      if (place.current) place.current.textContent = at === null ? "" : told(at, axis);
       curves.forEach((curve, i) => {
         const cell = values.current[i];
         if (!cell) return;
-        const column = plot.data[1 + i * COLUMNS_PER_CURVE + 2];
-        const under = at === null || at === undefined ? undefined : column?.[at];
-        const value = under ?? store.get(curve.name, curve.rank ?? null)?.last?.value ?? null;
-        cell.textContent = (latest.current.format ?? metric)(value);
+        const value = under[i]?.value ?? seriesOf(curve)?.last?.value ?? null;
+        const spread = curves.length === 1 ? spreadOf(under[i] ?? null, format) : "";
+        cell.textContent = format(value) + spread;
       });
     };
-    const plot = new uPlot(
-      {
-        width: Math.max(120, element.clientWidth),
-        height: HEIGHT,
-        legend: { show: false },
-        cursor: {
-          sync: { key: syncKey },
-          points: { size: 6 },
-          drag: { x: true, y: false },
-        },
-        scales: {
-          x: { time: axis === "time" },
-          y: { distr: logarithmic ? 3 : 1, range: logarithmic ? logRange : linearRange },
-        },
-        axes: axes(scheme, axis, (value) => (latest.current.format ?? metric)(value)),
-        series: [{}, ...curves.flatMap(lines)],
-        bands: curves.map((curve, i) => ({
-          series: [2 + i * COLUMNS_PER_CURVE, 1 + i * COLUMNS_PER_CURVE],
-          fill: `color-mix(in srgb, ${resolved(curve.color)} 16%, transparent)`,
-        })),
-        hooks: {
-          setCursor: [show],
-          setSelect: [(self) => (zoomed = self.select.width > 0)],
-          ready: [(self) => self.over.addEventListener("dblclick", () => (zoomed = false))],
-        },
-      },
-      chartData([], axis),
-      element,
-    );
+    const made = new Plot(element, {
+      curves,
+      axis,
+      syncKey,
+      logarithmic: props.logarithmic ?? false,
+      stacked: props.stacked ?? false,
+      dark: scheme === "dark",
+      height: HEIGHT,
+      format,
+      smoothing: () => latest.current.smoothing,
+      range: () => latest.current.range ?? null,
+      onRange: (chosen) => latest.current.onRange?.(chosen),
+      onCursor: write,
+    });
+    plot.current = made;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const draw = (): void => {
-      timer = undefined;
-      const now = latest.current;
-      const drawn = curves.map((curve) => ({
-        series: store.get(curve.name, curve.rank ?? null),
-        smoothing: curve.exact ? 0 : now.smoothing,
-      }));
-      const data = chartData(drawn, axis);
-      if (empty.current) empty.current.hidden = data[0].length > 0;
-      drawn.forEach(({ smoothing }, i) => {
-        const raw = plot.series[1 + i * COLUMNS_PER_CURVE + 2];
-        if (raw) raw.alpha = smoothing > 0 ? 0.3 : 1;
-      });
-      plot.setData(data, !zoomed);
-      if (zoomed) plot.redraw();
-      show(plot);
+    const showEmptiness = (): void => {
+      if (empty.current) empty.current.hidden = !made.isEmpty;
     };
     const soon = (): void => {
-      timer ??= setTimeout(draw, REDRAW_MS);
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        made.draw();
+        showEmptiness();
+      }, latest.current.redrawMs ?? REDRAW_MS);
     };
-    draw();
-    redraw.current = draw;
-    const unsubscribe = store.subscribe(soon);
-    const resizes = new ResizeObserver(() => {
-      plot.setSize({ width: Math.max(120, element.clientWidth), height: HEIGHT });
-    });
+    showEmptiness();
+    const stores = [...new Set(curves.map((curve) => curve.store))];
+    const leave = stores.map((store) => store.subscribe(soon));
+    const resizes = new ResizeObserver(() => made.resize());
     resizes.observe(element);
     return () => {
-      redraw.current = null;
+      plot.current = null;
       clearTimeout(timer);
-      unsubscribe();
+      for (const each of leave) each();
       resizes.disconnect();
-      plot.destroy();
+      made.destroy();
     };
-  }, [onScreen, store, identity]);
+  }, [onScreen, identity]);
 
-  const redraw = useRef<(() => void) | null>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: smoothing is read through the ref
-  useEffect(() => redraw.current?.(), [props.smoothing]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: they are read through the ref
+  useEffect(() => plot.current?.draw(), [props.smoothing, range?.from, range?.to]);
 
   return (
     <figure className={classes.panel} ref={frame} data-chart={title}>
       <figcaption className={classes.caption}>
         <span className={classes.title}>{title}</span>
-        {curves.map((curve, i) => (
-          <span key={`${curve.name}/${curve.rank ?? ""}`} className={classes.key}>
-            <span className={classes.swatch} style={{ background: curve.color }} aria-hidden />
-            {curve.label}
-            <span
-              className={classes.value}
-              ref={(element) => {
-                values.current[i] = element;
-              }}
-            >
-              {format(store.get(curve.name, curve.rank ?? null)?.last?.value ?? null)}
-            </span>
-          </span>
-        ))}
+        <span className={classes.place} ref={place} />
         <Tooltip label="Save the points as CSV" openDelay={300}>
           <ActionIcon
             variant="subtle"
@@ -173,15 +127,28 @@ export function Chart(props: Props) {
             size="xs"
             className={classes.save ?? ""}
             aria-label={`Save ${title} as CSV`}
-            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(store, curves))}
+            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
           >
             <DownIcon />
           </ActionIcon>
         </Tooltip>
+        <span className={classes.keys}>
+          {curves.map((curve, i) => (
+            <Key
+              key={`${curve.store.id}/${curve.name}/${curve.rank ?? ""}`}
+              curve={curve}
+              alone={curves.length === 1}
+              format={props.format ?? metric}
+              valueRef={(element) => {
+                values.current[i] = element;
+              }}
+            />
+          ))}
+        </span>
       </figcaption>
       <div className={classes.plot} style={{ height: HEIGHT }}>
-        <div ref={host} role="img" aria-label={`${title} over ${props.axis}`} />
-        <div ref={empty} className={classes.empty} hidden={hasPoints(store, curves)}>
+        <div ref={host} role="img" aria-label={`${title} over ${AXIS_NAMES[axis]}`} />
+        <div ref={empty} className={classes.empty} hidden={curves.some(hasPoints)}>
           no points yet
         </div>
       </div>
@@ -189,77 +156,70 @@ export function Chart(props: Props) {
   );
 }
 
-function csv(store: CurveStore, curves: Curve[]): string {
+const AXIS_NAMES: Record<Axis, string> = {
+  step: "steps",
+  time: "wall clock",
+  elapsed: "time since the start",
+};
+
+interface KeyProps {
+  curve: Curve;
+  alone: boolean;
+  format: (value: number | null) => string;
+  valueRef: (element: HTMLElement | null) => void;
+}
+
+function Key({ curve, alone, format, valueRef }: KeyProps) {
+  return (
+    <span className={classes.key}>
+      {alone && curve.label === "" ? null : (
+        <svg width="14" height="4" aria-hidden="true" className={classes.swatch}>
+          <line
+            x1="0"
+            x2="14"
+            y1="2"
+            y2="2"
+            stroke={curve.color}
+            strokeWidth={curve.thin ? 2 : 3}
+            strokeDasharray={curve.dash?.map((length) => length / 2).join(" ")}
+          />
+        </svg>
+      )}
+      {curve.label === "" ? null : (
+        <span className={classes.label} title={curve.label}>
+          {curve.label}
+        </span>
+      )}
+      <span className={classes.value} ref={valueRef}>
+        {format(seriesOf(curve)?.last?.value ?? null)}
+      </span>
+    </span>
+  );
+}
+
+function spreadOf(under: Under | null, format: (value: number | null) => string): string {
+  if (!under || under.min === null || under.max === null || under.min === under.max) return "";
+  return ` (${format(under.min)} to ${format(under.max)})`;
+}
+
+/** Where the cursor is. */
+function told(at: number, axis: Axis): string {
+  if (axis === "step") return `step ${count(Math.round(at))}`;
+  if (axis === "elapsed") return clock(at);
+  return new Date(at * 1000).toLocaleTimeString();
+}
+
+function csv(curves: Curve[]): string {
+  const several = new Set(curves.map((curve) => curve.store.id)).size > 1;
   return curvesCsv(
-    curves.map(({ name, rank = null }) => ({
-      name: rank === null ? name : `${name} of rank ${rank}`,
-      series: store.get(name, rank),
-    })),
+    curves.map((curve) => {
+      const { name, rank = null, label } = curve;
+      const own = rank === null ? name : `${name} of rank ${rank}`;
+      return { name: several ? `${own} of ${label}` : own, series: seriesOf(curve) };
+    }),
   );
 }
 
 function slug(title: string): string {
   return title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
-}
-
-function hasPoints(store: CurveStore, curves: Curve[]): boolean {
-  return curves.some((curve) => (store.get(curve.name, curve.rank ?? null)?.length ?? 0) > 0);
-}
-
-function lines(curve: Curve): uPlot.Series[] {
-  const stroke = resolved(curve.color);
-  const invisible: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
-  return [
-    invisible,
-    invisible,
-    { label: curve.label, stroke, width: 1.5, points: dots(curve, stroke) },
-    { label: `${curve.label}, smoothed`, stroke, width: 2, points: { show: false } },
-  ];
-}
-
-function dots(curve: Curve, stroke: string): uPlot.Series.Points {
-  return curve.dots ? { show: true, size: 5, stroke, fill: stroke } : { show: lonely };
-}
-
-/** A single point makes no line, so it is drawn as a dot. */
-function lonely(plot: uPlot): boolean {
-  return plot.data[0].length < 2;
-}
-
-/** A canvas can't read CSS variables. */
-function resolved(color: string): string {
-  const name = /^var\((--[\w-]+)\)$/.exec(color)?.[1];
-  if (name === undefined) return color;
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "gray";
-}
-
-function axes(scheme: string, axis: Axis, format: (value: number) => string): uPlot.Axis[] {
-  const dark = scheme === "dark";
-  const stroke = dark ? "#9aa3ad" : "#6b7480";
-  const grid = { stroke: dark ? "rgba(255,255,255,0.06)" : "rgba(20,30,50,0.07)", width: 1 };
-  const shared = { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-  const x: uPlot.Axis = { ...shared, size: 28 };
-  if (axis === "step") {
-    x.values = (_, ticks) => ticks.map((tick) => tick.toLocaleString("en-US"));
-    x.incrs = [1, 2, 5]
-      .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
-      .sort((a, b) => a - b);
-  }
-  return [
-    x,
-    { ...shared, size: 62, values: (_, ticks) => ticks.map((t) => (t === null ? "" : format(t))) },
-  ];
-}
-
-function linearRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
-  if (low === null || high === null) return [0, 1];
-  if (low === high)
-    return low === 0 ? [0, 1] : [low - Math.abs(low) * 0.1, high + Math.abs(high) * 0.1];
-  const room = (high - low) * 0.06;
-  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
-}
-
-function logRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
-  if (low === null || high === null || !(high > 0)) return [0.1, 1];
-  return uPlot.rangeLog(low > 0 ? low : high / 1e6, high, 10, false);
 }

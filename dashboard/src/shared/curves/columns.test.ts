@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { chartData, smoothed } from "./columns";
+import { chartData, smoothed, stackedData } from "./columns";
 import { CurveSeries } from "./series";
 
 function series(...points: [number, number | null][]): CurveSeries {
@@ -45,5 +45,22 @@ describe("chartData", () => {
 
   it("is empty columns without points", () => {
     expect(chartData([{ series: undefined, smoothing: 0 }], "step")).toEqual([[], [], [], [], []]);
+  });
+});
+
+describe("stackedData", () => {
+  it("sums each curve with those before it, and takes what is missing for nothing", () => {
+    const curves = [series([1, 2], [2, 3]), undefined, series([1, 10], [2, null])];
+    const data = stackedData(
+      curves.map((each) => ({ series: each, smoothing: 0 })),
+      "step",
+    );
+    expect(data[0]).toEqual([1, 2]);
+    expect([data[3], data[7], data[11]]).toEqual([
+      [2, 3],
+      [2, 3],
+      [12, 3],
+    ]);
+    expect(data).toHaveLength(1 + 3 * 4);
   });
 });

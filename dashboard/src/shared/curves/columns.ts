@@ -1,11 +1,12 @@
 import type { AlignedData } from "uplot";
 import uPlot from "uplot";
+import { type Axis, places } from "./axis";
 import type { CurveSeries } from "./series";
-
-export type Axis = "step" | "time";
 
 /** Columns that each curve has in the chart's data, behind the shared x column. */
 export const COLUMNS_PER_CURVE = 4;
+
+type Column = readonly (number | null | undefined)[];
 
 /** Exponential moving average with its start corrected (Kingma & Ba, arXiv:1412.6980, section 3). */
 export function smoothed(values: readonly (number | null)[], factor: number): (number | null)[] {
@@ -24,6 +25,8 @@ export interface Drawn {
   series: CurveSeries | undefined;
   /** 0 to 1; how much of the past a smoothed value holds. */
   smoothing: number;
+  /** Where the elapsed time is 0, in seconds since the epoch. */
+  origin?: number;
 }
 
 /**
@@ -33,24 +36,52 @@ export interface Drawn {
  * is skipped; one that is not finite breaks the line.
  */
 export function chartData(curves: readonly Drawn[], axis: Axis): AlignedData {
-  const tables = curves.map(({ series: curve, smoothing }): AlignedData => {
+  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
     if (curve === undefined || curve.length === 0) return [[], [], [], [], []];
-    const x = axis === "step" ? curve.steps : increasing(curve.times);
+    const x = places(curve, axis, origin);
     return [x, curve.mins, curve.maxs, curve.values, smoothed(curve.values, smoothing)];
   });
-  const filled = tables.filter((table) => table[0].length > 0);
-  if (filled.length === 0) {
-    return [[], ...curves.flatMap(() => [[], [], [], []])] as unknown as AlignedData;
-  }
-  if (tables.length === 1) return tables[0] as AlignedData;
-  return uPlot.join(tables);
+  return joined(tables);
 }
 
-/** Clocks may be set back; a chart needs its x values in order. */
-function increasing(times: readonly number[]): number[] {
-  let latest = -Infinity;
-  return times.map((time) => {
-    latest = time > latest ? time : latest + 1e-6;
-    return latest;
+/**
+ * The data of a stacked area in the same columns: values are sums with the curves before, and there
+ * are no minima, maxima or smoothed values. What is missing counts as 0.
+ */
+export function stackedData(curves: readonly Drawn[], axis: Axis): AlignedData {
+  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
+    if (curve === undefined || curve.length === 0) return [[], []];
+    const values = smoothing > 0 ? smoothed(curve.values, smoothing) : curve.values;
+    return [places(curve, axis, origin), values];
   });
+  const [x = [], ...columns] = joined(tables) as unknown as Column[];
+  const none = x.map(() => null);
+  let below: number[] = x.map(() => 0);
+  const stacked = columns.flatMap((column) => {
+    const sums = below.map((sum, i) => sum + (column[i] ?? 0));
+    below = sums;
+    return [none, none, sums, none];
+  });
+  return [x, ...stacked] as unknown as AlignedData;
+}
+
+/** Tables over one x column. Those of one job mostly have the same x, and joining is dear. */
+function joined(tables: Column[][]): AlignedData {
+  const filled = tables.filter((table) => (table[0]?.length ?? 0) > 0);
+  const first = filled[0]?.[0];
+  if (first === undefined) {
+    return [[], ...tables.flatMap((table) => table.slice(1))] as unknown as AlignedData;
+  }
+  if (filled.every((table) => same(first, table[0] ?? []))) {
+    const missing = first.map(() => undefined);
+    const columns = tables.flatMap((table) =>
+      table.slice(1).map((column) => (table[0]?.length ? column : missing)),
+    );
+    return [first, ...columns] as unknown as AlignedData;
+  }
+  return uPlot.join(tables as unknown as AlignedData[]);
+}
+
+function same(a: Column, b: Column): boolean {
+  return a === b || (a.length === b.length && a.every((value, i) => value === b[i]));
 }

@@ -1,10 +1,14 @@
 import { CurveSeries, type Sample } from "./series";
 
+let made = 0;
+
 /** All series of one job. Charts subscribe and draw from it; React holds none of the points. */
 export class CurveStore {
   private readonly series = new Map<string, CurveSeries>();
   private readonly listeners = new Set<() => void>();
   private scheduled = false;
+  /** No other store of this page has it. */
+  readonly id = ++made;
   /** Rises with every change that was announced. */
   version = 0;
 
@@ -20,6 +24,24 @@ export class CurveStore {
       if (rest.join("/") === name && rank !== "job") found.push(Number(rank));
     }
     return found.sort((a, b) => a - b);
+  }
+
+  /** The names of all series that have points. */
+  names(): string[] {
+    const found = new Set<string>();
+    for (const [each, { length }] of this.series) {
+      if (length > 0) found.add(each.slice(each.indexOf("/") + 1));
+    }
+    return [...found];
+  }
+
+  /** The series with the most points: the one that tells best which step was when. */
+  longest(): CurveSeries | undefined {
+    let found: CurveSeries | undefined;
+    for (const each of this.series.values()) {
+      if (each.length > (found?.length ?? 0)) found = each;
+    }
+    return found;
   }
 
   /** Last value of a job-wide series. */

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { LogLine } from "@/shared/api/types";
-import type { LogFrom, LogPage } from "../api/read-logs";
+import type { LogFrom, LogPage } from "./api/read-logs";
 import { LogFeed, MAX_LINES, TAIL } from "./log-feed";
 
 /** A coordinator's log: cursors are numbers of lines. */

@@ -22,6 +22,10 @@ export const LEARNING = [
 
 const KNOWN = new Set<string>([...TIMING, ...LEARNING]);
 
+export function isKnown(name: string): boolean {
+  return KNOWN.has(name);
+}
+
 /** Series of the job that its own code named. */
 export function customNames(metrics: Record<string, unknown>): string[] {
   return Object.keys(metrics)

@@ -1,19 +1,31 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { jobOptions } from "@/shared/api/get-job";
 import { keys } from "@/shared/api/keys";
+import { listEvents } from "@/shared/api/list-events";
 import { readMetrics } from "@/shared/api/read-metrics";
 import type { Job, JobEvent, Series } from "@/shared/api/types";
+import { type Axis, type Range, stepsWithin } from "@/shared/curves/axis";
 import type { Sample } from "@/shared/curves/series";
 import { CurveStore } from "@/shared/curves/store";
 import { toNumber } from "@/shared/format";
 import { type Frame, JobStream, type Probe, type StreamStatus } from "@/shared/stream";
-import { listEvents } from "../api/list-events";
 import { customNames, LEARNING, TIMING } from "./metric-names";
 import { Signal } from "./signal";
 
 const HISTORY_POINTS = 1500;
 /** Points of per-rank series that are loaded in all; many ranks get fewer each. */
 const TIMING_BUDGET = 20_000;
+/** The API takes so many names at once. */
+const NAMES_AT_ONCE = 64;
+
+/** A part of the job's steps, read exactly, and what came since. */
+export interface Window {
+  first: number;
+  last: number;
+  store: CurveStore;
+  /** What is stored of it is there. */
+  ready: boolean;
+}
 
 /**
  * One job as it is now: its curves, its events, and news for whoever follows its logs.
@@ -26,6 +38,9 @@ export class JobLive {
   readonly status = new Signal<StreamStatus>({ phase: "connecting", heardAt: null });
   readonly events = new Signal<JobEvent[]>([]);
   readonly logNews = new Signal(0);
+  /** What is shown of the steps, when it is not all of them. */
+  readonly window = new Signal<Window | null>(null);
+  private wanted: { range: Range; axis: Axis } | null = null;
   private readonly stream: JobStream;
   private readingEvents: Promise<void> | null = null;
   private moreEvents = false;
@@ -33,6 +48,8 @@ export class JobLive {
   constructor(
     private readonly jobId: string,
     private readonly queries: QueryClient,
+    /** Which of the series that every rank has are read. */
+    private readonly timing: readonly string[] = TIMING,
   ) {
     this.stream = new JobStream({
       url: (after) => streamUrl(jobId, after),
@@ -56,34 +73,51 @@ export class JobLive {
   /** Read everything through REST. What it holds already is kept until the answers are there. */
   private async reload(): Promise<void> {
     const job = await this.queries.fetchQuery({ ...jobOptions(this.jobId), staleTime: 0 });
-    const [learning, timing] = await Promise.all([
-      readMetrics(this.jobId, {
-        names: [...LEARNING, ...customNames(job.metrics)],
-        maxPoints: HISTORY_POINTS,
-      }),
-      readMetrics(this.jobId, { names: TIMING, maxPoints: timingPoints(job) }),
-      this.readEvents(),
-    ]);
+    const [history] = await Promise.all([this.readHistory(job, {}), this.readEvents()]);
     this.curves.clear();
-    this.fill(learning);
-    this.fill(timing);
+    fill(this.curves, history);
     this.renewLists();
     this.logNews.update((news) => news + 1);
+    await this.readWindow();
   }
 
-  private fill(series: Series[]): void {
-    for (const { name, rank, points } of series) {
-      const samples = points.map(
-        (point): Sample => ({
-          step: point.step,
-          time: Date.parse(point.time) / 1000,
-          value: toNumber(point.value),
-          min: toNumber(point.min),
-          max: toNumber(point.max),
-        }),
-      );
-      this.curves.append(name, rank ?? null, samples);
+  private async readHistory(
+    job: Job,
+    steps: { fromStep?: number; toStep?: number },
+  ): Promise<Series[]> {
+    const learning = [...LEARNING, ...customNames(job.metrics)];
+    const parts: Promise<Series[]>[] = [];
+    for (let i = 0; i < learning.length; i += NAMES_AT_ONCE) {
+      const names = learning.slice(i, i + NAMES_AT_ONCE);
+      parts.push(readMetrics(this.jobId, { names, maxPoints: HISTORY_POINTS, ...steps }));
     }
+    const maxPoints = timingPoints(job, this.timing.length);
+    parts.push(readMetrics(this.jobId, { names: this.timing, maxPoints, ...steps }));
+    return (await Promise.all(parts)).flat();
+  }
+
+  /**
+   * Show a part of an axis: what is stored of its steps is read as exactly as a chart can draw it, and
+   * live points that fall into it are added. Null: show everything again.
+   */
+  zoom(range: Range | null, axis: Axis): void {
+    this.wanted = range === null ? null : { range, axis };
+    void this.readWindow().catch(ignoreUntilNextTime);
+  }
+
+  private async readWindow(): Promise<void> {
+    const job = this.queries.getQueryData<Job>(keys.job(this.jobId));
+    const { wanted } = this;
+    if (wanted === null) return this.window.update(() => null);
+    const origin = originOf(job);
+    const steps = stepsWithin(wanted.range, wanted.axis, this.curves.longest(), origin);
+    if (job === undefined || steps === null || steps.last < steps.first) return;
+    const shown: Window = { ...steps, store: new CurveStore(), ready: false };
+    this.window.update(() => shown);
+    const history = await this.readHistory(job, { fromStep: steps.first, toStep: steps.last });
+    if (this.window.value !== shown) return;
+    fill(shown.store, history);
+    this.window.update(() => ({ ...shown, ready: true }));
   }
 
   private deliver(frames: Frame[]): void {
@@ -105,16 +139,19 @@ export class JobLive {
   private takePoints(frame: Frame): void {
     const rank = typeof frame.rank === "number" ? frame.rank : null;
     const points = frame.points as Record<string, [number, number | string, number | string][]>;
+    const shown = this.window.value;
     for (const [name, rows] of Object.entries(points)) {
-      this.curves.append(
-        name,
-        rank,
-        rows.map(([step, time, value]) => ({
+      const samples = rows.map(
+        ([step, time, value]): Sample => ({
           step,
           time: typeof time === "number" ? time : Date.parse(time) / 1000,
           value: toNumber(value),
-        })),
+        }),
       );
+      this.curves.append(name, rank, samples);
+      if (shown === null) continue;
+      const inside = samples.filter(({ step }) => step >= shown.first && step <= shown.last);
+      if (inside.length > 0) shown.store.append(name, rank, inside);
     }
   }
 
@@ -176,8 +213,28 @@ export class JobLive {
   }
 }
 
-function timingPoints(job: Job): number {
-  const series = TIMING.length * (job.world_size + 1);
+function fill(store: CurveStore, series: Series[]): void {
+  for (const { name, rank, points } of series) {
+    const samples = points.map(
+      (point): Sample => ({
+        step: point.step,
+        time: Date.parse(point.time) / 1000,
+        value: toNumber(point.value),
+        min: toNumber(point.min),
+        max: toNumber(point.max),
+      }),
+    );
+    store.append(name, rank ?? null, samples);
+  }
+}
+
+/** Where the elapsed time of a job is 0, in seconds since the epoch. */
+export function originOf(job: Pick<Job, "started_at" | "created_at"> | undefined): number {
+  return job === undefined ? 0 : Date.parse(job.started_at ?? job.created_at) / 1000;
+}
+
+function timingPoints(job: Job, names: number): number {
+  const series = names * (job.world_size + 1);
   return Math.max(50, Math.min(HISTORY_POINTS, Math.floor(TIMING_BUDGET / series)));
 }
 

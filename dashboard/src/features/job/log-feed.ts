@@ -1,5 +1,5 @@
 import type { LogLine } from "@/shared/api/types";
-import type { LogFrom, LogPage } from "../api/read-logs";
+import type { LogFrom, LogPage } from "./api/read-logs";
 
 export interface LogState {
   lines: LogLine[];

@@ -1,0 +1,268 @@
+import { ActionIcon, Group, Select, Skeleton, Stack, Title, Tooltip } from "@mantine/core";
+import { useQueries, useQueryClient } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { jobOptions } from "@/shared/api/get-job";
+import { useJobs } from "@/shared/api/list-jobs";
+import { ApiError } from "@/shared/api/problem";
+import type { Job } from "@/shared/api/types";
+import type { Axis, Range } from "@/shared/curves/axis";
+import { Chart } from "@/shared/curves/chart";
+import { CurveControls } from "@/shared/curves/controls";
+import controls from "@/shared/curves/controls.module.css";
+import { look } from "@/shared/curves/palette";
+import { type CurveView, rangeOf } from "@/shared/curves/view";
+import { count, metric } from "@/shared/format";
+import { JobLive, originOf } from "@/shared/live/job-live";
+import { useTitle } from "@/shared/title";
+import { Empty } from "@/shared/ui/empty";
+import { CancelIcon } from "@/shared/ui/icons";
+import { AnchorLink } from "@/shared/ui/links";
+import { StateBadge } from "@/shared/ui/state-badge";
+import classes from "./compare-page.module.css";
+import { type Compared, panelsOf } from "./panels";
+import { added, MOST_JOBS, type Places, placesOf, removed, textOf } from "./places";
+import { SpecDifferences } from "./spec-differences";
+
+const route = getRouteApi("/compare");
+/** With many jobs drawing is dear, and nobody reads ten plots four times a second. */
+const REDRAW_MS = 500;
+const TIMING = ["step_seconds"];
+
+/** Several jobs on one plot a metric, and in what their specs differ. */
+export default function ComparePage() {
+  const view = route.useSearch();
+  const navigate = route.useNavigate();
+  const places = useMemo(() => placesOf(view.jobs), [view.jobs]);
+  const ids = useMemo(() => places.filter((id) => id !== null), [places]);
+  const queries = useQueries({ queries: ids.map((id) => jobOptions(id)) });
+  const jobs = queries.flatMap(({ data }) => (data ? [data] : []));
+  useTitle(jobs.length > 0 ? `Compare ${jobs.map((job) => job.name).join(", ")}` : "Compare");
+  const put = (next: Places) =>
+    void navigate({ search: (old) => ({ ...old, jobs: textOf(next) || undefined }) });
+  const gone = ids.filter((_, i) => {
+    const error = queries[i]?.error;
+    return error instanceof ApiError && error.status === 404;
+  });
+  return (
+    <Stack gap="md">
+      <Group justify="space-between">
+        <Title order={1} size="h3">
+          Compare
+        </Title>
+        <AddJob places={places} onAdd={(id) => put(added(places, id))} />
+      </Group>
+      {ids.length === 0 ? (
+        <Empty title="No jobs to compare">
+          Tick some in the <AnchorLink to="/jobs">list of jobs</AnchorLink>, or add one here.
+        </Empty>
+      ) : null}
+      <ul className={classes.jobs} aria-label="Compared jobs">
+        {jobs.map((job) => (
+          <JobKey
+            key={job.id}
+            job={job}
+            place={places.indexOf(job.id)}
+            onRemove={() => put(removed(places, job.id))}
+          />
+        ))}
+        {gone.map((id) => (
+          <li key={id} className={classes.job}>
+            <span>There is no job {id}</span>
+            <Remove name={id} onRemove={() => put(removed(places, id))} />
+          </li>
+        ))}
+      </ul>
+      <SpecDifferences jobs={jobs} />
+      {ids.length > 0 && jobs.length === 0 && gone.length === 0 ? <Skeleton height={300} /> : null}
+      {jobs.length > 0 ? (
+        <Plots
+          jobs={jobs}
+          places={places}
+          view={view}
+          onView={(change) =>
+            void navigate({
+              search: (old) => ({ ...old, ...change }),
+              replace: !("from" in change),
+            })
+          }
+        />
+      ) : null}
+    </Stack>
+  );
+}
+
+interface PlotsProps {
+  jobs: Job[];
+  places: Places;
+  view: CurveView;
+  onView: (change: CurveView) => void;
+}
+
+function Plots({ jobs, places, view, onView }: PlotsProps) {
+  const { x = "step", smooth = 0, log = false, from, to } = view;
+  const [dragged, setDragged] = useState<number | null>(null);
+  const range = useMemo(() => rangeOf({ from, to }), [from, to]);
+  const lives = useLives(jobs.map((job) => job.id).join(), range, x);
+  const compared = jobs.flatMap((job): Compared[] => {
+    const live = lives.get(job.id);
+    if (live === undefined) return [];
+    const shown = live.window.value;
+    return [
+      {
+        label: named(job, jobs),
+        place: places.indexOf(job.id),
+        all: live.curves,
+        shown: range !== null && shown?.ready ? shown.store : live.curves,
+        origin: originOf(job),
+      },
+    ];
+  });
+  const panels = panelsOf(compared);
+  return (
+    <Stack gap="md">
+      <CurveControls view={view} onChange={onView} onSmoothing={setDragged} />
+      {panels.length === 0 ? (
+        <Empty title="No points yet">None of them reports metrics.</Empty>
+      ) : null}
+      <div className={controls.grid}>
+        {panels.map((panel) => (
+          <Chart
+            key={panel.name}
+            title={panel.title}
+            curves={panel.curves}
+            format={panel.format}
+            logarithmic={log}
+            axis={x}
+            smoothing={dragged ?? smooth}
+            syncKey="compare"
+            range={range}
+            onRange={(chosen) => onView({ from: chosen?.from, to: chosen?.to })}
+            redrawMs={REDRAW_MS}
+          />
+        ))}
+      </div>
+    </Stack>
+  );
+}
+
+/** Follow every compared job; renders again when one has read something, or has a new series. */
+function useLives(ids: string, range: Range | null, axis: Axis): Map<string, JobLive> {
+  const queries = useQueryClient();
+  const followed = useRef(new Map<string, JobLive>());
+  const [lives, setLives] = useState<Map<string, JobLive>>(new Map());
+  const [, render] = useState("");
+  useEffect(() => {
+    const wanted = ids.split(",");
+    for (const id of wanted) {
+      if (followed.current.has(id)) continue;
+      const live = new JobLive(id, queries, TIMING);
+      followed.current.set(id, live);
+      live.start();
+    }
+    for (const [id, live] of followed.current) {
+      if (wanted.includes(id)) continue;
+      live.stop();
+      followed.current.delete(id);
+    }
+    setLives(new Map(followed.current));
+  }, [ids, queries]);
+  useEffect(
+    () => () => {
+      for (const live of followed.current.values()) live.stop();
+      followed.current.clear();
+    },
+    [],
+  );
+  useEffect(() => {
+    const all = [...lives.values()];
+    const told = () =>
+      render(all.map((live) => [...live.curves.names(), live.window.value?.ready]).join(";"));
+    const leave = all.flatMap((live) => [live.curves.subscribe(told), live.window.subscribe(told)]);
+    return () => {
+      for (const each of leave) each();
+    };
+  }, [lives]);
+  useEffect(() => {
+    for (const live of lives.values()) live.zoom(range, axis);
+  }, [lives, range, axis]);
+  return lives;
+}
+
+function JobKey({ job, place, onRemove }: { job: Job; place: number; onRemove: () => void }) {
+  const { color, dash } = look(place);
+  const loss = job.metrics.loss as number | string | undefined;
+  return (
+    <li className={classes.job}>
+      <svg width="22" height="6" aria-hidden="true">
+        <line
+          x1="0"
+          x2="22"
+          y1="3"
+          y2="3"
+          stroke={color}
+          strokeWidth="4"
+          strokeDasharray={dash?.map((length) => length * 0.75).join(" ")}
+        />
+      </svg>
+      <AnchorLink
+        to="/jobs/$jobId"
+        params={{ jobId: job.id }}
+        size="sm"
+        className={classes.name ?? ""}
+      >
+        {job.name}
+      </AnchorLink>
+      <StateBadge state={job.state} reason={job.reason} />
+      <span className={classes.facts}>
+        step {count(job.step)}
+        {loss === undefined ? "" : ` · loss ${metric(loss)}`}
+      </span>
+      <Remove name={job.name} onRemove={onRemove} />
+    </li>
+  );
+}
+
+function Remove({ name, onRemove }: { name: string; onRemove: () => void }) {
+  return (
+    <Tooltip label="Take it out">
+      <ActionIcon
+        variant="subtle"
+        color="gray"
+        size="sm"
+        aria-label={`Take out ${name}`}
+        onClick={onRemove}
+      >
+        <CancelIcon />
+      </ActionIcon>
+    </Tooltip>
+  );
+}
+
+function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void }) {
+  const jobs = useJobs();
+  const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
+  const others = all.filter((job) => !places.includes(job.id));
+  return (
+    <Select
+      size="xs"
+      w={240}
+      searchable
+      aria-label="Add a job"
+      placeholder="Add a job"
+      nothingFoundMessage="No other job"
+      disabled={places.filter((id) => id !== null).length >= MOST_JOBS}
+      data={others.map((job) => ({ value: job.id, label: named(job, all) }))}
+      value={null}
+      onChange={(id) => {
+        if (id) onAdd(id);
+      }}
+    />
+  );
+}
+
+/** The job's name; with its id where others have the same. */
+function named(job: Job, among: readonly Job[]): string {
+  const alone = among.every((other) => other.id === job.id || other.name !== job.name);
+  return alone ? job.name : `${job.name} (${job.id.slice(0, 6)})`;
+}

@@ -1,0 +1,29 @@
+import { describe, expect, it } from "vitest";
+import { stepsWithin } from "./axis";
+import { CurveSeries } from "./series";
+
+function series(): CurveSeries {
+  const made = new CurveSeries();
+  made.append([10, 20, 30, 40].map((step) => ({ step, time: 1000 + step, value: 1 })));
+  return made;
+}
+
+describe("stepsWithin", () => {
+  it("is the range itself over steps, whole ones", () => {
+    expect(stepsWithin({ from: 1.2, to: 9.8 }, "step", undefined, 0)).toEqual({
+      first: 2,
+      last: 9,
+    });
+  });
+
+  it("reaches over the edges of a coarse series, so that nothing is left out", () => {
+    const clock = { from: 1015, to: 1025 };
+    expect(stepsWithin(clock, "time", series(), 0)).toEqual({ first: 10, last: 30 });
+    const elapsed = { from: 15, to: 100 };
+    expect(stepsWithin(elapsed, "elapsed", series(), 1000)).toEqual({ first: 10, last: 40 });
+  });
+
+  it("is not known without points", () => {
+    expect(stepsWithin({ from: 0, to: 1 }, "time", new CurveSeries(), 0)).toBeNull();
+  });
+});

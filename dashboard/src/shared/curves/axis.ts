@@ -1,0 +1,53 @@
+import type { CurveSeries } from "./series";
+
+/** What is on the horizontal axis: optimizer steps, wall clock, or seconds since the job's start. */
+export const AXES = ["step", "time", "elapsed"] as const;
+export type Axis = (typeof AXES)[number];
+
+export function isAxis(value: unknown): value is Axis {
+  return AXES.includes(value as Axis);
+}
+
+/** A part of the horizontal axis, in its units: steps, seconds since the epoch, or seconds. */
+export interface Range {
+  from: number;
+  to: number;
+}
+
+/** The horizontal places of a series' points. `origin`: where the elapsed time is 0, in seconds. */
+export function places(series: CurveSeries, axis: Axis, origin: number): readonly number[] {
+  if (axis === "step") return series.steps;
+  return increasing(series.times, axis === "elapsed" ? origin : 0);
+}
+
+/** Clocks may be set back; a chart needs its x values in order. */
+function increasing(times: readonly number[], origin: number): number[] {
+  let latest = -Infinity;
+  return times.map((time) => {
+    const at = time - origin;
+    latest = at > latest ? at : latest + 1e-6;
+    return latest;
+  });
+}
+
+/**
+ * The steps that a range of an axis shows, as a series tells them; null when it has none there.
+ * Where the series is coarse they are rather too many than too few.
+ */
+export function stepsWithin(
+  range: Range,
+  axis: Axis,
+  series: CurveSeries | undefined,
+  origin: number,
+): { first: number; last: number } | null {
+  if (axis === "step") {
+    return { first: Math.max(0, Math.ceil(range.from)), last: Math.max(0, Math.floor(range.to)) };
+  }
+  if (series === undefined || series.length === 0) return null;
+  const at = places(series, axis, origin);
+  let begin = 0;
+  while (begin < at.length - 1 && (at[begin + 1] ?? 0) < range.from) begin += 1;
+  let end = at.length - 1;
+  while (end > begin && (at[end - 1] ?? 0) > range.to) end -= 1;
+  return { first: series.steps[begin] ?? 0, last: series.steps[end] ?? 0 };
+}

@@ -1,0 +1,273 @@
+import uPlot from "uplot";
+import { age } from "../format";
+import type { Axis, Range } from "./axis";
+import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
+import type { Curve } from "./curve";
+
+export interface PlotOptions {
+  curves: Curve[];
+  axis: Axis;
+  logarithmic: boolean;
+  stacked: boolean;
+  dark: boolean;
+  height: number;
+  /** Plots with the same key share their cursor. */
+  syncKey: string;
+  format: (value: number | null) => string;
+  smoothing: () => number;
+  /** The part of the axis that is shown; null: all of it. */
+  range: () => Range | null;
+  /** A part was chosen, or all of it again (null). */
+  onRange: (range: Range | null) => void;
+  /** The cursor moved to a place, or left (null). */
+  onCursor: (at: number | null, values: (Under | null)[]) => void;
+}
+
+/** What a curve has at the cursor; a bucket tells its extremes as well. */
+export interface Under {
+  value: number | null;
+  min: number | null;
+  max: number | null;
+}
+
+/** A curve's columns that are read back; behind them are the smoothed values. */
+const [MIN, MAX, VALUE] = [0, 1, 2] as const;
+/** Percent of a colour in an area of a stack. */
+const STACK_TINT = 62;
+/** Pixels that a drag has at least, so that an unsteady click is none. */
+const LEAST_DRAG = 6;
+
+/** A plot that draws its curves' stores; it is created once and gets new points by `setData` only. */
+export class Plot {
+  private readonly plot: uPlot;
+
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly options: PlotOptions,
+  ) {
+    const { curves, axis, logarithmic, stacked, dark, height, syncKey, format } = options;
+    const colors = curves.map((curve) => resolved(curve.color));
+    this.plot = new uPlot(
+      {
+        width: this.width(),
+        height,
+        legend: { show: false },
+        cursor: {
+          // Only where the cursor is; what one chart is dragged to comes back as everyone's range.
+          sync: { key: syncKey, filters: { pub: isMove, sub: isMove } },
+          points: { size: 6 },
+          drag: { x: true, y: false, setScale: false },
+          bind: { dblclick: () => () => this.reset() },
+        },
+        scales: {
+          x: { time: axis === "time", range: (_, low, high) => this.xRange(low, high) },
+          y: {
+            distr: logarithmic ? 3 : 1,
+            range: logarithmic ? logRange : stacked ? stackRange : linearRange,
+          },
+        },
+        axes: axes(dark, axis, format),
+        series: [
+          {},
+          ...curves.flatMap((curve, i) => lines(curve, colors[i] ?? "gray", stacked, i === 0)),
+        ],
+        bands: colors.flatMap((color, i) => (stacked ? stackBand(i, color) : spreadBand(i, color))),
+        hooks: {
+          setCursor: [() => this.tell()],
+          setSelect: [() => this.selected()],
+        },
+      },
+      chartData([], axis),
+      element,
+    );
+    this.draw();
+  }
+
+  /** Draw what the stores hold now. */
+  draw(): void {
+    const { curves, axis, stacked } = this.options;
+    const smoothing = this.options.smoothing();
+    const drawn = curves.map(
+      (curve): Drawn => ({
+        series: curve.store.get(curve.name, curve.rank ?? null),
+        smoothing: curve.exact ? 0 : smoothing,
+        origin: curve.origin ?? 0,
+      }),
+    );
+    const data = stacked ? stackedData(drawn, axis) : chartData(drawn, axis);
+    if (!stacked) {
+      drawn.forEach((each, i) => {
+        const raw = this.plot.series[column(i, VALUE)];
+        if (raw) raw.alpha = each.smoothing > 0 ? 0.3 : 1;
+      });
+    }
+    this.plot.setData(data, true);
+    this.tell();
+  }
+
+  get isEmpty(): boolean {
+    return this.plot.data[0].length === 0;
+  }
+
+  resize(): void {
+    this.plot.setSize({ width: this.width(), height: this.options.height });
+  }
+
+  destroy(): void {
+    this.plot.destroy();
+  }
+
+  private width(): number {
+    return Math.max(120, this.element.clientWidth);
+  }
+
+  private xRange(low: number | null, high: number | null): uPlot.Range.MinMax {
+    const range = this.options.range();
+    if (range !== null) return [range.from, range.to];
+    if (low === null || high === null) return [0, 1];
+    return low === high ? [low - 1, high + 1] : [low, high];
+  }
+
+  private reset(): null {
+    this.options.onRange(null);
+    return null;
+  }
+
+  private selected(): void {
+    const { left, width } = this.plot.select;
+    if (width === 0) return;
+    this.plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (width < LEAST_DRAG) return;
+    const from = this.plot.posToVal(left, "x");
+    const to = this.plot.posToVal(left + width, "x");
+    if (this.options.axis !== "step") this.options.onRange({ from, to });
+    else if (Math.floor(to) > Math.ceil(from)) {
+      this.options.onRange({ from: Math.ceil(from), to: Math.floor(to) });
+    }
+  }
+
+  private tell(): void {
+    const at = this.plot.cursor.idx;
+    if (at === null || at === undefined) {
+      this.options.onCursor(null, []);
+      return;
+    }
+    const read = (i: number, part: number) => this.plot.data[column(i, part)]?.[at] ?? null;
+    const values = this.options.curves.map((_, i): Under | null => {
+      const value = read(i, VALUE);
+      if (value === null) return null;
+      if (!this.options.stacked) return { value, min: read(i, MIN), max: read(i, MAX) };
+      const own = value - (i === 0 ? 0 : (read(i - 1, VALUE) ?? 0));
+      return { value: own, min: own, max: own };
+    });
+    this.options.onCursor(this.plot.data[0][at] ?? null, values);
+  }
+}
+
+function column(curve: number, part: number): number {
+  return 1 + curve * COLUMNS_PER_CURVE + part;
+}
+
+function isMove(type: string): boolean {
+  return type === "mousemove" || type === "mouseleave";
+}
+
+function spreadBand(i: number, color: string): uPlot.Band {
+  return { series: [column(i, MAX), column(i, MIN)], fill: tinted(color, 22) };
+}
+
+/** Down to the area before. Below the first one is the zero line, which its series fills to. */
+function stackBand(i: number, color: string): uPlot.Band | [] {
+  if (i === 0) return [];
+  return { series: [column(i, VALUE), column(i - 1, VALUE)], fill: tinted(color, STACK_TINT) };
+}
+
+function tinted(color: string, share: number): string {
+  return `color-mix(in srgb, ${color} ${share}%, transparent)`;
+}
+
+function lines(curve: Curve, stroke: string, stacked: boolean, lowest: boolean): uPlot.Series[] {
+  const invisible: uPlot.Series = { stroke: "transparent", width: 0, points: { show: false } };
+  const shared = { label: curve.label, stroke, ...(curve.dash ? { dash: curve.dash } : {}) };
+  if (stacked) {
+    const area: uPlot.Series = { ...shared, width: 1, points: { show: lonely } };
+    if (lowest) area.fill = tinted(stroke, STACK_TINT);
+    return [invisible, invisible, area, invisible];
+  }
+  const points = curve.dots ? { show: true, size: 5, stroke, fill: stroke } : { show: lonely };
+  const width = curve.thin ? 1 : 1.5;
+  return [
+    invisible,
+    invisible,
+    { ...shared, width, points },
+    { ...shared, width: width + 0.5, points: { show: false } },
+  ];
+}
+
+/** A single point makes no line, so it is drawn as a dot. */
+function lonely(plot: uPlot): boolean {
+  return plot.data[0].length < 2;
+}
+
+/** A canvas can't read CSS variables. */
+function resolved(color: string): string {
+  const name = /^var\((--[\w-]+)\)$/.exec(color)?.[1];
+  if (name === undefined) return color;
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "gray";
+}
+
+const STEP_TICKS = [1, 2, 5]
+  .flatMap((n) => Array.from({ length: 13 }, (_, i) => n * 10 ** i))
+  .sort((a, b) => a - b);
+const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
+  .flatMap((n) => [n, n * 60])
+  .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600));
+
+function axes(dark: boolean, axis: Axis, format: (value: number) => string): uPlot.Axis[] {
+  const stroke = dark ? "#9aa3ad" : "#6b7480";
+  const grid = { stroke: dark ? "rgba(255,255,255,0.06)" : "rgba(20,30,50,0.07)", width: 1 };
+  const shared = { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+  const x: uPlot.Axis = { ...shared, size: 28 };
+  if (axis === "step") {
+    x.values = (_, ticks) => ticks.map((tick) => tick.toLocaleString("en-US"));
+    x.incrs = STEP_TICKS;
+    x.space = 64;
+  } else if (axis === "elapsed") {
+    x.values = (_, ticks) => ticks.map((tick) => (tick < 0 ? `-${age(-tick)}` : clock(tick)));
+    x.incrs = SECOND_TICKS.toSorted((a, b) => a - b);
+    x.space = 64;
+  }
+  return [
+    x,
+    { ...shared, size: 62, values: (_, ticks) => ticks.map((t) => (t === null ? "" : format(t))) },
+  ];
+}
+
+/** Seconds as "0:42", "12:05", "3:00:00". */
+export function clock(seconds: number): string {
+  const whole = Math.round(seconds);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  return hours > 0
+    ? `${hours}:${two(minutes)}:${two(whole % 60)}`
+    : `${minutes}:${two(whole % 60)}`;
+}
+
+function linearRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (low === null || high === null) return [0, 1];
+  if (low === high) {
+    const room = Math.abs(low) * 0.1;
+    return low === 0 ? [0, 1] : [low - room, high + room];
+  }
+  const room = (high - low) * 0.06;
+  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+}
+
+function stackRange(_: uPlot, __: number | null, high: number | null): uPlot.Range.MinMax {
+  return [0, high === null || high <= 0 ? 1 : high * 1.05];
+}
+
+function logRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (low === null || high === null || !(high > 0)) return [0.1, 1];
+  return uPlot.rangeLog(low > 0 ? low : high / 1e6, high, 10, false);
+}
