@@ -5,12 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
-from support.simulated import MemoryChannel, SimulatedNode, spec
+from support.simulated import SimulatedNode, spec
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import SystemClock
 from trainhall.cluster.protocol import Desired, JoinRequest
+from trainhall.cluster.simulation.channel import MemoryChannel
 from trainhall.cluster.tasks import Tasks
 from trainhall.db.database import Database
 

@@ -4,10 +4,11 @@ import asyncio
 import json
 
 import pytest
-from support.simulated import MemoryChannel, SimulatedCluster, SimulatedNode
+from support.simulated import SimulatedCluster, SimulatedNode
 
 from trainhall.cluster.channel import CloseCode
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulation.channel import MemoryChannel
 
 
 async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:

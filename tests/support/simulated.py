@@ -1,48 +1,22 @@
-"""A cluster without processes: nodes that speak the real protocol through an in-memory channel."""
+"""A cluster without processes, its nodes driven by hand: each takes a step when a test says so."""
 
-import asyncio
-from collections import deque
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import select
 
-from trainhall.cluster.channel import ChannelClosed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.ports import Clock
-from trainhall.cluster.protocol import (
-    Assignment,
-    AssignmentReport,
-    Desired,
-    DeviceInfo,
-    JoinRequest,
-    Report,
-)
+from trainhall.cluster.protocol import Assignment, AssignmentReport, DeviceInfo
+from trainhall.cluster.simulation.clock import SimulatedClock
+from trainhall.cluster.simulation.network import Network
+from trainhall.cluster.simulation.node import Node, Token
 from trainhall.cluster.views import JobView
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
 from trainhall.training.link import Failure, Outcome, RankEvent, Rendezvous
 from trainhall.training.spec.parse import validate_spec
-
-Token = tuple[str, int, int]
-
-
-class FakeClock:
-    def __init__(self) -> None:
-        self._now = datetime(2026, 1, 1, tzinfo=UTC)
-        self._monotonic = 1000.0
-
-    def now(self) -> datetime:
-        return self._now
-
-    def monotonic(self) -> float:
-        return self._monotonic
-
-    def advance(self, seconds: float) -> None:
-        self._now += timedelta(seconds=seconds)
-        self._monotonic += seconds
 
 
 class CountingIds:
@@ -56,45 +30,6 @@ class CountingIds:
     def secret(self) -> str:
         self._count += 1
         return f"secret-{self._count}"
-
-
-class MemoryChannel:
-    """The gateway's side of a connection; the node holds the other ends."""
-
-    def __init__(self) -> None:
-        self.to_gateway: asyncio.Queue[str | None] = asyncio.Queue()
-        self.to_node: deque[str] = deque()
-        self.sent = asyncio.Event()
-        self.closed: tuple[int, str] | None = None
-        self.dropped = False
-        """The node's side is gone."""
-        self.waiting = False
-        """The gateway has taken all that was sent and waits for more."""
-
-    async def send_text(self, text: str) -> None:
-        if self.dropped or self.closed:
-            raise ChannelClosed
-        self.to_node.append(text)
-        self.sent.set()
-
-    async def receive_text(self) -> str:
-        if self.to_gateway.empty():
-            self.waiting = True
-        text = await self.to_gateway.get()
-        self.waiting = False
-        if text is None:
-            raise ChannelClosed
-        return text
-
-    async def close(self, code: int, reason: str) -> None:
-        if self.closed is None:
-            self.closed = (code, reason)
-            self.to_gateway.put_nowait(None)
-
-    def drop(self) -> None:
-        """The node's side goes away; the gateway finds out."""
-        self.dropped = True
-        self.to_gateway.put_nowait(None)
 
 
 @dataclass
@@ -111,44 +46,28 @@ class RunningAttempt:
         return (launch.job_id, launch.attempt, launch.generation)
 
 
-@dataclass
-class SimulatedNode:
-    """A host: what is on its disk survives its agent, the connection does not."""
+class SimulatedNode(Node):
+    """A node that does what it is told at once, and nothing else before `work`."""
 
-    name: str
-    slots: int
-    kind: str = "cpu"
-    node_id: str = ""
-    agents: int = 0
-    attempts: dict[Token, RunningAttempt] = field(default_factory=dict)
-    launched: list[Token] = field(default_factory=list)
-    channel: MemoryChannel | None = None
-    task: asyncio.Task[None] | None = None
-    revision: int = 0
-    removed: list[str] = field(default_factory=list)
-    gave_up: set[str] = field(default_factory=set)
-    """Every folder that it was asked to remove."""
-    goals: list[str] = field(default_factory=list)
-    address: str = "127.0.0.1"
+    def __init__(self, name: str, slots: int, kind: str = "cpu") -> None:
+        super().__init__(name)
+        self.slots = slots
+        self.kind = kind
+        self.attempts: dict[Token, RunningAttempt] = {}
+        self.launched: list[Token] = []
+        self.gave_up: set[str] = set()
+        """Every folder that it was asked to remove."""
+        self.goals: list[str] = []
 
     @property
-    def devices(self) -> list[DeviceInfo]:
+    def devices(self) -> Sequence[DeviceInfo]:
         return [
             DeviceInfo(index=i, kind=self.kind, name=f"{self.kind} {i}", memory_total=1 << 30)  # type: ignore[arg-type]
             for i in range(self.slots)
         ]
 
-    def report(self, clock: Clock) -> Report:
-        return Report(
-            agent_version="test",
-            agent_id=f"{self.name}-{self.agents}",
-            time=clock.now().timestamp(),
-            address=self.address,
-            devices=self.devices,
-            assignments=[self._told(a) for a in self.attempts.values()],
-            removed=self.removed,
-            revision=self.revision,
-        )
+    def told(self) -> list[AssignmentReport]:
+        return [self._told(attempt) for attempt in self.attempts.values()]
 
     def _told(self, attempt: RunningAttempt) -> AssignmentReport:
         launch = attempt.assignment.launch
@@ -165,13 +84,12 @@ class SimulatedNode:
         )
 
     def take(self, text: str) -> None:
-        """Make what is desired so, as an agent does."""
-        desired = Desired.model_validate_json(text)
-        self.revision = desired.revision
-        self.removed = desired.remove
-        self.gave_up.update(desired.remove)
+        super().take(text)
+        self.gave_up.update(self.removed)
+
+    def desire(self, assignments: Sequence[Assignment]) -> None:
         wanted = {}
-        for assignment in desired.assignments:
+        for assignment in assignments:
             launch = assignment.launch
             wanted[(launch.job_id, launch.attempt, launch.generation)] = assignment
         for token, assignment in wanted.items():
@@ -219,18 +137,17 @@ class SimulatedNode:
         return next(a for t, a in self.attempts.items() if t[0] == job_id and a.outcome is None)
 
 
-class SimulatedCluster:
-    """A coordinator under a fake clock and its simulated nodes. Nothing runs in the background:
-    `settle` lets everything happen that follows from the present."""
+class SimulatedCluster(Network[SimulatedNode]):
+    """A coordinator under a clock of its own and its simulated nodes. Nothing runs in the
+    background: `settle` lets everything happen that follows from the present."""
 
     def __init__(self, db: Database, folder: Path) -> None:
         self.db = db
         self.folder = folder
-        self.clock = FakeClock()
         self.ids = CountingIds()
         self.options = ClusterOptions()
-        self.nodes: dict[str, SimulatedNode] = {}
-        self.coordinator = self._coordinator()
+        self.clock = SimulatedClock()
+        super().__init__(self._coordinator(), self.clock)
 
     def _coordinator(self) -> Coordinator:
         return Coordinator(
@@ -256,73 +173,6 @@ class SimulatedCluster:
         await self.connect(node)
         await self.settle()
         return node
-
-    async def join(self, node: SimulatedNode) -> None:
-        announced = await self.coordinator.nodes.announce(node.name)
-        reply = await self.coordinator.nodes.join(
-            JoinRequest(
-                join_token=announced.join_token,
-                name=node.name,
-                address="127.0.0.1",
-                agent_version="test",
-                devices=node.devices,
-            )
-        )
-        node.node_id = reply.node_id
-        self.nodes[node.node_id] = node
-
-    async def connect(self, node: SimulatedNode, *, new_agent: bool = True) -> None:
-        await self.disconnect(node)
-        if new_agent:
-            node.agents += 1
-        node.revision = 0
-        node.channel = MemoryChannel()
-        node.channel.to_gateway.put_nowait(node.report(self.clock).model_dump_json())
-        node.task = asyncio.create_task(self.coordinator.gateway.serve(node.channel, node.node_id))
-
-    async def disconnect(self, node: SimulatedNode) -> None:
-        if node.channel is not None:
-            node.channel.drop()
-        if node.task is not None:
-            await node.task
-        node.channel = node.task = None
-
-    def send_report(self, node: SimulatedNode) -> None:
-        if node.channel is not None and node.channel.closed is None:
-            node.channel.to_gateway.put_nowait(node.report(self.clock).model_dump_json())
-
-    async def deliver(self, node: SimulatedNode) -> bool:
-        """Hand the node all that was sent to it; it answers with a report."""
-        channel = node.channel
-        if channel is None or not channel.to_node:
-            return False
-        while channel.to_node:
-            node.take(channel.to_node.popleft())
-        self.send_report(node)
-        return True
-
-    async def exchanged(self) -> None:
-        """Until the gateway has taken all reports and told all there is to tell."""
-        while True:
-            await asyncio.sleep(0)
-            idle = self.coordinator.gateway.quiet and all(
-                node.task is None
-                or node.task.done()
-                or (node.channel is not None and node.channel.waiting)
-                for node in self.nodes.values()
-            )
-            if idle:
-                return
-            await asyncio.sleep(0.0005)
-
-    async def settle(self) -> None:
-        """Everything that follows from the present, without the ranks taking a step."""
-        while True:
-            await self.exchanged()
-            await self.coordinator.reconciler.settle()
-            await self.exchanged()
-            if not any([await self.deliver(node) for node in self.nodes.values()]):
-                return
 
     async def work(self, steps: int = 1) -> None:
         """Ranks take steps, agents tell."""
@@ -423,10 +273,6 @@ class SimulatedCluster:
                 select(Event).where(Event.job_id == job_id).order_by(Event.seq)
             )
             return [e.data["state"] for e in events if e.kind == "state"]
-
-    async def close(self) -> None:
-        for node in self.nodes.values():
-            await self.disconnect(node)
 
 
 def spec(workers: int = 1, **more: object):  # type: ignore[no-untyped-def]
