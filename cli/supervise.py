@@ -23,6 +23,8 @@ SHOWN_LINES = 15
 READY_RESTARTS = 5
 """Restarts in a row, each sooner than STEADY_SECONDS after the last, before giving up."""
 STEADY_SECONDS = 60.0
+HURRY_SECONDS = 4.0
+"""For a child that is told a second time to end."""
 
 
 class ChildFailed(CliError):
@@ -110,23 +112,39 @@ class Child:
         return []
 
     def stop(self, timeout: float, hurry: threading.Event) -> bool:
-        """SIGTERM; SIGKILL after `timeout` seconds or when `hurry` is set. False: it took that."""
+        """SIGTERM, and again when `hurry` is set; False: it took SIGKILL after all.
+
+        That comes `timeout` seconds after the first, and `HURRY_SECONDS` after the second.
+        """
         process = self._process
         if process is None:
             return True
         graceful = True
         if process.poll() is None:
             process.terminate()
-            deadline = time.monotonic() + timeout
-            while process.poll() is None and time.monotonic() < deadline and not hurry.is_set():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.05)
+            self._wait(process, timeout, hurry)
+            if process.poll() is None and hurry.is_set():
+                process.terminate()
+                self._wait(process, HURRY_SECONDS)
             if process.poll() is None:
                 graceful = False
                 process.kill()
                 process.wait()
         self._close_stdin()
         return graceful
+
+    def _wait(
+        self,
+        process: subprocess.Popen[bytes],
+        timeout: float,
+        hurry: threading.Event | None = None,
+    ) -> None:
+        deadline = time.monotonic() + timeout
+        while process.poll() is None and time.monotonic() < deadline:
+            if hurry is not None and hurry.is_set():
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.05)
 
     def _close_stdin(self) -> None:
         if self._process is not None and self._process.stdin is not None:

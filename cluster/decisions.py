@@ -131,7 +131,8 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     for attempt in facts.attempts:
         job = jobs.get(attempt.job_id)
         if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
-            decision = _decide_attempt(now, attempt, job, nodes, lost, options)
+            late = _is_late(now, attempt, facts, options)
+            decision = _decide_attempt(now, attempt, job, nodes, lost, late, options)
             if decision is not None:
                 decisions.append(decision)
     decisions.extend(_releases(facts))
@@ -163,6 +164,7 @@ def _decide_attempt(
     job: JobFacts,
     nodes: dict[str, NodeFacts],
     lost: set[str],
+    late: bool,
     options: ClusterOptions,
 ) -> Decision | None:
     silent = [
@@ -174,7 +176,7 @@ def _decide_attempt(
         return _lose(attempt, job, silent, removed=silent[0].node_id not in nodes)
     failure = _failure_of(attempt)
     if any(_outcome(host) is None for host in attempt.hosts):
-        return _decide_unfinished(attempt, job, failure, nodes)
+        return _decide_unfinished(attempt, job, failure, nodes, late, options)
     if attempt.state is AttemptState.STARTING and failure is None and attempt.goal == "run":
         return _mark_running(attempt, job)
     if _still_ships(now, attempt, job, failure, lost, options):
@@ -187,11 +189,20 @@ def _decide_unfinished(
     job: JobFacts,
     failure: Failure | None,
     nodes: dict[str, NodeFacts],
+    late: bool,
+    options: ClusterOptions,
 ) -> Decision | None:
     """Of an attempt that still has processes on some host."""
     if failure is not None and attempt.goal != "stop":
         reason = f"{describe(failure)}; the other hosts stop"
         return StopAttempt(attempt.token, "stop", reason, failure)
+    stopped = _with_stopped_agents(attempt)
+    if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
+        reason = f"{_agents_stopped(attempt, stopped)}; the other hosts end too"
+        return StopAttempt(attempt.token, goal, reason)
+    if attempt.goal == "run" and late:
+        failure = _late_start(attempt, options)
+        return StopAttempt(attempt.token, "stop", failure.message, failure)
     # A host that has told its end may be removed already.
     leaving = [
         host.node_name
@@ -202,13 +213,49 @@ def _decide_unfinished(
     if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
         reason = f"node {leaving[0]} is being removed: it saves and moves"
         return StopAttempt(attempt.token, "pause", reason)
-    runs = all(
-        host.told is not None and host.told.phase in ("running", "stopping", "exited")
-        for host in attempt.hosts
-    )
+    runs = all(_runs(host) for host in attempt.hosts)
     if attempt.state is AttemptState.STARTING and runs and failure is None:
         return _mark_running(attempt, job)
     return None
+
+
+def _is_late(
+    now: datetime, attempt: AttemptFacts, facts: ClusterFacts, options: ClusterOptions
+) -> bool:
+    """It takes too long to begin. Of a script nobody tells more than that its ranks run."""
+    if attempt.started_at is None or attempt.begun:
+        return False
+    if attempt.script and all(_runs(host) for host in attempt.hosts):
+        return False
+    waited = (now - attempt.started_at).total_seconds()
+    return min(waited, facts.listening_seconds) >= options.start_limit_seconds
+
+
+def _late_start(attempt: AttemptFacts, options: ClusterOptions) -> Failure:
+    """What an attempt that takes too long to begin ends with; it names who is missing."""
+    missing = [host for host in attempt.hosts if not _runs(host)]
+    told = "; ".join(f"{_ranks(host)}: {_phase_in_words(host)}" for host in missing)
+    told = told or "all its ranks run, and none has told that training began"
+    return Failure(message=f"it did not start within {options.start_limit_seconds:g} s: {told}")
+
+
+def _ranks(host: HostFacts) -> str:
+    ranks = ", ".join(map(str, host.ranks))
+    return f"rank{'s' if len(host.ranks) != 1 else ''} {ranks} on node {host.node_name}"
+
+
+def _phase_in_words(host: HostFacts) -> str:
+    match host.told.phase if host.told is not None else None:
+        case None:
+            return "its agent has not taken them up"
+        case "preparing":
+            return "still fetching a checkpoint, or waiting for the first host"
+        case phase:
+            return str(phase)
+
+
+def _runs(host: HostFacts) -> bool:
+    return host.told is not None and host.told.phase in ("running", "stopping", "exited")
 
 
 def _mark_running(attempt: AttemptFacts, job: JobFacts) -> MarkRunning:
@@ -249,6 +296,9 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, "cancelled")
     if completed:
         return _ended(attempt, job, AttemptState.COMPLETED, JobState.COMPLETED, "completed")
+    stopped = _with_stopped_agents(attempt)
+    if stopped:
+        return _end_with_agents(attempt, job, stopped)
     if job.state is JobState.PAUSING:
         if failure is not None:
             why = f"{describe(failure)} while it was being paused; it resumes from its checkpoint"
@@ -273,6 +323,43 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
     )
 
 
+def _end_with_agents(attempt: AttemptFacts, job: JobFacts, stopped: list[HostFacts]) -> EndAttempt:
+    """Somebody stopped an agent, and what ran there with it: no restart is the worse for it."""
+    why = _agents_stopped(attempt, stopped)
+    if job.state is JobState.PAUSING:
+        end, reason = JobState.PAUSED, f"paused; {why}"
+    else:
+        end, reason = JobState.RECOVERING, f"{why}; another attempt follows, which is no restart"
+    if _follow(stopped) == "pause":
+        return _ended(attempt, job, AttemptState.PAUSED, end, reason, attempt_reason=why)
+    failure = Failure(message=why)
+    return _ended(attempt, job, AttemptState.FAILED, end, reason, failure)
+
+
+def _with_stopped_agents(attempt: AttemptFacts) -> list[HostFacts]:
+    """The hosts on which it ended because the agent did, unless it was failing before."""
+    if attempt.failure is not None:
+        return []
+    return [host for host in attempt.hosts if host.told is not None and host.told.agent_stopped]
+
+
+def _follow(stopped: list[HostFacts]) -> Goal:
+    """What the other hosts do when agents were stopped: none of them can save without the rest."""
+    return "pause" if all(_outcome(host) is Outcome.PAUSED for host in stopped) else "stop"
+
+
+def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
+    names = ", ".join(host.node_name for host in stopped)
+    who = f"the agent{'s' if len(stopped) > 1 else ''} on {names}"
+    were = f"{who} {'were' if len(stopped) > 1 else 'was'} stopped"
+    if _follow(stopped) == "pause":
+        return f"{were}; the ranks {'were told to end' if attempt.script else 'saved'} first"
+    for host in stopped:
+        if host.told is not None and host.told.failure is not None:
+            return f"{were}, and {describe(host.told.failure)}"
+    return f"{were} before the ranks had {'ended' if attempt.script else 'saved'}"
+
+
 def _ended(
     attempt: AttemptFacts,
     job: JobFacts,
@@ -281,6 +368,7 @@ def _ended(
     reason: str,
     failure: Failure | None = None,
     *,
+    attempt_reason: str = "",
     restarts: int | None = None,
     step: int | None = None,
 ) -> EndAttempt:
@@ -291,7 +379,7 @@ def _ended(
         token=attempt.token,
         attempt_start=attempt.state,
         attempt_end=attempt_end,
-        attempt_reason=describe(failure) if failure else reason,
+        attempt_reason=attempt_reason or (describe(failure) if failure else reason),
         job_start=job.state,
         job_path=path,
         reason=reason,
@@ -333,7 +421,7 @@ def _failure_of(attempt: AttemptFacts) -> Failure | None:
     """The failure that the attempt ends with: the first that was told, or None."""
     if attempt.failure is not None:
         return attempt.failure
-    if attempt.goal == "stop":
+    if attempt.goal == "stop" or _with_stopped_agents(attempt):
         return None
     ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
     ended.sort(key=lambda h: h.told.ended_at.timestamp() if h.told and h.told.ended_at else 0.0)

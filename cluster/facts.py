@@ -1,5 +1,6 @@
 """What decisions are made from: the state of the cluster as plain, frozen values."""
 
+import math
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -69,6 +70,8 @@ class Told:
     outcome: Outcome | None = None
     failure: Failure | None = None
     shipped: bool = False
+    agent_stopped: bool = False
+    """It ended because the node's agent was told to end."""
     ended_at: datetime | None = None
     """When the outcome was first heard."""
 
@@ -81,6 +84,7 @@ class HostFacts:
     node_name: str
     told: Told | None
     """None: nothing was heard yet."""
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,10 @@ class AttemptFacts:
     hosts: tuple[HostFacts, ...]
     """In the order of node ranks."""
     script: bool = False
+    started_at: datetime | None = None
+    """When its devices were granted."""
+    begun: bool = False
+    """A rank told that training began; a script tells nothing."""
 
     @property
     def token(self) -> tuple[str, int, int]:
@@ -119,3 +127,5 @@ class ClusterFacts:
     attempts: tuple[AttemptFacts, ...] = ()
     """The active ones, and ended ones that still hold devices."""
     grants: tuple[GrantFacts, ...] = field(default=())
+    listening_seconds: float = math.inf
+    """How long the coordinator has listened: what happened before may not have been told yet."""

@@ -219,6 +219,7 @@ class Gateway:
             report.devices,
             [(_key(a), a.phase, a.rendezvous, a.outcome, a.shipped) for a in report.assignments],
             report.removed,
+            report.stopping,
         )
         if first or connection.stored != content:
             # Set before the transaction: what wakes this node meanwhile asks for another look.

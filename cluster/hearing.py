@@ -18,6 +18,11 @@ class Hearing:
         last = max(self._heard.get(node_id, self._listening_since), self._listening_since)
         return self._clock.monotonic() - last
 
+    @property
+    def listening_seconds(self) -> float:
+        """How long this coordinator has been listening without a break."""
+        return self._clock.monotonic() - self._listening_since
+
     def was_deaf(self) -> None:
         """This process did not run for a while: every node's silence begins anew."""
         self._listening_since = self._clock.monotonic()

@@ -37,6 +37,7 @@ async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
         nodes=await _nodes(session, hearing),
         jobs=await _jobs(session, ended),
         attempts=await _attempts(session),
+        listening_seconds=hearing.listening_seconds,
         grants=tuple(
             GrantFacts(*row)
             for row in await session.execute(
@@ -152,6 +153,8 @@ def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
         failure=Failure.model_validate(attempt.failure) if attempt.failure else None,
         hosts=_hosts(attempt),
         script=script,
+        started_at=attempt.started_at,
+        begun=attempt.first_step is not None,
     )
 
 
@@ -161,6 +164,7 @@ def _hosts(attempt: Attempt) -> tuple[HostFacts, ...]:
             node_id=host["node_id"],
             node_name=host["node_name"],
             told=read_told(attempt.node_outcomes.get(host["node_id"])),
+            ranks=tuple(place["rank"] for place in host["ranks"]),
         )
         for host in attempt.allocation
     )

@@ -21,6 +21,9 @@ class ClusterOptions:
     """Life of a join token that is not used."""
     credential_cache_seconds: float = 60.0
     """How long a credential that was looked up is trusted without another look."""
+    start_limit_seconds: float = 1800.0
+    """How long an attempt may take until all its ranks run and, of a task, train. Fetching and
+    verifying a large checkpoint is part of it."""
     shipping_patience_seconds: float = 30.0
     """How long the end of a failed attempt waits for what its ranks still had to ship."""
     restart_backoff_seconds: float = 1.0
@@ -31,6 +34,8 @@ class ClusterOptions:
     """The largest file of an uploaded checkpoint."""
     abandoned_upload_seconds: float = 24 * 3600.0
     """An upload that was not continued for so long is removed."""
+    unused_code_seconds: float = 3600.0
+    """Uploaded code that no job names is removed after so long."""
     housekeeping_seconds: float = 30.0
     """How often given-up files are removed."""
     packing_seconds: float = 2.0

@@ -101,6 +101,9 @@ class AssignmentReport(Message):
     shipped: bool = False
     """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
     desired."""
+    agent_stopped: bool = False
+    """It did not end by itself: the agent was told to end, and ended its ranks with it. `paused`
+    then means that a task has saved, and that a script was sent SIGTERM."""
 
 
 class Report(Message):
@@ -122,6 +125,8 @@ class Report(Message):
     """Those of `Desired.remove` that are gone."""
     revision: int = 0
     """Revision of the last `Desired` that was taken up on this connection."""
+    stopping: bool = False
+    """The agent is about to end, and its ranks with it: it begins nothing any more."""
 
 
 class Assignment(Message):

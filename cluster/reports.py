@@ -48,12 +48,9 @@ async def store_report(
     node.address = report.address[:255]
     node.agent_version = report.agent_version[:64]
     node.host_use = report.host.model_dump()
-    state = NodeState.DRAINING if node.removing else NodeState.READY
+    state, reason = _node_state(node, report)
     if node.state != state:
-        node.state = state.value
-        node.reason = (
-            "a user removed it: its jobs move first" if node.removing else "its agent reports"
-        )
+        node.state, node.reason = state.value, reason
         stored.changed = True
     await session.flush()
     await store_devices(session, node.id, report.devices)
@@ -61,6 +58,14 @@ async def store_report(
     await checkpoints.removed(session, report.removed)
     await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)
     return stored
+
+
+def _node_state(node: Node, report: Report) -> tuple[NodeState, str]:
+    if node.removing:
+        return NodeState.DRAINING, "a user removed it: its jobs move first"
+    if report.stopping:
+        return NodeState.SUSPECT, "its agent was stopped; it gets no new work until it is back"
+    return NodeState.READY, "its agent reports"
 
 
 async def _store_assignments(

@@ -23,6 +23,7 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
         outcome=Outcome(outcome) if outcome else None,
         failure=Failure.model_validate(failure) if failure else None,
         shipped=bool(stored.get("shipped")),
+        agent_stopped=bool(stored.get("agent_stopped")),
         ended_at=datetime.fromtimestamp(ended_at, UTC) if ended_at else None,
     )
 
@@ -41,6 +42,7 @@ def with_report(
             outcome=report.outcome.value,
             failure=_failure(report.failure),
             shipped=report.shipped,
+            agent_stopped=report.agent_stopped,
             ended_at=now.timestamp(),
         )
     return told

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from trainhall.cluster.agent import claims, linux, outcome, processes, transfer
@@ -63,6 +64,8 @@ class Attempt:
     """Inode and time of the status file that was read last."""
     outcome: Outcome | None = None
     failure: Failure | None = None
+    last_word: Command = Command.RUN
+    """What this agent, which is about to end, wants of it."""
     task: asyncio.Task[None] | None = None
     """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
     starts: int = 0
@@ -76,7 +79,16 @@ class Attempt:
         if stage is Stage.READY and (self.started_at is not None or self.task is not None):
             # A shim is on its way; what is to be told it is told once it listens.
             stage = Stage.LIVE
-        return Found(stage, asked, shipped)
+        return Found(stage, asked, shipped, self.last_word)
+
+    @property
+    def stopped_mark(self) -> Path:
+        """Says, to the next agent too, that an agent was told to end and ended this with it."""
+        return self.folder.path / "agent-stopped"
+
+    @property
+    def ended_with_agent(self) -> bool:
+        return self.outcome is not Outcome.COMPLETED and self.stopped_mark.exists()
 
     def report(self, shipped: bool) -> AssignmentReport:
         job_id, attempt, generation = self.token
@@ -97,6 +109,7 @@ class Attempt:
                 "outcome": self.outcome if ended else None,
                 "failure": self.failure if ended else None,
                 "shipped": ended and shipped,
+                "agent_stopped": ended and self.ended_with_agent,
             }
         )
 
@@ -117,6 +130,7 @@ class Attempts:
         self._changed = changed
         self._attempts: dict[Token, Attempt] = {}
         self._desired: dict[Token, Assignment] | None = None
+        self._agent_ends = False
         self._children: list[subprocess.Popen[bytes]] = []
         """Shims that this agent executed: whoever ended stays in the process table until asked."""
         self._launched = data_dir.read_launched()
@@ -136,6 +150,11 @@ class Attempts:
             self._attempts[token] = Attempt(token, folder, launch, Stage.READY)
             self.shipper.add(token, folder, launch)
         self.refresh()
+        for attempt in self.live():
+            told = attempt.status is not None and attempt.status.command is not Command.RUN
+            if not told and claims.look(attempt.folder) is Claim.HELD:
+                # An agent marked it and was killed before it told the shim: it runs on.
+                attempt.stopped_mark.unlink(missing_ok=True)
 
     def reports(self) -> list[AssignmentReport]:
         return [a.report(self.shipper.shipped(t)) for t, a in self._attempts.items()]
@@ -147,6 +166,16 @@ class Attempts:
     def live(self) -> list[Attempt]:
         """Those whose processes may still run."""
         return [a for a in self._attempts.values() if a.found(False).stage is Stage.LIVE]
+
+    def live_tasks(self) -> list[Attempt]:
+        """Those of them that can save and end at an agreed step."""
+        return [a for a in self.live() if a.launch.spec.script is None]
+
+    def all_is_told(self) -> bool:
+        """The coordinator has heard of every end, and has all that was written."""
+        return not self._leaving and all(
+            a.stage is not Stage.ENDED for a in self._attempts.values()
+        )
 
     def empty(self) -> bool:
         """Nothing of any attempt is left on this host."""
@@ -239,11 +268,35 @@ class Attempts:
                 if token in self._attempts or not self._is_leaving(token[0])
             }
         found = {t: a.found(self.shipper.shipped(t)) for t, a in self._attempts.items()}
-        for action in decide(wanted, found, self._launched):
+        for action in decide(wanted, found, self._launched, agent_ends=self._agent_ends):
             self._act(action)
 
+    def leave(self) -> None:
+        """The agent is about to end: begin nothing, and have what runs save, if it can, and end.
+
+        Ends stay here, marked, until the coordinator has heard them: from this agent or the next.
+        """
+        self._agent_ends = True
+        self.refresh()
+        for attempt in self._attempts.values():
+            if attempt.stage is Stage.PREPARING and attempt.task is not None:
+                attempt.task.cancel()
+        for attempt in self.live():
+            is_failing = attempt.status is not None and attempt.status.failure is not None
+            if not is_failing:
+                with contextlib.suppress(OSError):
+                    attempt.stopped_mark.touch()
+            attempt.last_word = Command.PAUSE
+        self.reconcile()
+
+    def leave_at_once(self) -> None:
+        """End tasks that have not saved yet. A script that was told to end has its grace."""
+        for attempt in self.live_tasks():
+            attempt.last_word = Command.STOP
+        self.reconcile()
+
     def stop_all(self) -> None:
-        """End every rank of this host, whatever is desired."""
+        """End every rank of this host and forget it, whatever is desired."""
         self._desired = {}
         self.reconcile()
 
@@ -362,11 +415,15 @@ class Attempts:
             processes.send(left, signal.SIGKILL)
             await asyncio.sleep(SWEEP_SECONDS)
         asked = attempt.status.command if attempt.status is not None else Command.RUN
-        tail = outcome.last_lines(claims.log_path(attempt.folder))
-        failure = Failure(message="the process that supervised the ranks was killed", log_tail=tail)
-        ended = Outcome.STOPPED if asked is Command.STOP else Outcome.FAILED
-        self._write_end(attempt, ended, failure if ended is Outcome.FAILED else None)
-        self._end(attempt, ended, failure if ended is Outcome.FAILED else None)
+        failure = None
+        if asked is not Command.STOP and not attempt.ended_with_agent:
+            failure = Failure(
+                message="the process that supervised the ranks was killed",
+                log_tail=outcome.last_lines(claims.log_path(attempt.folder)),
+            )
+        ended = Outcome.FAILED if failure is not None else Outcome.STOPPED
+        self._write_end(attempt, ended, failure)
+        self._end(attempt, ended, failure)
 
     def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         """Keep the end for the next agent."""

@@ -62,10 +62,20 @@ class Connection:
         self._revision = 0
         self._pause = FIRST_PAUSE_SECONDS
         self._said = ""
+        self._changes = 0
+        self._reported = 0
+        """How many of the changes were there when the last report was sent."""
+        self.is_open = False
+        """The coordinator is there, and listens."""
 
     def changed(self) -> None:
         """There is something new to report."""
+        self._changes += 1
         self._changed.set()
+
+    def is_up_to_date(self) -> bool:
+        """All that changed was reported."""
+        return self._reported == self._changes
 
     async def run(self) -> None:
         """Be connected, for ever.
@@ -114,6 +124,7 @@ class Connection:
                 for task in done:
                     await task
             finally:
+                self.is_open = False
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
@@ -129,7 +140,7 @@ class Connection:
                 logger.error("a message of the coordinator is not understood: %s", _short(error))
                 continue
             if not greeted:
-                greeted = True
+                greeted = self.is_open = True
                 logger.info("connected to %s", self._options.coordinator)
                 self._pause, self._said = FIRST_PAUSE_SECONDS, ""
                 self._connected()
@@ -147,7 +158,9 @@ class Connection:
                 async with asyncio.timeout(self._heartbeat):
                     await self._changed.wait()
             self._changed.clear()
+            changes = self._changes
             await socket.send(self._report(self._revision).model_dump_json())
+            self._reported = changes
             await asyncio.sleep(CALM_SECONDS)
 
     def _say(self, problem: str) -> None:

@@ -12,11 +12,12 @@ import os
 import secrets
 import signal
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent import claims, transfer
 from trainhall.cluster.agent.api import CoordinatorApi, Unreachable
-from trainhall.cluster.agent.attempts import Attempts
+from trainhall.cluster.agent.attempts import Attempt, Attempts
 from trainhall.cluster.agent.connection import Connection
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
@@ -37,8 +38,10 @@ LOOK_SECONDS = 0.25
 """Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
 STOP_MARGIN_SECONDS = 3.0
 """Beyond the longest grace of a script, until every rank has to be gone."""
-LAST_SHIPPING_SECONDS = 1.5
-"""What is not shipped by then stays in the data folder, and the next agent ships it."""
+LAST_SHIPPING_SECONDS = 5.0
+"""What is not shipped and told by then stays in the data folder, and the next agent sees to it."""
+LAST_REPORT_SECONDS = 1.0
+"""For the report that this agent ends."""
 TIDY_SECONDS = 0.02
 
 
@@ -55,12 +58,16 @@ def run_agent(options: AgentOptions) -> int:
 
 
 async def _main(options: AgentOptions, data_dir: DataDir) -> int:
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (hurry if stop.is_set() else stop).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
     agent = Agent(options, data_dir)
-    await agent.run(stop)
+    await agent.run(stop, hurry)
     return 0
 
 
@@ -80,10 +87,10 @@ class Agent:
         """Checkpoint folders that are gone, of those the coordinator still asks about."""
         self._removing: dict[str, asyncio.Task[None]] = {}
         self._look = asyncio.Event()
-        self._ending = False
+        self._stopping = False
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set.
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> None:
+        """Work until `stop` is set; `hurry` cuts the end short.
 
         Raises:
             AgentError: it cannot begin or go on.
@@ -99,7 +106,7 @@ class Agent:
             if work.done():
                 await work
             if self._options.stop_ranks_on_exit:
-                await self._stop_ranks()
+                await self._leave(hurry)
         except BaseExceptionGroup as group:
             raise _cause(group) from None
         finally:
@@ -196,13 +203,14 @@ class Agent:
             assignments=self._attempts.reports(),
             removed=list(self._removed),
             revision=revision,
+            stopping=self._stopping,
         )
 
     def _take(self, desired: Desired) -> None:
-        if self._ending:
-            return
         self._attempts.desire(desired.assignments)
         self._attempts.reconcile()
+        if self._stopping:
+            return
         self._removed = {path: None for path in self._removed if path in desired.remove}
         for path in desired.remove:
             if path not in self._removed and path not in self._removing:
@@ -248,23 +256,56 @@ class Agent:
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
         return self._devices.use(ranks), host_use(self._data_dir.path)
 
-    async def _stop_ranks(self) -> None:
-        """End every rank of this host and ship the last of what they wrote, if that goes fast."""
-        self._ending = True
-        live = self._attempts.live()
+    async def _leave(self, hurry: asyncio.Event) -> None:
+        """End what runs here so that nothing is lost, and tell the coordinator if it is there.
+
+        Tasks save and scripts are told to end; what takes too long, or is told to `hurry`, ends
+        without. What the coordinator does not hear now it hears from the next agent.
+        """
+        self._stopping = True
+        attempts = self._attempts
+        attempts.leave()
+        live = attempts.live()
         if live:
             logger.info("ending the ranks of %d attempts", len(live))
-        grace = max((a.launch.spec.recovery.grace_seconds for a in live), default=0.0)
-        deadline = time.monotonic() + grace + STOP_MARGIN_SECONDS
-        self._attempts.stop_all()
-        while self._attempts.live() and time.monotonic() < deadline:
+        scripts_end = time.monotonic() + _longest_grace(live)
+        await self._until(lambda: not attempts.live_tasks(), self._options.save_seconds, hurry)
+        attempts.leave_at_once()
+        if hurry.is_set():
+            await self._until(lambda: not attempts.live_tasks(), STOP_MARGIN_SECONDS)
+            return
+        left = max(0.0, scripts_end - time.monotonic()) + STOP_MARGIN_SECONDS
+        await self._until(lambda: not attempts.live(), left, hurry)
+        if self._connection is not None and self._connection.is_open:
+            await self._until(attempts.all_is_told, LAST_SHIPPING_SECONDS, hurry)
+            self._connection.changed()
+            await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, hurry)
+
+    async def _stop_ranks(self) -> None:
+        """End every rank of this host and forget it, with the last of what it wrote."""
+        attempts = self._attempts
+        grace = _longest_grace(attempts.live())
+        attempts.stop_all()
+        await self._until(lambda: not attempts.live(), grace + STOP_MARGIN_SECONDS)
+        await self._until(attempts.empty, LAST_SHIPPING_SECONDS)
+
+    async def _until(
+        self, check: Callable[[], bool], seconds: float, hurry: asyncio.Event | None = None
+    ) -> None:
+        """Until the check holds; what can be done for it is done meanwhile."""
+        deadline = time.monotonic() + seconds
+        while not check() and time.monotonic() < deadline:
+            if hurry is not None and hurry.is_set():
+                return
             await asyncio.sleep(TIDY_SECONDS)
             self._attempts.refresh()
             self._attempts.reconcile()
-        deadline = time.monotonic() + LAST_SHIPPING_SECONDS
-        while not self._attempts.empty() and time.monotonic() < deadline:
-            await asyncio.sleep(TIDY_SECONDS)
-            self._attempts.reconcile()
+
+
+def _longest_grace(attempts: Iterable[Attempt]) -> float:
+    """Seconds that the scripts among them may take to end."""
+    graces = [a.launch.spec.recovery.grace_seconds for a in attempts if a.launch.spec.script]
+    return max(graces, default=0.0)
 
 
 def agent_version() -> str:

@@ -6,7 +6,7 @@
     launched.json               the newest token launched of each job
     doorbell                    named pipe that shims ring when their status changed
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
-                                `shipped.json`
+                                `shipped.json` and, where it ended the ranks, `agent-stopped`
     checkpoints/<job>/          local checkpoints of jobs that upload them
     logs/                       output of the warm parent
 """

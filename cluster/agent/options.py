@@ -52,6 +52,8 @@ class AgentOptions:
     name: str = field(default_factory=socket.gethostname)
     stop_ranks_on_exit: bool = False
     """End the ranks too when told to end. Otherwise they go on, and the next agent finds them."""
+    save_seconds: float = 10.0
+    """How long tasks may then take to save; those that need longer end without."""
     heartbeat_seconds: float = 2.0
     """Until the coordinator says otherwise."""
     reconnect_limit_seconds: float = 2.0

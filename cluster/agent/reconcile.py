@@ -41,6 +41,8 @@ class Found:
     """The highest command that the shim took up."""
     shipped: bool = False
     """Nothing of it is left to ship."""
+    last_word: Command = Command.RUN
+    """What this agent, which is about to end, wants of it."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ def decide(
     desired: Mapping[Token, Wanted] | None,
     found: Mapping[Token, Found],
     launched: Mapping[str, tuple[int, int]],
+    *,
+    agent_ends: bool = False,
 ) -> list[Action]:
     """The actions that lead from what is to what shall be.
 
@@ -100,16 +104,25 @@ def decide(
         desired: None while the coordinator has not been heard: then nothing changes.
         launched: the newest (attempt, generation) launched here of each job. An older one, or one
             that has no folder any more, is never launched again.
+        agent_ends: this agent is about to end. It begins nothing, and forgets only that of which
+            the coordinator has heard the end: the next agent finds the rest.
     """
-    if desired is None:
-        return []
     actions: list[Action] = []
+    if agent_ends:
+        actions += [Tell(t, s.last_word) for t, s in found.items() if _is_to_hear(s)]
+    if desired is None:
+        return actions
     for token, wanted in desired.items():
-        actions += _towards(token, wanted, found, launched)
+        if not (agent_ends and wanted.goal == "run"):
+            actions += _towards(token, wanted, found, launched)
     for token, state in found.items():
         if token not in desired:
             actions += _away(token, state)
     return actions
+
+
+def _is_to_hear(state: Found) -> bool:
+    return state.stage is Stage.LIVE and state.asked < state.last_word
 
 
 def _towards(

@@ -73,7 +73,10 @@ time.sleep(600)
 """
 
 
-def test_a_stubborn_child_is_killed_when_there_is_hurry(tmp_path: Path) -> None:
+def test_a_stubborn_child_is_killed_when_there_is_hurry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervise, "HURRY_SECONDS", 0.2)
     child = child_of(tmp_path, STUBBORN)
     child.start()
     eventually("its output", lambda: "up" in child.log.read_text())

@@ -31,6 +31,7 @@ name: paced
 task: {name: synthetic, params: {step_seconds: 0.02}}
 resources: {workers: 2, device: cpu}
 training: {steps: 100000, global_batch_size: 32}
+recovery: {max_restarts: 0}
 """
 
 
@@ -147,22 +148,43 @@ def test_a_signal_while_it_starts_ends_everything(start) -> None:
     assert up.left() == []
 
 
-def test_the_next_up_finds_jobs_and_node_again(start) -> None:
+@pytest.mark.parametrize("told", ["to the coordinator", "to the next one"])
+def test_the_next_up_goes_on_where_the_last_one_saved(start, told: str) -> None:
     up = start()
     job = up.running_job()
-    up.process.terminate()
-    up.process.wait(PATIENCE)
+    if told == "to the next one":
+        # Nobody starts it again, and the agent finds nobody to tell.
+        up.process.send_signal(signal.SIGSTOP)
+        up.child("server").kill()
+    up.process.send_signal(signal.SIGINT)
+    up.process.send_signal(signal.SIGCONT)
+    assert up.process.wait(PATIENCE) == 0, up.told
+    assert up.left() == [], up.told
+    assert "killed" not in up.told
     again = start()
     url = again.ready()
-    nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
-    assert len(nodes) == 1
+    base = f"{url}/api/v1/training/jobs/{job}"
+    assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
 
-    def goes_on() -> bool:
-        found = httpx.get(f"{url}/api/v1/training/jobs/{job}").json()
+    def goes_on() -> re.Match[str] | None:
+        found = httpx.get(base).json()
+        # Of restarts it has none to spare.
         assert found["state"] not in ("failed", "completed"), found["reason"]
-        return found["state"] == "running" and found["attempt"] == 2
+        return re.search(r"^goes on from step (\d+)$", "\n".join(told_of(2)), re.MULTILINE)
 
-    eventually("the job to go on", goes_on, timeout=PATIENCE)
+    def told_of(attempt: int) -> list[str]:
+        events = httpx.get(base + "/events", params={"limit": 500}).json()["items"]
+        return [e["reason"] for e in events if e["attempt"] == attempt]
+
+    step = int(eventually("the job to go on", goes_on, timeout=PATIENCE).group(1))
+    first = told_of(1)
+    assert f"stopped at step {step} and saved" in first
+    assert f"the agent on {socket.gethostname()} was stopped; the ranks saved first" in first[-1]
+    eventually("steps", lambda: httpx.get(base).json()["step"] > step + 5, timeout=PATIENCE)
+    metrics = f"{url}/api/v1/metrics/jobs/{job}?names=loss&max_points=1000000"
+    (series,) = httpx.get(metrics).json()["series"]
+    steps = [point["step"] for point in series["points"]]
+    assert steps == list(range(1, len(steps) + 1)), "nothing was lost"
     again.process.terminate()
     assert again.process.wait(PATIENCE) == 0
 

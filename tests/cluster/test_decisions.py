@@ -186,6 +186,109 @@ def test_a_host_that_told_its_end_may_be_removed_while_others_run() -> None:
     assert decisions(half, job(), node("b")) == []
 
 
+def by_agent(outcome: Outcome, **more: object) -> Told:
+    return ended(outcome, agent_stopped=True, **more)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "script", "attempt_end", "what"),
+    [
+        (Outcome.PAUSED, False, "paused", "; the ranks saved first"),
+        (Outcome.PAUSED, True, "paused", "; the ranks were told to end first"),
+        (Outcome.STOPPED, False, "failed", " before the ranks had saved"),
+        (Outcome.FAILED, False, "failed", f", and {BROKE.message} (exit code 3)"),
+    ],
+)
+def test_an_agent_that_was_stopped_costs_no_restart(
+    outcome: Outcome, script: bool, attempt_end: str, what: str
+) -> None:
+    why = f"the agent on a was stopped{what}"
+    end = the_end(attempt(by_agent(outcome), script=script), job(restarts=1, max_restarts=1))
+    assert (end.attempt_end, end.job_path) == (attempt_end, (JobState.RECOVERING,))
+    assert end.attempt_reason == why
+    assert end.reason == f"{why}; another attempt follows, which is no restart"
+    assert (end.restarts, end.restarts_step) == (None, None)
+
+
+def test_a_pause_that_a_stopped_agent_cuts_short_says_so() -> None:
+    cut = attempt(by_agent(Outcome.STOPPED), goal="pause")
+    end = the_end(cut, job(JobState.PAUSING))
+    assert end.job_path == (JobState.PAUSED,)
+    assert end.reason == "paused; the agent on a was stopped before the ranks had saved"
+
+
+def test_what_failed_before_its_agent_was_stopped_counts() -> None:
+    failing = attempt(by_agent(Outcome.STOPPED), goal="stop", failure=BROKE)
+    assert the_end(failing, job()).restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "goal"), [(Outcome.PAUSED, "pause"), (Outcome.STOPPED, "stop")]
+)
+def test_the_other_hosts_end_with_a_stopped_agent(outcome: Outcome, goal: str) -> None:
+    half = attempt(by_agent(outcome), told())
+    (decision,) = decisions(half, job())
+    assert isinstance(decision, StopAttempt)
+    assert (decision.goal, decision.failure) == (goal, None)
+    assert "the agent on a was stopped" in decision.reason
+    # Its peers fail because its ranks are gone.
+    other = ended(Outcome.FAILED, ended_at=NOW - timedelta(seconds=1))
+    assert the_end(attempt(by_agent(outcome), other, goal=goal), job()).restarts is None
+
+
+def started(*hosts: Told | None, **more: object) -> AttemptFacts:
+    base = attempt(*hosts, state=AttemptState.STARTING, started_at=NOW, **more)
+    ranked = tuple(replace(h, ranks=(2 * i, 2 * i + 1)) for i, h in enumerate(base.hosts))
+    return replace(base, hosts=ranked)
+
+
+LATE = NOW + timedelta(seconds=OPTIONS.start_limit_seconds)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more", "why"),
+    [
+        ((told(), told("preparing")), {}, "ranks 2, 3 on node b: still fetching a checkpoint, or "
+         "waiting for the first host"),
+        ((told("starting"), None), {}, "ranks 0, 1 on node a: starting; ranks 2, 3 on node b: its "
+         "agent has not taken them up"),
+        ((told(), told("preparing")), {"script": True}, "ranks 2, 3 on node b: still fetching a "
+         "checkpoint, or waiting for the first host"),
+        ((told(), told()), {"state": AttemptState.RUNNING}, "all its ranks run, and none has told "
+         "that training began"),
+    ],
+)  # fmt: skip
+def test_an_attempt_that_does_not_start_ends_and_says_who_is_missing(
+    hosts: tuple[Told | None, ...], more: dict[str, object], why: str
+) -> None:
+    late = replace(started(*hosts), **more)  # type: ignore[arg-type]
+    (decision,) = decisions(late, job(JobState.STARTING), now=LATE)
+    assert isinstance(decision, StopAttempt)
+    assert decision.goal == "stop"
+    assert decision.failure is not None
+    limit = f"it did not start within {OPTIONS.start_limit_seconds:g} s: "
+    assert decision.failure.message == limit + why
+    over = replace(late, hosts=(replace(late.hosts[0], told=ended(Outcome.STOPPED)),),
+                   failure=decision.failure, goal="stop")  # fmt: skip
+    assert the_end(over, job(JobState.STARTING), now=LATE).restarts == 1
+
+
+def test_a_start_that_takes_its_time_is_waited_for() -> None:
+    preparing = started(told(), told("preparing"))
+    assert decisions(preparing, job(JobState.STARTING), now=LATE - timedelta(seconds=1)) == []
+    deaf = ClusterFacts(
+        nodes=(node("a"), node("b")),
+        jobs=(job(JobState.STARTING),),
+        attempts=(preparing,),
+        listening_seconds=5.0,
+    )
+    assert decide(LATE, deaf, OPTIONS) == []
+    for runs in ({"begun": True}, {"script": True}):
+        running = started(told(), told(), **runs)
+        (decision,) = decisions(running, job(JobState.STARTING), now=LATE)
+        assert isinstance(decision, MarkRunning)
+
+
 @pytest.mark.parametrize(
     ("failure", "text"),
     [
@@ -216,7 +319,12 @@ def clusters(draw: st.DrawFn) -> ClusterFacts:
         draw(
             st.none()
             | st.builds(told, st.sampled_from(["preparing", "starting", "running", "gone"]))
-            | st.builds(ended, st.sampled_from(Outcome), shipped=st.booleans())
+            | st.builds(
+                ended,
+                st.sampled_from(Outcome),
+                shipped=st.booleans(),
+                agent_stopped=st.booleans(),
+            )
         )
         for _ in range(draw(st.integers(1, 2)))
     ]
@@ -242,7 +350,8 @@ def clusters(draw: st.DrawFn) -> ClusterFacts:
         restarts_step=draw(st.integers(0, 2)),
         last_ended_at=NOW if state is JobState.RECOVERING else None,
     )
-    the_attempt = attempt(*hosts, goal=goal, state=attempt_state)
+    started_at = NOW - timedelta(seconds=draw(st.sampled_from([0.0, 1e6])))
+    the_attempt = attempt(*hosts, goal=goal, state=attempt_state, started_at=started_at)
     grants = tuple(GrantFacts(h.node_id, 0, "job", 1) for h in the_attempt.hosts)
     return ClusterFacts(
         nodes=nodes,

@@ -220,6 +220,35 @@ async def test_a_removed_node_drains(hall: SimulatedCluster) -> None:
     assert "removed" in alpha.channel.closed[1]
 
 
+async def test_an_agent_that_was_stopped_gets_nothing_until_it_is_back(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    node.end(node.running(job_id), Outcome.PAUSED)
+    report = node.report(hall.clock)
+    report.stopping = True
+    report.assignments[0].agent_stopped = report.assignments[0].shipped = True
+    assert node.channel is not None
+    node.channel.to_gateway.put_nowait(report.model_dump_json())
+    await hall.exchanged()
+    await hall.coordinator.reconciler.settle()
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("recovering", 1)
+    assert "the agent on alpha was stopped; the ranks saved first" in job.reason
+    (row,) = (await hall.coordinator.nodes.list()).items
+    assert (row.state, row.reason) == (
+        "suspect", "its agent was stopped; it gets no new work until it is back"
+    )  # fmt: skip
+    await hall.disconnect(node)
+    node.attempts.clear()
+    await hall.connect(node)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).attempt == 2
+    await hall.check()
+
+
 async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     nobody = await hall.submit(workers=2)
     assert "no node has joined" in (await hall.job(nobody)).reason

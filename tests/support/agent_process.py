@@ -24,10 +24,11 @@ import sys
 from pathlib import Path
 from trainhall.cluster.agent.daemon import run_agent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
-url, token, folder, stop_ranks = sys.argv[1:]
+url, token, folder, stop_ranks, save_seconds = sys.argv[1:]
 options = AgentOptions(
     coordinator=url, token=token or None, data_dir=Path(folder), slots=2, name="here",
     stop_ranks_on_exit=stop_ranks == "stop", reconnect_limit_seconds=0.3,
+    save_seconds=float(save_seconds),
 )
 try:
     sys.exit(run_agent(options))
@@ -39,10 +40,19 @@ except AgentError as error:
 class AgentProcess:
     """An agent that a test may kill and start again on the same data folder."""
 
-    def __init__(self, folder: Path, url: str, token: str, *, stop_ranks: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        token: str,
+        *,
+        stop_ranks: bool = False,
+        save_seconds: float = 30.0,
+    ) -> None:
         self.folder = folder
         self.data_dir = folder / "agent"
-        self._arguments = [url, token, str(self.data_dir), "stop" if stop_ranks else "leave"]
+        how = "stop" if stop_ranks else "leave"
+        self._arguments = [url, token, str(self.data_dir), how, str(save_seconds)]
         self._log = folder / "agent.log"
         self.process: subprocess.Popen[bytes] | None = None
 

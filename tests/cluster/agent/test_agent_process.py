@@ -1,6 +1,7 @@
 """Real agents, shims and ranks against a small coordinator: kills, absences, hostile scripts."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -317,18 +318,120 @@ async def test_an_ended_attempt_never_runs_again(
         assert ledger.read_text() == "once\n"
 
 
-async def test_an_agent_told_to_ends_its_ranks_with_it(
+GOODBYE = """
+import signal, sys, time
+def leave(*_):
+    print("goodbye", flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def ended_with_its_agent(coordinator: FakeCoordinator, *launches: Launch) -> bool:
+    """The last report says that these attempts paused because the agent was stopped."""
+    told = [coordinator.reported(launch) for launch in launches]
+    return all(
+        t is not None and t.outcome == "paused" and t.agent_stopped and t.shipped for t in told
+    )
+
+
+async def test_an_agent_told_to_end_has_its_ranks_save_and_says_so(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN, stop_ranks=True) as agent:
-        first = launch_of(synthetic(100000))
-        second = launch_of(script(tmp_path, COUNTING, "100000"), job_id="second")
-        coordinator.want((first, "run"), (second, "run"))
-        await until("both", lambda: coordinator.log(second) and coordinator.events)
-        assert await asyncio.to_thread(agent.end, signal.SIGINT) == 0
+        task = launch_of(synthetic(100000))
+        other = launch_of(script(tmp_path, GOODBYE), job_id="second")
+        coordinator.want((task, "run"), (other, "run"))
+        await until("both", lambda: coordinator.log(other) and coordinator.events)
+        ending = asyncio.create_task(asyncio.to_thread(agent.end, signal.SIGINT))
+        await until("their ends", lambda: ended_with_its_agent(coordinator, task, other))
+        assert coordinator.last.stopping
+        coordinator.want()
+        assert await ending == 0
         assert agent.processes() == []
+        assert not list(agent.data_dir.glob("attempts/*")), "what was told is forgotten"
         pipes = [p for p in agent.data_dir.rglob("*") if p.is_fifo() or p.is_socket()]
         assert pipes == []
+        *_, checkpoint, paused = coordinator.events
+        assert (checkpoint.kind, paused.kind) == ("checkpoint", "paused")
+        assert coordinator.committed == [checkpoint.data["name"]]
+        assert checkpoint.data["step"] == paused.data["step"]
+        assert coordinator.log(other) == b"ready\ngoodbye\n"
+
+
+async def test_an_end_that_nobody_heard_is_told_by_the_next_agent(tmp_path: Path) -> None:
+    coordinator = FakeCoordinator()
+    with contextlib.ExitStack() as stack:
+        async with coordinator.serving():
+            agent = stack.enter_context(
+                agent_process(tmp_path, coordinator.url, TOKEN, stop_ranks=True)
+            )
+            task = launch_of(synthetic(100000))
+            other = launch_of(script(tmp_path, GOODBYE), job_id="second")
+            coordinator.want((task, "run"), (other, "run"))
+            await until("both", lambda: coordinator.log(other) and coordinator.events)
+        assert await asyncio.to_thread(agent.end, signal.SIGTERM) == 0
+        assert agent.processes() == []
+        agent.start()
+        async with coordinator.serving():
+            await until("their ends", lambda: ended_with_its_agent(coordinator, task, other))
+            assert not coordinator.last.stopping
+            assert coordinator.committed
+            assert coordinator.log(other) == b"ready\ngoodbye\n"
+            coordinator.want()
+            await nothing_is_left(agent, task)
+
+
+@pytest.mark.parametrize("hurry", [True, False])
+async def test_an_agent_waits_for_no_task_for_ever(
+    coordinator: FakeCoordinator, tmp_path: Path, hurry: bool
+) -> None:
+    limit = 600.0 if hurry else 0.2
+    with agent_process(
+        tmp_path, coordinator.url, TOKEN, stop_ranks=True, save_seconds=limit
+    ) as agent:
+        task = launch_of(synthetic(100000, seconds=600))
+        coordinator.want((task, "run"))
+        await until("it to start", lambda: coordinator.events)
+        ending = asyncio.create_task(asyncio.to_thread(agent.end, signal.SIGTERM))
+        if hurry:
+            mark = agent.data_dir / "attempts" / "job" / "a1-g1" / "agent-stopped"
+            await until("the first signal to be heard", mark.exists)
+            assert agent.process is not None
+            agent.process.send_signal(signal.SIGTERM)
+        else:
+            await until("its end", lambda: coordinator.outcome(task) == "stopped")
+            assert coordinator.reported(task).agent_stopped
+            coordinator.want()
+        assert await ending == 0
+        assert agent.processes() == []
+        if hurry:
+            agent.start()
+            await until("its end", lambda: coordinator.outcome(task) == "stopped")
+            assert coordinator.reported(task).agent_stopped
+
+
+async def test_what_a_second_signal_killed_is_told_too(
+    coordinator: FakeCoordinator, tmp_path: Path
+) -> None:
+    with agent_process(tmp_path, coordinator.url, TOKEN, stop_ranks=True) as agent:
+        task = launch_of(synthetic(100000, seconds=600))
+        coordinator.want((task, "run"))
+        await until("it to start", lambda: coordinator.events)
+        assert agent.process is not None
+        agent.process.send_signal(signal.SIGINT)
+        mark = agent.data_dir / "attempts" / "job" / "a1-g1" / "agent-stopped"
+        await until("the signal to be heard", mark.exists)
+        for process in agent.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        agent.process.wait()
+        agent.start()
+        await until("its end", lambda: coordinator.outcome(task) == "stopped")
+        assert coordinator.reported(task).agent_stopped
+        assert coordinator.reported(task).failure is None
 
 
 async def test_a_removed_node_ends_with_one_sentence(

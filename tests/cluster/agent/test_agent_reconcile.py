@@ -43,13 +43,27 @@ class Host:
     attempts: dict[Token, Body] = field(default_factory=dict)
     launched: dict[str, tuple[int, int]] = field(default_factory=dict)
     starts: list[Token] = field(default_factory=list)
+    last_word: Command = Command.RUN
+    """What an agent that was told to end wants of all that runs."""
 
     def reconcile(self, desired: Desired | None) -> list[Action]:
         wanted = None if desired is None else {t: Wanted(g) for t, g in desired.items()}
-        found = {t: Found(b.stage, b.asked, b.shipped) for t, b in self.attempts.items()}
-        actions = decide(wanted, found, self.launched)
+        found = {
+            t: Found(b.stage, b.asked, b.shipped, self.last_word) for t, b in self.attempts.items()
+        }
+        ends = self.last_word is not Command.RUN
+        actions = decide(wanted, found, self.launched, agent_ends=ends)
         for action in actions:
             self._apply(action)
+        if ends:
+            assert not [a for a in actions if isinstance(a, Prepare | Start)], "it began something"
+            heard = desired or {}
+            for action in actions:
+                if isinstance(action, Forget):
+                    assert desired is not None, "forgotten before anybody heard of it"
+                    assert action.token not in heard
+            for body in self.attempts.values():
+                assert body.stage is not Stage.LIVE or body.asked >= self.last_word
         return actions
 
     def _apply(self, action: Action) -> None:
@@ -72,6 +86,7 @@ class Host:
 
     def crash(self) -> None:
         """What the agent only remembered is gone; folders, shims and what was launched stay."""
+        self.last_word = Command.RUN
         for token, body in list(self.attempts.items()):
             never_launched = token[1:] > self.launched.get(token[0], (0, 0))
             if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
@@ -98,6 +113,7 @@ happenings = st.lists(
         st.tuples(st.just("go on"), st.sampled_from(TOKENS)),
         st.tuples(st.just("look"), st.none()),
         st.tuples(st.just("crash"), st.none()),
+        st.tuples(st.just("end"), st.sampled_from([Command.PAUSE, Command.STOP])),
     ),
     max_size=40,
 )
@@ -123,9 +139,13 @@ def test_nothing_starts_twice_and_the_last_word_wins(
         elif what == "crash":
             host.crash()
             current = None
+        elif what == "end":
+            host.last_word = max(host.last_word, Command(value))  # type: ignore[call-overload]
         host.reconcile(current)
         assert len(host.starts) == len(set(host.starts)), "an attempt was launched twice"
 
+    if host.last_word is not Command.RUN:
+        host.crash()
     for _ in range(6):
         host.reconcile(final)
         for token in list(host.attempts):
