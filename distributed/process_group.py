@@ -16,8 +16,15 @@ from trainhall.distributed.environment import RankEnvironment
 
 JOIN_TIMEOUT = timedelta(minutes=5)
 """The slowest host may need this long to start (a cold import over a network file system)."""
+ROLL_CALL_TIMEOUT = timedelta(minutes=25)
+"""Another host may fetch a large checkpoint before its ranks start. It is less than the coordinator
+waits for an attempt to begin: the ranks know better who is missing."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
+
+
+class NotJoined(RuntimeError):
+    """Some ranks did not come; the message names them."""
 
 
 @contextmanager
@@ -32,6 +39,9 @@ def joined(
     Args:
         namespace: prefix of the keys in the store, fresh for every generation. A restart that
             shared the keys of the ranks before it could wait for the dead ones for ever.
+
+    Raises:
+        NotJoined: not every rank came in time.
     """
     choose_interface(environment.master_addr)
     store = dist.TCPStore(
@@ -41,9 +51,11 @@ def joined(
         wait_for_workers=False,
         timeout=JOIN_TIMEOUT,
     )
+    ours = dist.PrefixStore(namespace, store)
+    call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=dist.PrefixStore(namespace, store),
+        store=ours,
         rank=environment.rank,
         world_size=environment.world_size,
         timeout=COLLECTIVE_TIMEOUT,
@@ -53,6 +65,27 @@ def joined(
     # goodbye: others may be inside a collective, and the closed sockets tell them. The group is not
     # destroyed, since that can deadlock in Gloo; the process leaves with `os._exit`.
     dist.barrier(group=cpu_group())
+
+
+def call_roll(store: dist.Store, rank: int, world_size: int, timeout: timedelta) -> None:
+    """Wait until every rank is there. The backends would wait too, but not say for whom.
+
+    Raises:
+        NotJoined: not every rank came in time.
+    """
+    keys = [f"here/{other}" for other in range(world_size)]
+    store.set(keys[rank], "")
+    try:
+        store.wait(keys, timeout)
+    except dist.DistStoreError:
+        missing = [str(other) for other, key in enumerate(keys) if not store.check([key])]
+        if not missing:
+            return  # the last one came just now
+        names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
+        raise NotJoined(
+            f"{names} did not come within {timeout.total_seconds():g} s: what they wrote, or their "
+            "host, may tell why"
+        ) from None
 
 
 def cpu_group() -> dist.ProcessGroup:
