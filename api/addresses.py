@@ -3,6 +3,7 @@
 import ipaddress
 import shlex
 import socket
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -16,6 +17,17 @@ _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 def join_command(request: Request, token: str) -> str:
     """What to run on a host that shall join."""
     return f"trainhall agent --coordinator {shlex.quote(agent_url(request))} --token {token}"
+
+
+def join_note(request: Request) -> str | None:
+    """What a user has to know about that command; None when it works on any host."""
+    name = urlsplit(agent_url(request)).hostname
+    if name is not None and not is_loopback(name):
+        return None
+    return (
+        "the coordinator answers on loopback alone, so only an agent on its own host can reach it; "
+        "for other hosts start it with `trainhall server --host 0.0.0.0` and add the node again"
+    )
 
 
 def agent_url(request: Request) -> str:

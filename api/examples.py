@@ -141,6 +141,7 @@ ANNOUNCED: Example = {
 }
 QUEUE_ENTRY: Example = {
     "job_id": "77c0de15f00d",
+    "note": None,
     "position": 1,
     "reason": "waits for 4 GPUs; 2 of 8 are free",
     "needs": {"device": "cuda", "count": 4},

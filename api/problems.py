@@ -121,10 +121,10 @@ def refusal_of(error: Exception) -> Refusal | None:
 def _of_ingest(error: IngestError) -> Refusal:
     told = str(error) or (type(error).__doc__ or "").strip()
     match error:
-        case monitoring_errors.UnknownAttempt():
+        case monitoring_errors.UnknownAttempt() | monitoring_errors.NoSuchLine():
             return Refusal(404, "not-found", told)
-        case monitoring_errors.BadCursor():
-            return invalid("after", None, told)
+        case monitoring_errors.BadCursor(field=field):
+            return invalid(field, None, told)
     return Refusal(422, "damaged", told)
 
 

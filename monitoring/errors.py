@@ -3,7 +3,8 @@
 IngestError
 ├── UnknownAttempt    no such job or attempt
 ├── DamagedFrame      bytes that are no metric frame
-└── BadCursor         a cursor of the log that is not one
+├── BadCursor         a cursor of the log that is not one
+└── NoSuchLine        a line of the log that is not stored
 """
 
 
@@ -26,3 +27,11 @@ class DamagedFrame(IngestError):
 
 class BadCursor(IngestError):
     """A cursor that no page of a log gave."""
+
+    def __init__(self, field: str, text: str) -> None:
+        self.field = field
+        super().__init__(f"{text!r} is no cursor of a log; use next_cursor of a page")
+
+
+class NoSuchLine(IngestError):
+    """There is no such line."""

@@ -1,9 +1,19 @@
 """Cutting a rank's output into lines: any bytes at all, in pieces of bounded size."""
 
+import re
 from collections.abc import Iterator
 
 PIECE_BYTES = 16 * 1024
 """A longer line is cut into pieces of this size, so that no reader ever holds ten megabytes."""
+# ECMA-48: control sequences (colours), operating system commands (links) and short escapes.
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
+
+
+def plain_text(line: bytes) -> str:
+    """A line as a terminal would show it: without colours and other escapes."""
+    if b"\x1b" in line:
+        line = _ESCAPE.sub(b"", line)
+    return line.decode("utf-8", errors="replace")
 
 
 def cut_lines(data: bytes) -> tuple[bytes, bytes]:

@@ -4,6 +4,7 @@ import base64
 import binascii
 import json
 import zlib
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,10 +13,12 @@ from sqlalchemy import Connection, Select, select
 
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
-from trainhall.monitoring.errors import BadCursor
-from trainhall.monitoring.lines import split_lines
+from trainhall.monitoring.errors import BadCursor, NoSuchLine
+from trainhall.monitoring.lines import plain_text, split_lines
 
 _CHUNKS_AT_ONCE = 64
+SEARCH_BYTES = 32 * 1024 * 1024
+"""So much output is searched for one page; the next page searches on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,21 @@ class LogPage:
     items: list[LogLine]
     next_cursor: str
     """Where the next page begins, now or when more was written."""
+    previous_cursor: str | None
+    """Where this page begins; None: at the beginning of everything."""
+    more: bool
+    """Something is stored behind this page that was not looked at for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineId:
+    """Names one line of a job, for good."""
+
+    attempt: int
+    rank: int
+    stream: str
+    offset: int
+    """Of its first byte in the rank's output file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +72,20 @@ class _Cursor:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> "_Cursor":
+    def decode(cls, field: str, text: str) -> "_Cursor":
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             seq, line = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         except (ValueError, TypeError, binascii.Error, RecursionError):
-            raise BadCursor(f"{text!r} is no cursor of a log; use next_cursor of a page") from None
+            raise BadCursor(field, text) from None
         whole = isinstance(seq, int) and isinstance(line, int)
         if not whole or not (0 <= seq < 2**62 and 0 <= line < 2**62):
-            raise BadCursor(f"{text!r} is no cursor of a log; use next_cursor of a page")
+            raise BadCursor(field, text)
         return cls(seq, line)
+
+
+_BEGINNING = _Cursor(0, 0)
+_END = _Cursor(2**62, 0)
 
 
 async def read_logs(
@@ -74,18 +96,27 @@ async def read_logs(
     stream: str | None = None,
     attempt: int | None = None,
     after: str | None = None,
+    before: str | None = None,
+    at: LineId | None = None,
     tail: int | None = None,
+    search: str | None = None,
     limit: int = 1000,
 ) -> LogPage:
-    """At most `limit` lines from the cursor `after` or the beginning, or the last `tail` lines.
+    """At most `limit` lines from the cursor `after` or the beginning.
+
+    Instead of there, a page may end at the cursor `before`, begin some lines ahead of the line
+    `at`, or hold the last `tail` lines. With `search` it holds only lines from `after` on whose
+    text has these characters in it, in upper or lower case, colours left aside.
 
     Lines stand in the order in which they were received. A line is told once it has ended, or after
     a second without an end. An unknown job has no lines.
 
     Raises:
-        BadCursor: when `after` is none.
+        BadCursor: when `after` or `before` is none.
+        NoSuchLine: when the line `at` is not stored.
     """
-    cursor = None if after is None else _Cursor.decode(after)
+    cursor = _BEGINNING if after is None else _Cursor.decode("after", after)
+    end = None if before is None else _Cursor.decode("before", before)
     chosen = [
         column == value
         for column, value in (
@@ -98,49 +129,121 @@ async def read_logs(
     query = select(LogChunk.__table__).where(LogChunk.job_id == job_id, *chosen)
 
     def read(connection: Connection) -> LogPage:
-        if cursor is not None:
+        if search is not None:
+            return _found(connection, query, cursor, limit, search)
+        if after is not None:
             return _page(connection, query, cursor, limit)
+        if end is not None:
+            start = _back(connection, query, limit, end)
+            return _page(connection, query, start, limit, end)
+        if at is not None:
+            start = _back(connection, query, limit // 2, _place(connection, query, at))
+            return _page(connection, query, start, limit)
         if tail is not None:
-            return _page(connection, query, _start_of_tail(connection, query, tail), tail)
-        return _page(connection, query, _Cursor(0, 0), limit)
+            return _page(connection, query, _back(connection, query, tail, _END), tail)
+        return _page(connection, query, _BEGINNING, limit)
 
     return await database.read(read)
 
 
-def _page(connection: Connection, query: Select[Any], start: _Cursor, limit: int) -> LogPage:
+def _page(
+    connection: Connection, query: Select[Any], start: _Cursor, limit: int, end: _Cursor = _END
+) -> LogPage:
+    """Lines from `start` on, and none at or behind `end`."""
     items: list[LogLine] = []
     at = start
-    while True:
+    more = True
+    while more and len(items) < limit:
         chunks = connection.execute(
-            query.where(LogChunk.seq >= at.seq).order_by(LogChunk.seq).limit(_CHUNKS_AT_ONCE)
+            query.where(LogChunk.seq >= at.seq, LogChunk.seq <= end.seq)
+            .order_by(LogChunk.seq)
+            .limit(_CHUNKS_AT_ONCE)
         ).all()
         for chunk in chunks:
             lines = _lines(chunk)
             skip = at.line if chunk.seq == at.seq else 0
-            take = lines[skip : skip + limit - len(items)]
-            items += [_log_line(chunk, offset, line) for offset, line in take]
-            if skip + len(take) < len(lines):
-                return LogPage(items, _Cursor(chunk.seq, skip + len(take)).encode())
+            last = min(end.line if chunk.seq == end.seq else len(lines), skip + limit - len(items))
+            items += [_log_line(chunk, offset, line) for offset, line in lines[skip:last]]
+            if last < len(lines):
+                at = _Cursor(chunk.seq, max(skip, last))
+                return _page_of(items, start, at, more=True)
             at = _Cursor(chunk.seq + 1, 0)
-        if len(chunks) < _CHUNKS_AT_ONCE or len(items) >= limit:
-            return LogPage(items, at.encode())
+        more = len(chunks) == _CHUNKS_AT_ONCE
+    return _page_of(items, start, at, more=more)
 
 
-def _start_of_tail(connection: Connection, query: Select[Any], count: int) -> _Cursor:
-    """Before the last `count` lines."""
-    before, missing = 2**62, count
-    while True:
+def _found(
+    connection: Connection, query: Select[Any], start: _Cursor, limit: int, text: str
+) -> LogPage:
+    """Lines from `start` on that hold a text, as far as a page's share of work reaches."""
+    wanted = text.lower()
+    items: list[LogLine] = []
+    at = start
+    searched = 0
+    more = True
+    while more and searched < SEARCH_BYTES:
+        chunks = connection.execute(
+            query.where(LogChunk.seq >= at.seq).order_by(LogChunk.seq).limit(_CHUNKS_AT_ONCE)
+        ).all()
+        for chunk in chunks:
+            skip = at.line if chunk.seq == at.seq else 0
+            for number, (offset, line) in enumerate(_lines(chunk)[skip:], skip):
+                if wanted not in plain_text(line).lower():
+                    continue
+                if len(items) == limit:
+                    return _page_of(items, start, _Cursor(chunk.seq, number), more=True)
+                items.append(_log_line(chunk, offset, line))
+            at = _Cursor(chunk.seq + 1, 0)
+            searched += chunk.length
+        more = len(chunks) == _CHUNKS_AT_ONCE
+    return _page_of(items, start, at, more=more)
+
+
+def _page_of(items: list[LogLine], start: _Cursor, end: _Cursor, *, more: bool) -> LogPage:
+    previous = None if start == _BEGINNING else start.encode()
+    return LogPage(items, end.encode(), previous, more)
+
+
+def _back(connection: Connection, query: Select[Any], count: int, end: _Cursor) -> _Cursor:
+    """Before the last `count` of the lines ahead of `end`."""
+    before, missing = end.seq + 1, count
+    while missing > 0:
         chunks = connection.execute(
             query.where(LogChunk.seq < before).order_by(LogChunk.seq.desc()).limit(_CHUNKS_AT_ONCE)
         ).all()
         for chunk in chunks:
             lines = len(_lines(chunk))
+            if chunk.seq == end.seq:
+                lines = min(lines, end.line)
             if lines >= missing:
                 return _Cursor(chunk.seq, lines - missing)
             missing -= lines
             before = chunk.seq
         if len(chunks) < _CHUNKS_AT_ONCE:
-            return _Cursor(0, 0)
+            return _BEGINNING
+    return end
+
+
+def _place(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
+    """Before a line.
+
+    Raises:
+        NoSuchLine: when it is not stored, or not among those that are asked for.
+    """
+    chunk = connection.execute(
+        query.where(
+            LogChunk.attempt == line.attempt,
+            LogChunk.rank == line.rank,
+            LogChunk.stream == line.stream,
+            LogChunk.offset <= line.offset,
+        )
+        .order_by(LogChunk.offset.desc())
+        .limit(1)
+    ).first()
+    if chunk is None or line.offset >= chunk.offset + chunk.length:
+        raise NoSuchLine
+    starts = [chunk.offset + offset for offset, _ in _lines(chunk)]
+    return _Cursor(chunk.seq, max(bisect_right(starts, line.offset) - 1, 0))
 
 
 def _lines(chunk: Any) -> list[tuple[int, bytes]]:

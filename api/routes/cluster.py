@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from trainhall.api import examples
-from trainhall.api.addresses import join_command
+from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
 from trainhall.api.describe import (
@@ -72,6 +72,7 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
         name=node.name,
         join_token=node.join_token,
         command=join_command(request, node.join_token),
+        note=join_note(request),
         expires_at=node.expires_at,
     )
 

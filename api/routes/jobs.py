@@ -1,6 +1,7 @@
 """/training/jobs: submit, read and command jobs."""
 
 import hashlib
+import re
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -242,7 +243,8 @@ def _sequence_of(cursor: str) -> int:
     "/{job_id}/logs",
     summary="Read what a job's ranks wrote",
     responses=answers(
-        examples.page(examples.LOG_LINE, next_cursor="eyJzIjo3fQ"),
+        examples.page(examples.LOG_LINE, next_cursor="eyJzIjo3fQ")
+        | {"previous_cursor": None, "more": False},
         NO_JOB,
         BAD_LIMIT,
         told="A page of lines.",
@@ -268,19 +270,63 @@ async def read_logs(
         int | None,
         Query(ge=1, le=10_000, description="Begin with the last so many lines instead."),
     ] = None,
-    limit: Limit = 1000,
+    before: Annotated[
+        str | None,
+        Query(max_length=512, description="`previous_cursor` of a page: the lines ahead of it."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        Query(
+            max_length=64,
+            description="The lines about one of them, written ATTEMPT.RANK.STREAM.OFFSET.",
+            examples=["1.0.stdout.4096"],
+        ),
+    ] = None,
+    search: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=256,
+            description="Only lines with these characters, in upper or lower case.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, Query(ge=1, le=10_000, description="How many lines a page holds at most.")
+    ] = 1000,
 ) -> LogPage:
     """In the order in which the coordinator received them, each with its rank, stream and offset.
 
-    The last page has a cursor too: hand it back later for what was written since.
+    The last page has a cursor too: hand it back later for what was written since. A page of a
+    search may hold few lines, or none, while `more` says that there is more to search.
     """
     await hall.jobs.get(job_id)
+    begins = {"before": before, "at": at, "tail": tail}
+    given = [name for name, value in begins.items() if value is not None]
+    if len(given) > 1 or (given and search is not None):
+        other = "search" if search is not None else given[1]
+        raise invalid(given[0], begins[given[0]], f"cannot be given together with {other}")
+    line = None if at is None else _line_id(at)
     page = await logs.read_logs(
-        hall.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after, tail=tail,
-        limit=limit,
+        hall.db, job_id, rank=rank, stream=stream, attempt=attempt, after=after, before=before,
+        at=line, tail=tail, search=search, limit=limit,
     )  # fmt: skip
-    items = [LogLine.model_validate(line) for line in page.items]
-    return LogPage(items=items, next_cursor=page.next_cursor)
+    return LogPage(
+        items=[LogLine.model_validate(each) for each in page.items],
+        next_cursor=page.next_cursor,
+        previous_cursor=page.previous_cursor,
+        more=page.more,
+    )
+
+
+_LINE = re.compile(r"(\d{1,9})\.(\d{1,9})\.(stdout|stderr)\.(\d{1,18})", re.ASCII)
+
+
+def _line_id(text: str) -> logs.LineId:
+    match = _LINE.fullmatch(text)
+    if match is None:
+        raise invalid("at", text, "is written ATTEMPT.RANK.STREAM.OFFSET, as in 1.0.stdout.4096")
+    attempt, rank, stream, offset = match.groups()
+    return logs.LineId(int(attempt), int(rank), stream, int(offset))
 
 
 @router.get(

@@ -133,3 +133,8 @@ class LogLine(Schema):
 
 class LogPage(ListPage[LogLine]):
     """Lines of a job's ranks."""
+
+    previous_cursor: str | None
+    """Hand it back as `before` for the lines ahead of this page; null when there are none."""
+    more: bool
+    """Something is stored behind this page that was not looked at for it."""

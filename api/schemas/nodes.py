@@ -103,6 +103,8 @@ class AnnouncedNode(Schema):
     """Works once."""
     command: str
     """Run this on the host."""
+    note: str | None
+    """What to know before that; null when the command works on any host."""
     expires_at: Time
     """When the token ends."""
 

@@ -113,8 +113,19 @@ async def ship(
             f"{base}/logs?rank=0&stream=stdout&offset=0", content=text, headers=credential
         )
         assert reply.json() == {"next_offset": len(text)}
-    lines = (await client.get(f"{API}/training/jobs/{job}/logs")).json()["items"]
-    assert [line["text"] for line in lines] == ["hello", "world", "\N{REPLACEMENT CHARACTER}"]
+    logs = f"{API}/training/jobs/{job}/logs"
+    page = (await client.get(logs)).json()
+    lines = [line["text"] for line in page["items"]]
+    assert lines == ["hello", "world", "\N{REPLACEMENT CHARACTER}"]
+    assert (page["previous_cursor"], page["more"]) == (None, False)
+    found = (await client.get(logs, params={"search": "WOR"})).json()["items"]
+    assert [line["text"] for line in found] == ["world"]
+    about = (await client.get(logs, params={"at": "1.0.stdout.7", "limit": 2})).json()
+    assert [line["text"] for line in about["items"]] == ["hello", "world"]
+    tail = (await client.get(logs, params={"tail": 1})).json()
+    ahead = (await client.get(logs, params={"before": tail["previous_cursor"]})).json()
+    assert [line["text"] for line in ahead["items"]] == ["hello", "world"]
+    assert (await client.get(logs, params={"at": "1.0.stdout.99"})).status_code == 404
     event = {"sequence": 1, "time": time.time(), "rank": 0, "kind": "note",
              "data": {"message": "all well"}}  # fmt: skip
     reply = await client.post(

@@ -74,7 +74,27 @@ async def test_a_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None
     job = await submitted(client)
     reply = await client.get(f"{API}/training/jobs/{job}/{what}")
     assert reply.status_code == 200
-    assert set(reply.json()) == {"items", "next_cursor"}
+    assert {"items", "next_cursor"} <= set(reply.json())
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"at": "1.0.stdout"}, "at"),
+        ({"at": "1.0.log.0"}, "at"),
+        ({"search": ""}, "search"),
+        ({"before": "x"}, "before"),
+        ({"tail": 5, "before": "x"}, "before"),
+        ({"tail": 5, "search": "x"}, "tail"),
+    ],
+)
+async def test_a_page_of_logs_that_cannot_be_is_refused(
+    client: httpx.AsyncClient, query: dict[str, str], field: str
+) -> None:
+    job = await submitted(client)
+    reply = await client.get(f"{API}/training/jobs/{job}/logs", params=query)
+    assert reply.status_code == 422
+    assert [error["field"] for error in reply.json()["errors"]] == [field]
 
 
 async def test_a_new_job_has_no_curves_and_no_checkpoints(client: httpx.AsyncClient) -> None:

@@ -13,10 +13,11 @@ from support.frames import NOW, add_job, revoke
 
 from trainhall.db.database import Database
 from trainhall.db.models import JobProgress, LogChunk
-from trainhall.monitoring.errors import BadCursor, UnknownAttempt
+from trainhall.monitoring import logs
+from trainhall.monitoring.errors import BadCursor, NoSuchLine, UnknownAttempt
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
-from trainhall.monitoring.logs import LogLine, LogPage, read_logs
+from trainhall.monitoring.logs import LineId, LogLine, LogPage, read_logs
 from trainhall.monitoring.packer import Packer
 from trainhall.monitoring.store import CHUNK_BYTES
 
@@ -147,7 +148,7 @@ async def test_the_tail_and_what_follows_it(output: Output) -> None:
     page = await read_logs(output.database, "job", tail=3)
     assert [line.text for line in page.items] == ["and 98", "line 99", "and 99"]
     again = await read_logs(output.database, "job", after=page.next_cursor)
-    assert again == LogPage([], page.next_cursor)
+    assert again == LogPage([], page.next_cursor, page.next_cursor, more=False)
     await output.write(b"new\n")
     more = await read_logs(output.database, "job", after=page.next_cursor)
     assert [line.text for line in more.items] == ["new"]
@@ -160,6 +161,76 @@ async def test_pages_join_without_gap_or_repeat(output: Output, limit: int) -> N
         await output.write(b"".join(b"%d.%d\n" % (i, j) for j in range(i)), rank=i % 3)
     lines = await all_pages(output.database, limit)
     assert [line.text for line in lines] == [f"{i}.{j}" for i in range(12) for j in range(i)]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+async def test_pages_join_backwards_too(output: Output, limit: int) -> None:
+    for i in range(12):
+        await output.write(b"".join(b"%d.%d\n" % (i, j) for j in range(i)), rank=i % 3)
+    page = await read_logs(output.database, "job", tail=2)
+    lines = page.items
+    while page.previous_cursor is not None:
+        page = await read_logs(output.database, "job", before=page.previous_cursor, limit=limit)
+        assert len(page.items) <= limit
+        lines = page.items + lines
+    assert [line.text for line in lines] == [f"{i}.{j}" for i in range(12) for j in range(i)]
+
+
+async def test_a_line_is_found_again_with_those_about_it(output: Output) -> None:
+    for i in range(50):
+        await output.write(b"line %d\nand %d\n" % (i, i), rank=i % 2)
+    every = await all_pages(output.database, 1000)
+    for here, line in enumerate(every):
+        wanted = LineId(line.attempt, line.rank, line.stream, line.offset)
+        page = await read_logs(output.database, "job", at=wanted, limit=10)
+        assert page.items == every[max(0, here - 5) :][:10]
+    alone = await read_logs(output.database, "job", rank=1, at=wanted, limit=2)
+    assert [each.text for each in alone.items] == ["line 49", "and 49"]
+    for gone in (
+        LineId(1, 0, "stderr", 0),
+        LineId(2, 0, "stdout", 0),
+        LineId(1, 0, "stdout", 10_000),
+    ):
+        with pytest.raises(NoSuchLine):
+            await read_logs(output.database, "job", at=gone)
+
+
+async def test_a_search_finds_lines_in_all_that_is_stored(output: Output) -> None:
+    for i in range(200):
+        await output.write(b"step %d\n\x1b[31mLoss\x1b[0m: %d\n" % (i, i), rank=i % 2)
+    await output.write("Größe\n".encode())
+    assert await output.texts(search="loss: 7") == [
+        f"\x1b[31mLoss\x1b[0m: {i}" for i in (7, *range(70, 80))
+    ]
+    assert await output.texts(search="GRÖSSE") == []
+    assert await output.texts(search="GRÖßE") == ["Größe"]
+    assert await output.texts(search="step 1", rank=0, limit=1000) == [
+        f"step {i}" for i in range(200) if i % 2 == 0 and str(i).startswith("1")
+    ]
+    first = await read_logs(output.database, "job", search="step", limit=150)
+    assert (len(first.items), first.more) == (150, True)
+    rest = await read_logs(output.database, "job", search="step", after=first.next_cursor)
+    assert (len(rest.items), rest.more) == (50, False)
+    await output.write(b"step last\n")
+    new = await read_logs(output.database, "job", search="step", after=rest.next_cursor)
+    assert [line.text for line in new.items] == ["step last"]
+
+
+async def test_a_search_stops_after_its_share_of_work(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "SEARCH_BYTES", 1000)
+    monkeypatch.setattr(logs, "_CHUNKS_AT_ONCE", 4)
+    for i in range(100):
+        await output.write(b"x" * 100 + b" %d\n" % i)
+    found: list[str] = []
+    pages, after, more = 0, None, True
+    while more:
+        page = await read_logs(output.database, "job", search=" 9", after=after)
+        found += [line.text.split()[1] for line in page.items]
+        after, more, pages = page.next_cursor, page.more, pages + 1
+    assert found == ["9", *map(str, range(90, 100))]
+    assert pages > 5
 
 
 async def test_no_lines_have_a_cursor_too(output: Output) -> None:

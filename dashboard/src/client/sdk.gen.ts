@@ -102,7 +102,8 @@ export const listEvents = <ThrowOnError extends boolean = false>(options: Option
  *
  * In the order in which the coordinator received them, each with its rank, stream and offset.
  *
- * The last page has a cursor too: hand it back later for what was written since.
+ * The last page has a cursor too: hand it back later for what was written since. A page of a
+ * search may hold few lines, or none, while `more` says that there is more to search.
  */
 export const readLogs = <ThrowOnError extends boolean = false>(options: Options<ReadLogsData, ThrowOnError>) => (options.client ?? client).get<ReadLogsResponses, ReadLogsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/logs', ...options });
 

@@ -31,6 +31,12 @@ export type AnnouncedNode = {
      */
     command: string;
     /**
+     * Note
+     *
+     * What to know before that; null when the command works on any host.
+     */
+    note: string | null;
+    /**
      * Expires At
      *
      * When the token ends.
@@ -754,6 +760,18 @@ export type LogPage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+    /**
+     * Previous Cursor
+     *
+     * Hand it back as `before` for the lines ahead of this page; null when there are none.
+     */
+    previous_cursor: string | null;
+    /**
+     * More
+     *
+     * Something is stored behind this page that was not looked at for it.
+     */
+    more: boolean;
 };
 
 /**
@@ -1893,9 +1911,27 @@ export type ReadLogsData = {
          */
         tail?: number | null;
         /**
+         * Before
+         *
+         * `previous_cursor` of a page: the lines ahead of it.
+         */
+        before?: string | null;
+        /**
+         * At
+         *
+         * The lines about one of them, written ATTEMPT.RANK.STREAM.OFFSET.
+         */
+        at?: string | null;
+        /**
+         * Search
+         *
+         * Only lines with these characters, in upper or lower case.
+         */
+        search?: string | null;
+        /**
          * Limit
          *
-         * How many items a page holds at most.
+         * How many lines a page holds at most.
          */
         limit?: number;
     };
