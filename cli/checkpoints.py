@@ -21,9 +21,10 @@ CheckpointId = Annotated[
 ]
 
 
+@app.command("list", hidden=True)
 @app.command("ls")
 def list_checkpoints(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """List a job's checkpoints, the newest first.
+    """List a job's checkpoints, the newest first: by attempt, then by step.
 
     \b
     Examples:
@@ -33,7 +34,6 @@ def list_checkpoints(job: JobId, output: Output = Format.TABLE, url: Url = DEFAU
     with connect(url) as client:
         job_id = client.job_id(job)
         found = list(client.items(f"/checkpoints/jobs/{job_id}"))
-    found.sort(key=lambda c: (c["step"], c["created_at"]), reverse=True)
     columns = [
         out.Column("ID", lambda c: c["id"]),
         out.Column("STEP", lambda c: str(c["step"]), right=True),
@@ -83,6 +83,8 @@ def unpin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DE
     _set_pinned(url, checkpoint, output, pinned=False)
 
 
+@app.command("remove", hidden=True)
+@app.command("rm", hidden=True)
 @app.command("delete")
 def delete(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """Delete a checkpoint and its files. A pinned one must be unpinned first.

@@ -12,8 +12,9 @@ The file in the current folder is read, else the one that TRAINHALL_CONFIG names
 import os
 import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from trainhall.cli.errors import Usage
 
@@ -22,31 +23,14 @@ FILE_NAME = "trainhall.toml"
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
 # The coordinator reads these by itself (`trainhall.api.settings`); they have no flag.
 SERVER_ONLY = ("allowed_hosts", "public_url", "access_log", "log_level")
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "up": ("host", "port", "data_dir", "database_url", "insecure", "slots"),
-    "server": ("host", "port", "data_dir", "database_url", "insecure"),
-    "agent": ("coordinator", "address", "data_dir", "slots"),
-    "submit": ("url", "output"),
-    "ls": ("url", "output"),
-    "show": ("url", "output"),
-    "logs": ("url",),
-    "pause": ("url", "output"),
-    "resume": ("url", "output"),
-    "cancel": ("url", "output"),
-    "wait": ("url",),
-}
-GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
-    "nodes": {"list": ("url", "output"), "add": ("url", "output"), "remove": ("url", "output")},
-    "ckpt": {
-        "ls": ("url", "output"),
-        "show": ("url", "output"),
-        "verify": ("url",),
-        "pin": ("url", "output"),
-        "unpin": ("url", "output"),
-        "delete": ("url", "output"),
-        "restore": ("url", "output"),
-    },
-}
+OF_ONE_COMMAND = ("coordinator", "address")
+
+
+class Command(Protocol):
+    """As much of Typer's commands and groups as matters here."""
+
+    @property
+    def params(self) -> Sequence[Any]: ...
 
 
 def user_data_dir() -> Path:
@@ -75,8 +59,8 @@ def find_file() -> Path | None:
     return None
 
 
-def default_map() -> dict[str, Any]:
-    """Defaults by command, in the shape that click takes.
+def default_map(root: Command) -> dict[str, Any]:
+    """Defaults for the commands below `root`, in the shape that click takes.
 
     Raises:
         Usage: the file is not TOML or has a key that no command knows.
@@ -88,38 +72,63 @@ def default_map() -> dict[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Usage(f"{path} is not valid TOML: {error}") from None
+    commands = _below(root)
     shared: dict[str, Any] = {}
     own: dict[str, dict[str, Any]] = {}
     for key, value in data.items():
         name = key.replace("-", "_")
         if isinstance(value, dict):
-            own[key] = _table(path, key, value)
+            own[key] = _table(path, key, value, commands)
         elif name in SHARED:
             shared[name] = value
         elif name in SERVER_ONLY:
             continue
         else:
-            known = ", ".join([*SHARED, *(f"[{command}]" for command in COMMANDS)])
+            known = ", ".join([*SHARED, *(f"[{command}]" for command in _with_table(commands))])
             raise Usage(f"{path}: unknown key {key!r}; known: {known}")
-    result: dict[str, Any] = {
-        command: _picked(shared, names) | own.get(command, {})
-        for command, names in COMMANDS.items()
-    }
-    for group, commands in GROUPS.items():
-        result[group] = {name: _picked(shared, names) for name, names in commands.items()}
+    return _defaults(commands, shared, own)
+
+
+def _defaults(
+    commands: Mapping[str, Command], shared: dict[str, Any], own: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, command in commands.items():
+        if inner := _below(command):
+            result[name] = _defaults(inner, shared, {})
+        else:
+            mine = {key: shared[key] for key in _names(command) if key in shared}
+            result[name] = mine | own.get(name, {})
     return result
 
 
-def _table(path: Path, command: str, values: dict[str, Any]) -> dict[str, Any]:
-    known = COMMANDS.get(command)
-    if known is None:
-        raise Usage(f"{path}: unknown table [{command}]; known: {', '.join(COMMANDS)}")
+def _below(command: Command) -> Mapping[str, Command]:
+    found: Mapping[str, Command] = getattr(command, "commands", {})
+    return found
+
+
+def _names(command: Command) -> list[str]:
+    """The options of a command that a file may give."""
+    return [p.name for p in command.params if p.name in (*SHARED, *OF_ONE_COMMAND)]
+
+
+def _with_table(commands: Mapping[str, Command]) -> list[str]:
+    return [
+        name
+        for name, command in commands.items()
+        if not _below(command) and not getattr(command, "hidden", False) and _names(command)
+    ]
+
+
+def _table(
+    path: Path, name: str, values: dict[str, Any], commands: Mapping[str, Command]
+) -> dict[str, Any]:
+    tables = _with_table(commands)
+    if name not in tables:
+        raise Usage(f"{path}: unknown table [{name}]; known: {', '.join(tables)}")
+    known = _names(commands[name])
     named = {key.replace("-", "_"): value for key, value in values.items()}
     for key in named:
-        if key not in known and not (command == "server" and key in SERVER_ONLY):
-            raise Usage(f"{path}: [{command}] has no key {key!r}; known: {', '.join(known)}")
+        if key not in known and not (name == "server" and key in SERVER_ONLY):
+            raise Usage(f"{path}: [{name}] has no key {key!r}; known: {', '.join(known)}")
     return named
-
-
-def _picked(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values}

@@ -7,7 +7,7 @@ from typing import Any
 from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError, Unreachable
 from trainhall.cli.follow import FINAL
-from trainhall.cli.output import duration, number, say
+from trainhall.cli.output import duration, number, say, state_and_reason
 from trainhall.cli.progress import Progress
 from trainhall.training.spec import JobSpec
 
@@ -78,7 +78,7 @@ class Demo:
 
     def _tell(self, job: Any) -> None:
         if job["state"] != "completed":
-            say(f"{job['name']} {job['state']}: {job['reason']}")
+            say(f"{job['name']} {state_and_reason(job['state'], job['reason'])}")
             say(f"See what it wrote: trainhall logs {job['id']} --url {self._url}")
             return
         from datetime import datetime

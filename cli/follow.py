@@ -35,7 +35,8 @@ def until_final(client: Client, job_id: str) -> int:
     """
     try:
         with Progress() as progress:
-            job = _watch(client, job_id, progress.show, WATCH_SECONDS)
+            passed = _PassedStates(client, job_id, progress)
+            job = _watch(client, job_id, passed.show, WATCH_SECONDS)
     except KeyboardInterrupt:
         say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
             f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
@@ -78,6 +79,29 @@ def _watch(
     raise AssertionError("states never end by themselves")
 
 
+class _PassedStates:
+    """Shows a job with every state that it was in, also those that ended between two looks."""
+
+    def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._progress = progress
+        self._seq = 0
+
+    def show(self, job: Any) -> None:
+        try:
+            events = list(self._client.items(f"/training/jobs/{self._job_id}/events",
+                                             after=self._seq))  # fmt: skip
+        except Unreachable:
+            # The next look tells what this one missed.
+            events = []
+        for event in events:
+            self._seq = event["seq"]
+            if event["kind"] == "state":
+                self._progress.passed(event["data"]["state"], event["reason"])
+        self._progress.show(job)
+
+
 def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:
     lost_at: float | None = None
     while True:
@@ -107,6 +131,6 @@ def _epitaph(job: Any) -> str:
     accuracy = job["metrics"].get("eval_accuracy")
     if job["state"] == "completed" and accuracy is not None:
         told += f", held-out accuracy {number(accuracy)}"
-    if job["state"] != "completed" and job["reason"]:
+    if job["state"] != "completed" and job["reason"] not in ("", None, job["state"]):
         told += f": {job['reason']}"
     return told

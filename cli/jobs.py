@@ -185,7 +185,7 @@ def _command(url: str, reference: str, output: Format, method: str, action: str)
     with connect(url) as client:
         job_id = client.job_id(reference)
         job = client.request(method, f"/training/jobs/{job_id}{action}")
-    told = job["state"] + (f": {job['reason']}" if job["reason"] else "")
+    told = out.state_and_reason(job["state"], job["reason"])
     out.print_item(job, output, lambda: f"{job['id']}  {told}")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainhall.cli import checkpoints, config, jobs, logs, nodes, run, serve, up
+from trainhall.cli import checkpoints, config, jobs, logs, nodes, run, schema, serve, up
 from trainhall.cli.errors import CliError
 
 app = typer.Typer(
@@ -24,12 +24,14 @@ app.command("agent")(serve.agent)
 app.command("run")(run.run)
 app.command("submit")(jobs.submit)
 app.command("ls")(jobs.list_jobs)
+app.command("list", hidden=True)(jobs.list_jobs)
 app.command("show")(jobs.show)
 app.command("logs")(logs.logs)
 app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)
 app.command("wait")(jobs.wait)
+app.command("schema")(schema.schema)
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(checkpoints.app, name="ckpt")
 
@@ -52,7 +54,7 @@ def trainhall(
         ),
     ] = False,
 ) -> None:
-    context.default_map = config.default_map()
+    context.default_map = config.default_map(context.command)
 
 
 def main() -> None:

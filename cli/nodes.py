@@ -1,6 +1,7 @@
-"""Commands about nodes: list, add, remove."""
+"""Commands about nodes: ls, add, remove."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,18 +10,21 @@ from trainhall.cli.connect import connect
 from trainhall.cli.errors import Usage
 from trainhall.cli.options import DEFAULT_URL, Format, Output, Url
 
-app = typer.Typer(help="The hosts of the cluster: list, add, remove.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
+
+app = typer.Typer(help="The hosts of the cluster: ls, add, remove.", no_args_is_help=True)
 
 
-@app.command("ls", hidden=True)
-@app.command("list")
+@app.command("list", hidden=True)
+@app.command("ls")
 def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """List the nodes, their devices and what they are doing.
 
     \b
     Examples:
-      trainhall nodes list
-      trainhall nodes list -o json
+      trainhall nodes ls
+      trainhall nodes ls -o json
     """
     with connect(url) as client:
         nodes = list(client.items("/cluster/nodes"))
@@ -72,19 +76,50 @@ def add(
 @app.command("remove")
 def remove(
     node: Annotated[str, typer.Argument(metavar="NODE", help="The node's id or name.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask when jobs have to move.")
+    ] = False,
     url: Url = DEFAULT_URL,
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove a node: it gets no new work, and goes once what runs on it has ended.
+    """Remove a node: it gets no new work, its jobs save and move, and then it goes.
 
     \b
     Examples:
       trainhall nodes remove gpu-07
+      trainhall nodes remove gpu-07 --yes
     """
     with connect(url) as client:
         found = client.node(node)
+        if not yes:
+            _ask_about_jobs(client, found)
         client.request("DELETE", f"/cluster/nodes/{found['id']}")
     out.print_item(found, output, lambda: f"{found['name']} is being removed")
+
+
+def _ask_about_jobs(client: "Client", node: out.Json) -> None:
+    """Say which jobs would move, and go on only if the person agrees.
+
+    Raises:
+        Usage: nobody is there to be asked, or they said no.
+    """
+    moving = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
+    if not moving:
+        return
+    jobs = [client.get(f"/training/jobs/{job_id}") for job_id in moving]
+    out.say(f"Removing {node['name']} makes these jobs save and wait for other devices:")
+    columns = [
+        out.Column("ID", lambda j: j["id"]),
+        out.Column("NAME", lambda j: j["name"]),
+        out.Column("STATE", lambda j: j["state"]),
+        out.Column("STEP", lambda j: str(j["step"]), right=True),
+    ]
+    out.say(out.indented(out.table(jobs, columns)))
+    if not sys.stdin.isatty():
+        count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        raise Usage(f"{count} would move; --yes removes {node['name']} all the same")
+    if not typer.confirm("Remove it?", err=True):
+        raise Usage(f"{node['name']} stays")
 
 
 def _labels(given: list[str] | None) -> dict[str, str]:

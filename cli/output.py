@@ -109,6 +109,11 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
     )
 
 
+def state_and_reason(state: str, reason: str | None) -> str:
+    """A state and why, unless the reason only says the state again."""
+    return f"{state}: {reason}" if reason and reason != state else state
+
+
 def indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 

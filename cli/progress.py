@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
-from trainhall.cli.output import colored, duration, number, say
+from trainhall.cli.output import colored, duration, number, say, state_and_reason
 
 LINE_SECONDS = 5.0
 FINAL_STATES = ("completed", "failed", "cancelled")
@@ -20,6 +20,8 @@ class Progress:
         self._said: tuple[str, str] | None = None
         self._line_at = 0.0
         self._started: tuple[float, int] | None = None
+        self._is_told = False
+        """Whether `passed` tells the states; a job that was read before them is older."""
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -55,8 +57,9 @@ class Progress:
         state = (job["state"], job["reason"] or "")
         steps = f"{step}/{total}" if total else str(step)
         if self._bar is not None:
-            if state != self._said and job["state"] not in ("running", *FINAL_STATES):
-                self._bar.console.print(_state_line(*state), markup=False)
+            # The bar itself says that a job runs.
+            if self._is_news(state) and job["state"] != "running":
+                self._tell(*state)
             self._bar.update(
                 self._task,
                 description=f"{job['name']} {job['state']}",
@@ -68,13 +71,29 @@ class Progress:
         else:
             now = time.monotonic()
             # How it ended is for the caller to tell.
-            if state != self._said and job["state"] not in FINAL_STATES:
-                say(_state_line(*state))
+            if self._is_news(state):
+                self._tell(*state)
             if step and (now - self._line_at >= LINE_SECONDS or step == total):
                 if self._line_at != float("inf"):
                     say(f"step {steps}  {told}")
                 self._line_at = float("inf") if step == total else now
         self._said = state
+
+    def passed(self, state: str, reason: str) -> None:
+        """Tell a state that the job was in, perhaps too shortly for `show` to see it."""
+        self._is_told = True
+        if state not in FINAL_STATES:
+            self._tell(state, reason)
+
+    def _is_news(self, state: tuple[str, str]) -> bool:
+        return not self._is_told and state != self._said and state[0] not in FINAL_STATES
+
+    def _tell(self, state: str, reason: str) -> None:
+        line = state_and_reason(state, reason)
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False)
+        else:
+            say(line)
 
     def _told(self, job: Any, step: int, total: int | None) -> str:
         metrics = job["metrics"]
@@ -103,5 +122,3 @@ class Progress:
         return (now - since) / done * (total - step) if done and step < total else None
 
 
-def _state_line(state: str, reason: str) -> str:
-    return f"{state}: {reason}" if reason else state

@@ -12,7 +12,7 @@ from trainhall.cli.options import Overrides, SpecFile
 
 def run(
     file: SpecFile,
-    output: Annotated[
+    folder: Annotated[
         Path,
         typer.Option(
             "--output",
@@ -46,11 +46,11 @@ def run(
         raise Usage(
             "`trainhall run` trains built-in tasks; start a script with torchrun, or submit it"
         )
-    _check_folder(output, resume)
+    _check_folder(folder, resume)
     _check_torch()
     from trainhall.cli.local import LocalRun
 
-    raise typer.Exit(LocalRun(spec, output.absolute(), resume=resume).run())
+    raise typer.Exit(LocalRun(spec, folder.absolute(), resume=resume).run())
 
 
 def _check_folder(output: Path, resume: bool) -> None:

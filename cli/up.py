@@ -124,6 +124,7 @@ class Hall:
         """Start both programs; False when asked to end meanwhile."""
         from trainhall.cli.supervise import Child
 
+        say("Starting the coordinator …")
         self.coordinator.start()
         if not self._until(self._is_ready, self.coordinator):
             return False

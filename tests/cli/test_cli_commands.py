@@ -175,7 +175,7 @@ def test_wait_tells_how_a_job_ended(cli: Cli, finished: str, running: str) -> No
     cli("wait", "ffffffffffff", code=102)
     assert "is still running" in cli("wait", running, "--timeout", "0.3", code=101).err
     cli("cancel", running)
-    cli("wait", running, code=103)
+    assert "endless cancelled at step" in cli("wait", running, code=103).err
 
 
 def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
@@ -232,8 +232,8 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_nodes(cli: Cli) -> None:
-    (node,) = cli("nodes", "list", "-o", "json").json
-    table = cli("nodes", "list").out
+    (node,) = cli("nodes", "ls", "-o", "json").json
+    table = cli("nodes", "ls").out
     assert f"{node['id']}  here  ready  2 × CPU slot" in re.sub(" +", "  ", table).replace(
         "2  ×  CPU  slot", "2 × CPU slot"
     )
@@ -248,9 +248,17 @@ def test_nodes(cli: Cli) -> None:
     cli("nodes", "add", "here", code=5)
     cli("nodes", "add", "x", "--label", "novalue", code=2)
     cli("nodes", "add", "no spaces", code=2)
+    assert cli("nodes", "list", "-o", "name").out == cli("nodes", "ls", "-o", "name").out
     cli("nodes", "remove", "gpu-07")
     assert [n["name"] for n in cli("nodes", "list", "-o", "json").json] == ["here"]
     cli("nodes", "remove", "gpu-07", code=1)
+
+
+def test_a_node_with_jobs_is_not_removed_unasked(cli: Cli, running: str) -> None:
+    done = cli("nodes", "remove", "here", code=2, given="")
+    assert re.search(rf"^  {running}  endless  running +\d+$", done.err, re.MULTILINE)
+    assert "1 job would move; --yes removes here all the same" in done.err
+    assert cli.cluster.get("/cluster/nodes")["items"][0]["state"] == "ready"
 
 
 def test_checkpoints(cli: Cli, finished: str) -> None:
@@ -325,7 +333,7 @@ def test_a_config_file_gives_defaults_that_flags_beat(cli: Cli) -> None:
 def test_help_is_quick_and_has_examples(cli: Cli) -> None:
     assert "Commands:" in cli("--help").out
     for command in ("up", "server", "agent", "run", "submit", "ls", "show", "logs", "pause",
-                    "resume", "cancel", "wait", "nodes list", "nodes add", "nodes remove",
+                    "resume", "cancel", "wait", "nodes ls", "nodes add", "nodes remove",
                     "ckpt ls", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt delete",
                     "ckpt restore"):  # fmt: skip
         out = cli(*command.split(), "--help").out

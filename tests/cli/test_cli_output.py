@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from trainhall.cli import config, output, specs
 from trainhall.cli.errors import Usage
+from trainhall.cli.main import app
 from trainhall.cli.options import Format
 
 COLUMNS = [
@@ -63,6 +65,9 @@ def test_durations_and_sizes() -> None:
     assert output.between((now - timedelta(seconds=90)).isoformat(), now.isoformat()) == "1m30s"
 
 
+COMMANDS = get_command(app)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -72,18 +77,32 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_file_means_no_defaults(folder: Path) -> None:
-    assert config.default_map() == {}
+    assert config.default_map(COMMANDS) == {}
 
 
 def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
     (folder / "trainhall.toml").write_text(
         'url = "http://lab:8000"\nport = 9\n[up]\nport = 10\ndata-dir = "d"\n'
     )
-    found = config.default_map()
+    found = config.default_map(COMMANDS)
     assert found["ls"] == {"url": "http://lab:8000"}
     assert found["nodes"]["add"] == {"url": "http://lab:8000"}
     assert found["server"] == {"port": 9}
     assert found["up"] == {"port": 10, "data_dir": "d"}
+
+
+def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> None:
+    (folder / "trainhall.toml").write_text('output = "name"\n')
+    found = config.default_map(COMMANDS)
+    assert found["nodes"]["list"] == found["nodes"]["ls"] == {"output": "name"}
+    # Here it is a folder.
+    assert found["run"] == {}
+
+
+def test_a_reason_that_says_the_state_again_is_left_out() -> None:
+    assert output.state_and_reason("cancelled", "cancelled") == "cancelled"
+    assert output.state_and_reason("queued", "") == "queued"
+    assert output.state_and_reason("queued", "submitted") == "queued: submitted"
 
 
 @pytest.mark.parametrize(
@@ -98,13 +117,13 @@ def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
 def test_a_wrong_file_is_told_by_key(folder: Path, text: str, told: str) -> None:
     (folder / "trainhall.toml").write_text(text)
     with pytest.raises(Usage, match=told):
-        config.default_map()
+        config.default_map(COMMANDS)
 
 
 def test_a_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINHALL_CONFIG", str(folder / "no.toml"))
     with pytest.raises(Usage, match=r"no\.toml"):
-        config.default_map()
+        config.default_map(COMMANDS)
 
 
 def test_overrides_are_taken_apart_at_the_first_sign() -> None:

@@ -1,0 +1,19 @@
+"""`trainhall schema`: the job spec's JSON Schema, for editors."""
+
+from trainhall.cli.options import Format
+from trainhall.cli.output import rendered
+
+
+def schema() -> None:
+    """Print the JSON Schema of the job spec: editors check and complete with it.
+
+    An editor with a YAML language server takes it from the first line of a spec:
+    # yaml-language-server: $schema=job.schema.json
+
+    \b
+    Examples:
+      trainhall schema > job.schema.json
+    """
+    from trainhall.training.spec.schema import editor_schema
+
+    print(rendered(editor_schema(), Format.JSON))

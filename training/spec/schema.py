@@ -1,0 +1,62 @@
+"""The JSON Schema of a job spec, for editors: it says as much of the rules as a schema can.
+
+What depends on several numbers (a batch that divides by the workers, say) is left to the parser.
+"""
+
+from typing import Any
+
+from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.tasks import TASK_PARAMS
+
+Schema = dict[str, Any]
+
+
+def editor_schema() -> Schema:
+    """JSON Schema (2020-12), with each task's parameters by the task's name."""
+    schema = JobSpec.model_json_schema()
+    definitions: Schema = schema["$defs"]
+    _add_params(definitions)
+    _exclude(definitions["TrainingSpec"], "steps", "epochs")
+    _exclude(definitions["CheckpointSpec"], "every_steps", "every_seconds")
+    definitions["LearningRateSchedule"] |= _when(
+        "kind", "step", {"required": ["decay_every"], "properties": {"decay_every": _present()}}
+    )
+    # Only names of variables: a pattern alone would let other keys pass unchecked.
+    definitions["ScriptSpec"]["properties"]["env"]["additionalProperties"] = False
+    schema["oneOf"] = [
+        {"required": [name], "properties": {name: _present()}} for name in ("task", "script")
+    ]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Trainhall job spec",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }
+
+
+def _add_params(definitions: Schema) -> None:
+    task = definitions["TaskSpec"]
+    task["properties"]["name"] |= {"enum": sorted(TASK_PARAMS)}
+    choices = []
+    for name, params in sorted(TASK_PARAMS.items()):
+        own = params.model_json_schema()
+        definitions |= own.pop("$defs", {})
+        definitions[params.__name__] = own
+        there: Schema = {"properties": {"params": {"$ref": f"#/$defs/{params.__name__}"}}}
+        if own.get("required"):
+            there["required"] = ["params"]
+        choices.append(_when("name", name, there))
+    task["allOf"] = choices
+
+
+def _when(key: str, value: str, then: Schema) -> Schema:
+    return {"if": {"required": [key], "properties": {key: {"const": value}}}, "then": then}
+
+
+def _exclude(model: Schema, first: str, second: str) -> None:
+    both = {first: _present(), second: _present()}
+    model["not"] = {"required": [first, second], "properties": both}
+
+
+def _present() -> Schema:
+    """A key may be there and hold nothing, which means the same as its absence."""
+    return {"not": {"type": "null"}}
