@@ -50,6 +50,16 @@ async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
         raise Refusal(400, "bad-request", "the connection ended within the body") from None
 
 
+async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """A file as it comes; a connection that ends early is an error, not a short file."""
+    expected, size = declared_length(request), 0
+    async for chunk in bounded(request, limit):
+        size += len(chunk)
+        yield chunk
+    if expected and size != expected:
+        raise Refusal(400, "bad-request", f"the body has {size} bytes, not {expected}")
+
+
 def declared_length(request: Request) -> int:
     """The body's length as its header tells it; 0 when it does not."""
     text = request.headers.get("content-length", "0")

@@ -22,6 +22,10 @@ training:
 checkpoint:
   every_steps: 100
 """
+CODE: Example = {
+    "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "size": 40960,
+}
 JOB: Example = {
     "id": "3f2a9c51d07b",
     "name": "digits",
@@ -137,11 +141,11 @@ ANNOUNCED: Example = {
         "trainhall agent --coordinator http://lab:8000 "
         "--token kq1vA2yJ0Jm0m3V8gW3v8Yd8bq0i0p7Qb1n5oE2cW9s"
     ),
+    "note": None,
     "expires_at": "2026-01-06T09:30:00.000000Z",
 }
 QUEUE_ENTRY: Example = {
     "job_id": "77c0de15f00d",
-    "note": None,
     "position": 1,
     "reason": "waits for 4 GPUs; 2 of 8 are free",
     "needs": {"device": "cuda", "count": 4},

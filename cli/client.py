@@ -113,6 +113,20 @@ class Client:
         key = {"Idempotency-Key": str(uuid.uuid4())}
         return self.request("POST", "/training/jobs", json=spec, headers=key)
 
+    def upload_code(self, sha256: str, archive: bytes) -> bool:
+        """Have the coordinator keep code; False when it was there already."""
+        path = f"/training/code/{sha256}"
+        try:
+            self.get(path)
+            return False
+        except NotFound:
+            pass
+        options = {"content": archive, "headers": {"Content-Type": "application/octet-stream"}}
+        response = self._send("PUT", PREFIX + path, True, options)
+        if not response.is_success:
+            raise problem_of(response)
+        return True
+
     def job(self, reference: str) -> Any:
         """A job by its id or a unique beginning of it."""
         try:

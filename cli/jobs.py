@@ -43,11 +43,19 @@ def submit(
       trainhall submit examples/digits.yaml --dry-run
       cat job.yaml | trainhall submit - -o json
 
+    The folder that a spec names under `code` is uploaded first, unless the coordinator has it.
+
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
-    spec = specs.load(file, overrides).model_dump(mode="json", exclude_unset=True)
+    loaded = specs.load(file, overrides)
+    spec = loaded.model_dump(mode="json", exclude_unset=True)
+    code = specs.packed_code(loaded)
     with connect(url) as client:
+        if code is not None:
+            spec["code"], archive = code
+            if client.upload_code(spec["code"], archive):
+                out.say(f"Uploaded {loaded.code} ({len(archive) / 1024:,.0f} KiB).")
         job = client.submit(spec, dry_run=dry_run)
         if dry_run:
             out.say("The spec is valid; nothing was submitted.")

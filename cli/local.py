@@ -130,6 +130,7 @@ class LocalRun:
                 RankPlace(rank=rank, local_rank=rank, device_kind=kind, device_index=index)
                 for rank, index in enumerate(devices)
             ],
+            code=self._spec.code,
             checkpoint=CheckpointPlan(
                 folder=str(self._checkpoints), upload=False, resume=found[:RESUME_CANDIDATES]
             ),

@@ -46,6 +46,8 @@ def run(
         raise Usage(
             "`trainhall run` trains built-in tasks; start a script with torchrun, or submit it"
         )
+    if spec.code is not None and not Path(spec.code).is_dir():
+        raise Usage(f"code: {spec.code} is not a folder; `trainhall run` uses the folder in place")
     _check_folder(folder, resume)
     _check_torch()
     from trainhall.cli.local import LocalRun

@@ -48,6 +48,19 @@ def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> 
     return [text for _, text in sorted(told, key=lambda pair: pair[0])]
 
 
+def packed_code(spec: "JobSpec") -> tuple[str, bytes] | None:
+    """The SHA-256 and the archive of the spec's code, if it names a folder.
+
+    Raises:
+        Usage: the folder cannot be sent.
+    """
+    if spec.code is None or spec.code_is_uploaded:
+        return None
+    from trainhall.cli.code import packed
+
+    return packed(Path(spec.code))
+
+
 def _folder(file: str) -> Path:
     return Path.cwd() if file == "-" else Path(file).absolute().parent
 

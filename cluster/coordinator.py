@@ -9,6 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.apply import Applier
 from trainhall.cluster.checkpoints import CheckpointService
+from trainhall.cluster.code import CodeStore
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.jobs import JobService
@@ -49,7 +50,8 @@ class Coordinator:
         wakeups = Wakeups()
         self.hearing = Hearing(self.clock)
         self.store = Store(data_dir, self.ids, self.options.max_upload_file_bytes)
-        self.jobs = JobService(db, self.clock, self.ids, wakeups)
+        self.code = CodeStore(db, data_dir, self.ids)
+        self.jobs = JobService(db, self.clock, self.ids, wakeups, self.code)
         self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
         self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
         self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)
@@ -100,6 +102,7 @@ class Coordinator:
             try:
                 await self.checkpoints.housekeep()
                 await self.store.sweep(self.options.abandoned_upload_seconds)
+                await self.code.sweep(self.options.unused_code_seconds)
                 self.gateway.wake_all()  # what they are told is derived anew from time to time
             except (DBAPIError, OSError) as error:
                 log.error("housekeeping failed; it is tried again", error=str(error))

@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
+from trainhall.cluster.code import CodeStore
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
 from trainhall.cluster.lifecycle import JobState, create_job, lock_job, move_job, tell_attempt
 from trainhall.cluster.ports import Clock, Ids
@@ -53,12 +54,23 @@ _REASONS = {
 
 
 class JobService:
-    def __init__(self, db: Database, clock: Clock, ids: Ids, wakeups: Wakeups) -> None:
+    def __init__(
+        self, db: Database, clock: Clock, ids: Ids, wakeups: Wakeups, code: CodeStore
+    ) -> None:
         self._db = db
+        self._code = code
         self._clock = clock
         self._ids = ids
         self._wakeups = wakeups
         self._submitting = asyncio.Lock()
+
+    async def check(self, spec: JobSpec) -> None:
+        """See that what a spec refers to is here.
+
+        Raises:
+            SpecError: it names code that was not uploaded.
+        """
+        await self._code.check(spec)
 
     async def submit(
         self, spec: JobSpec, idempotency: tuple[str, str] | None = None
@@ -70,7 +82,9 @@ class JobService:
 
         Raises:
             Conflict: the key was used with another body.
+            SpecError: it names code that was not uploaded.
         """
+        await self.check(spec)
         if idempotency is not None and not 1 <= len(idempotency[0]) <= 255:
             raise InvalidValue("Idempotency-Key", idempotency[0], "must have 1 to 255 characters")
         # One after the other here; a second coordinator on the same database loses the race for
@@ -108,6 +122,7 @@ class JobService:
                 id=self._ids.new(),
                 number=(newest or 0) + 1,
                 name=spec.name,
+                code=spec.code,
                 spec=spec.model_dump(mode="json"),
                 priority=spec.priority,
                 reason="submitted",

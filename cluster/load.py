@@ -135,12 +135,12 @@ async def _ends_of_recovering(
 async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:
     holds = exists().where(Grant.job_id == Attempt.job_id, Grant.attempt == Attempt.number)
     rows = await session.execute(
-        select(Attempt, Job.spec["script"]["path"].as_string())
+        select(Attempt, Job.spec["task"]["name"].as_string())
         .join(Job, Job.id == Attempt.job_id)
         .where(or_(Attempt.state.in_([s.value for s in ACTIVE_ATTEMPT_STATES]), holds))
         .order_by(Attempt.job_id, Attempt.number)
     )
-    return tuple(attempt_facts(attempt, script=script is not None) for attempt, script in rows)
+    return tuple(attempt_facts(attempt, script=task is None) for attempt, task in rows)
 
 
 def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:

@@ -13,6 +13,7 @@ position, so that it too may be repeated. Below `/api/v1/agent`:
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
+    GET  /code/{sha256}                                    the archive of a job's code
 
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
 `"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that

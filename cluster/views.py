@@ -110,6 +110,15 @@ class NodeView:
 
 
 @dataclass(frozen=True)
+class CodeView:
+    """Code that was uploaded."""
+
+    sha256: str
+    size: int
+    """Bytes of the archive."""
+
+
+@dataclass(frozen=True)
 class Announcement:
     """A node that may join, once, with this token."""
 

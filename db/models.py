@@ -50,6 +50,8 @@ class Job(Base):
     """Order of submission, and the tie-breaker of the queue."""
     name: Mapped[str] = mapped_column(String(128))
     spec: Mapped[dict[str, Any]]
+    code: Mapped[str | None] = mapped_column(String(64), index=True)
+    """SHA-256 of the uploaded code that the spec names."""
     priority: Mapped[int]
     state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str] = mapped_column(Text)

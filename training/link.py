@@ -123,6 +123,8 @@ class Launch(LinkModel):
     address: str = "127.0.0.1"
     """How the attempt's other hosts reach this one."""
     checkpoint: CheckpointPlan
+    code: str | None = None
+    """This attempt's own folder with the code of the spec; the agent unpacks it."""
 
 
 class RankState(LinkModel):

@@ -5,8 +5,6 @@ plain routes, whose few parameters are read by hand: with FastAPI's own reading 
 small batch costs four times as much.
 """
 
-from collections.abc import AsyncIterator
-
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, Response
@@ -14,9 +12,9 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from trainhall.api.auth import bearer
-from trainhall.api.bodies import bounded, declared_length, read_body, read_json
+from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.params import checked_id
-from trainhall.api.problems import Refusal, invalid, refusal_of, shown
+from trainhall.api.problems import invalid, refusal_of, shown
 from trainhall.cluster.channel import ChannelClosed
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NotFound
@@ -82,7 +80,7 @@ async def put_file(request: Request) -> Response:
     if sha256 is not None and not (len(sha256) == 64 and sha256.isalnum() and sha256.isascii()):
         raise invalid("sha256", sha256, "must be 64 hexadecimal digits")
     coordinator = _coordinator(request)
-    chunks = _upload(request, coordinator.options.max_upload_file_bytes)
+    chunks = uploaded(request, coordinator.options.max_upload_file_bytes)
     await coordinator.checkpoints.receive(job_id, name, path, chunks, sha256=sha256)
     return Response(status_code=204)
 
@@ -90,6 +88,12 @@ async def put_file(request: Request) -> Response:
 async def get_file(request: Request) -> Response:
     await authenticate(request)
     file = await _coordinator(request).checkpoints.fetch(*_file(request))
+    return FileResponse(file, media_type="application/octet-stream")
+
+
+async def get_code(request: Request) -> Response:
+    await authenticate(request)
+    file = _coordinator(request).code.file(request.path_params["sha256"])
     return FileResponse(file, media_type="application/octet-stream")
 
 
@@ -125,6 +129,7 @@ ROUTES = [
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),
+    Route("/code/{sha256}", get_code, methods=["GET"]),
 ]
 MOUNT = "/agent"
 
@@ -203,16 +208,6 @@ def _number(request: Request, name: str, largest: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= largest):
         raise invalid(name, text, f"must be a whole number from 0 to {largest}")
     return int(text)
-
-
-async def _upload(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """The file as it comes; a connection that ends early is an error, not a short file."""
-    expected, size = declared_length(request), 0
-    async for chunk in bounded(request, limit):
-        size += len(chunk)
-        yield chunk
-    if expected and size != expected:
-        raise Refusal(400, "bad-request", f"the body has {size} bytes, not {expected}")
 
 
 def _event(number: int, line: bytes) -> RankEvent:

@@ -119,6 +119,7 @@ async def submit_job(
     raw = await read_body(request, MAX_SPEC_BYTES)
     spec = parse_spec(raw, kind)
     if dry_run:
+        await hall.jobs.check(spec)
         plan = DryRun(
             name=spec.name,
             world_size=spec.resources.workers,

@@ -132,8 +132,15 @@ class CoordinatorApi:
 
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
         """Fetch a file of an uploaded checkpoint, durably; returns its size and SHA-256."""
+        return await self._fetch(f"/jobs/{job_id}/checkpoints/{name}/files/{path}", to)
+
+    async def get_code(self, sha256: str, to: Path) -> tuple[int, str]:
+        """Fetch uploaded code; returns its size and its SHA-256 as it came."""
+        return await self._fetch(f"/code/{sha256}", to)
+
+    async def _fetch(self, path: str, to: Path) -> tuple[int, str]:
         digest, size = hashlib.sha256(), 0
-        url = f"{self._url}/jobs/{job_id}/checkpoints/{name}/files/{path}"
+        url = self._url + path
         try:
             async with self._http.stream("GET", url, headers=self._headers()) as answer:
                 if not answer.is_success:

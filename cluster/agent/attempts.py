@@ -17,6 +17,7 @@ from typing import Any
 from trainhall.cluster.agent import claims, linux, outcome, processes, transfer
 from trainhall.cluster.agent.api import CoordinatorApi
 from trainhall.cluster.agent.claims import Claim
+from trainhall.cluster.agent.code import CodeCache, NotFetched
 from trainhall.cluster.agent.data_dir import DataDir, Token
 from trainhall.cluster.agent.reconcile import (
     Action,
@@ -128,6 +129,7 @@ class Attempts:
         self._api = api
         self._warm = warm
         self._changed = changed
+        self._code = CodeCache(data_dir.code, api)
         self._attempts: dict[Token, Attempt] = {}
         self._desired: dict[Token, Assignment] | None = None
         self._agent_ends = False
@@ -358,11 +360,20 @@ class Attempts:
             # Where that fails the ranks tell why, in terms of what they wanted to save.
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
-        attempt.launch = launch
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
         shutil.rmtree(part.path, ignore_errors=True)
         part.path.mkdir(parents=True)
+        if launch.spec.code is not None:
+            try:
+                await self._code.copy(launch.spec.code, part.path / "code")
+            except (NotFetched, OSError) as error:
+                shutil.rmtree(part.path, ignore_errors=True)
+                message = f"the code of this job cannot be had on this host: {error}"
+                self._end(attempt, Outcome.FAILED, Failure(message=message))
+                return
+            launch = launch.model_copy(update={"code": str(final / "code")})
+        attempt.launch = launch
         replace_json(part.launch, launch)
         part.path.rename(final)
         attempt.stage = Stage.READY

@@ -7,6 +7,7 @@
     doorbell                    named pipe that shims ring when their status changed
     attempts/<job>/<token>/     one folder per attempt (`training.link`), plus the agent's own
                                 `shipped.json` and, where it ended the ranks, `agent-stopped`
+    code/<sha256>/              code of jobs, unpacked (`agent.code`)
     checkpoints/<job>/          local checkpoints of jobs that upload them
     logs/                       output of the warm parent
 """
@@ -48,6 +49,10 @@ class DataDir:
     def attempt(self, token: Token) -> AttemptFolder:
         job_id, attempt, generation = token
         return AttemptFolder(self.attempts / job_id / f"a{attempt}-g{generation}")
+
+    @property
+    def code(self) -> Path:
+        return self.path / "code"
 
     def checkpoints(self, job_id: str) -> Path:
         return self.path / "checkpoints" / job_id

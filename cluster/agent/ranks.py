@@ -10,10 +10,11 @@ import sys
 import traceback
 import zlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
-from trainhall.cluster.agent import linux
+from trainhall.cluster.agent import linux, scripts
 from trainhall.cluster.agent.processes import MARK
 from trainhall.training.link import AttemptFolder, Launch, RankPlace, Rendezvous
 
@@ -43,6 +44,8 @@ def environment(
     env["PYTHONUNBUFFERED"] = "1"
     # NVML, by which the agent numbers GPUs, counts in this order; CUDA's own default is another.
     env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    env.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local)))
     if launch.spec.script is not None:
         env |= launch.spec.script.env
@@ -67,6 +70,7 @@ def environment(
         "MASTER_ADDR": rendezvous.address,
         "ROLE_NAME": "default",
         "TORCHELASTIC_RUN_ID": launch.job_id,
+        "TORCHELASTIC_ERROR_FILE": str(folder.rank(place.rank) / "error.json"),
         # Built-in tasks find a store that the shim holds; in a script, rank 0 opens one.
         "TORCHELASTIC_USE_AGENT_STORE": str(launch.spec.script is None),
         "TRAINHALL_JOB_ID": launch.job_id,
@@ -87,16 +91,15 @@ def start(
     folder.rank(place.rank).mkdir(parents=True, exist_ok=True)
     output = (folder.stdout(place.rank), folder.stderr(place.rank))
     script = launch.spec.script
+    work: Callable[[], int]
     if script is not None:
-        arguments = [sys.executable, script.path, *script.args]
-        work_folder = Path(script.path).parent
+        work = partial(scripts.execute, script, launch.code, env)
+    elif fork:
+        work = _run_task
     else:
-        arguments = [sys.executable, "-m", RANK_MODULE]
-        work_folder = folder.path
-    name = f"rank {place.rank}"
-    if fork and script is None:
-        return fork_child(name, output, env, work_folder, _run_task)
-    return fork_child(name, output, env, work_folder, lambda: _execute(arguments, env))
+        work = partial(_execute, [sys.executable, "-m", RANK_MODULE], env)
+    begin = folder.path if launch.code is None else Path(launch.code)
+    return fork_child(f"rank {place.rank}", output, env, begin, work)
 
 
 def _run_task() -> int:
@@ -104,7 +107,7 @@ def _run_task() -> int:
     return int(code)
 
 
-def _execute(arguments: list[str], env: dict[str, str]) -> NoReturn:
+def _execute(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
     os.execve(arguments[0], arguments, env)
 
 
@@ -139,9 +142,7 @@ def fork_child(
         fresh_state(env)
         linux.set_name(name)
         linux.show_environment({k: v for k, v in env.items() if _tells_who(k)})
-        # A script in a folder that is gone shall say that the script is missing.
-        if work_folder.is_dir():
-            os.chdir(work_folder)
+        os.chdir(work_folder)
         code = work()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else (0 if end.code is None else 1)

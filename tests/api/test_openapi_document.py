@@ -24,6 +24,8 @@ NAMES = {
     "submitJob",
     "listJobs",
     "getJob",
+    "putCode",
+    "getCode",
     "cancelJob",
     "pauseJob",
     "resumeJob",

@@ -1,6 +1,7 @@
 """The models of a job spec. What could not be launched is refused here, by field."""
 
 import math
+import re
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -23,6 +24,7 @@ from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME, in_words
 
 MAX_WORKERS = 4096
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def _printable(value: str) -> str:
@@ -34,6 +36,20 @@ def _printable(value: str) -> str:
 def _no_nul(value: str) -> str:
     if "\0" in value:
         raise PydanticCustomError("nul_byte", "may not hold a NUL byte")
+    return value
+
+
+def _module_name(value: str) -> str:
+    if not all(part.isidentifier() for part in value.split(".")):
+        raise PydanticCustomError("module_name", "must be a module's name, as in package.module")
+    return value
+
+
+def _program(value: str) -> str:
+    if "/" in value and not PurePosixPath(value).is_absolute():
+        raise PydanticCustomError(
+            "program", "must be an absolute path, or a name that is found on the host's PATH"
+        )
     return value
 
 
@@ -91,22 +107,31 @@ class TaskSpec(SpecModel):
 class ScriptSpec(SpecModel):
     """A script that runs under `torchrun`, started once per rank with the same environment."""
 
-    path: Annotated[Text, Field(min_length=1)]
-    """Absolute path of the script on every node that runs it. `trainhall submit` and `trainhall up
-    --demo` resolve a relative one against the folder of the spec."""
+    path: Annotated[Text, Field(min_length=1)] | None = None
+    """The script. With `code` it is relative to that folder; without, an absolute path on every
+    node that runs it (`trainhall submit` and `trainhall up --demo` resolve a relative one against
+    the folder of the spec). Give this or `module`."""
+    module: Annotated[Name, AfterValidator(_module_name)] | None = None
+    """Start `python -m MODULE` instead of a file. Give this or `path`."""
     args: list[Text] = Field(default_factory=list, max_length=1024)
     """Arguments passed to every rank."""
     env: dict[Annotated[str, Field(pattern=VARIABLE_NAME)], Text] = Field(
         default_factory=dict, max_length=256
     )
     """Environment variables added to every rank's environment."""
+    interpreter: Annotated[Text, Field(min_length=1), AfterValidator(_program)] | None = None
+    """What runs the script: an absolute path on every node, or a name that is found on its PATH.
+    Without it the Python that the agent runs with."""
+    working_dir: Annotated[Text, Field(min_length=1)] | None = None
+    """Folder in which the ranks start; a relative one is resolved as `path` is. Without it the root
+    of `code`, else the script's folder."""
 
     @model_validator(mode="after")
-    def _path_is_absolute(self) -> Self:
-        if not PurePosixPath(self.path).is_absolute():
-            raise problem_at("path", self.path,
-                "must be an absolute path on every node; `trainhall submit` makes it absolute",
-            )  # fmt: skip
+    def _one_entry(self) -> Self:
+        if self.path is not None and self.module is not None:
+            raise problem_at("module", self.module, "path and module exclude each other; give one")
+        if self.path is None and self.module is None:
+            raise problem_at("path", None, "is missing; give it, or module")
         return self
 
 
@@ -224,6 +249,10 @@ class JobSpec(SpecModel):
     """A built-in task. Give exactly one of `task` and `script`."""
     script: ScriptSpec | None = None
     """A script that runs under `torchrun`. Give exactly one of `task` and `script`."""
+    code: Annotated[Text, Field(min_length=1)] | None = None
+    """A folder with the job's code, at most 64 MiB (docs/scripts.md). `trainhall submit` uploads it
+    and puts the SHA-256 of the upload in its place, which is what the coordinator takes. A relative
+    path is resolved against the folder of the spec."""
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
@@ -234,6 +263,7 @@ class JobSpec(SpecModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        self._check_paths()
         if self.task is not None and self.script is not None:
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
@@ -246,6 +276,28 @@ class JobSpec(SpecModel):
         if self.task is not None:
             self._check_batch(workers)
         return self
+
+    def _check_paths(self) -> None:
+        folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
+        if folder is not None and not folder.is_absolute():
+            raise problem_at("code", self.code,
+                "must be the SHA-256 of uploaded code, or a folder; `trainhall submit` uploads it",
+            )  # fmt: skip
+        for key in ("path", "working_dir") if self.script is not None else ():
+            value = getattr(self.script, key)
+            if value is None or PurePosixPath(value).is_absolute():
+                continue
+            if self.code is None:
+                raise problem_at(("script", key), value,
+                    "must be an absolute path on every node; `trainhall submit` makes it absolute",
+                )  # fmt: skip
+            if ".." in PurePosixPath(value).parts:
+                raise problem_at(("script", key), value, "must lie within the folder of `code`")
+
+    @property
+    def code_is_uploaded(self) -> bool:
+        """`code` is the SHA-256 of an upload, not a folder."""
+        return self.code is not None and SHA256.fullmatch(self.code) is not None
 
     def _check_batch(self, workers: int) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation

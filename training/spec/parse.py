@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
 
@@ -48,8 +48,8 @@ def parse_spec(
 
     Args:
         overrides: maps dotted fields to YAML values ("training.steps": "20").
-        folder: what a relative `script.path` is relative to, an absolute path; without it such a
-            path is an error.
+        folder: what relative paths (`code`, `script.path`, `script.working_dir`) are relative to,
+            an absolute path; without it such a path is an error.
 
     Raises:
         SpecError: with one problem per wrong field.
@@ -60,7 +60,7 @@ def parse_spec(
     if overrides:
         _check_tree(data)
     if folder is not None:
-        _resolve_script(data, folder)
+        _resolve_paths(data, folder)
     return validate_spec(data)
 
 
@@ -200,13 +200,22 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _resolve_script(data: dict[str, Any], folder: Path) -> None:
-    script = data.get("script")
-    path = script.get("path") if isinstance(script, dict) else None
+def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
+    script, code = data.get("script"), data.get("code")
+    if not (isinstance(code, str) and SHA256.fullmatch(code)):
+        _resolve(data, "code", folder)
+    # With code they are relative to it, and stay so.
+    if isinstance(script, dict) and code is None:
+        _resolve(script, "path", folder)
+        _resolve(script, "working_dir", folder)
+
+
+def _resolve(mapping: dict[str, Any], key: str, folder: Path) -> None:
+    path = mapping.get(key)
     # What is no path at all is left for the check that names the field.
-    if isinstance(script, dict) and isinstance(path, str) and path and "\0" not in path:
+    if isinstance(path, str) and path and "\0" not in path:
         # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
-        script["path"] = os.path.normpath(folder / path)
+        mapping[key] = os.path.normpath(folder / path)
 
 
 def _override(data: dict[str, Any], field: str, text: str) -> None:

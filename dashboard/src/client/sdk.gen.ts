@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -113,6 +113,31 @@ export const readLogs = <ThrowOnError extends boolean = false>(options: Options<
  * The oldest first: where each ran, how it ended and why.
  */
 export const listAttempts = <ThrowOnError extends boolean = false>(options: Options<ListAttemptsData, ThrowOnError>) => (options.client ?? client).get<ListAttemptsResponses, ListAttemptsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/attempts', ...options });
+
+/**
+ * See whether code is there
+ *
+ * What was uploaded under this SHA-256.
+ */
+export const getCode = <ThrowOnError extends boolean = false>(options: Options<GetCodeData, ThrowOnError>) => (options.client ?? client).get<GetCodeResponses, GetCodeErrors, ThrowOnError>({ url: '/api/v1/training/code/{sha256}', ...options });
+
+/**
+ * Upload code
+ *
+ * A job names it under `code`; what no job names is removed after an hour.
+ *
+ * The archive is looked through before it is kept: paths that lead out of the folder, special
+ * files, names that come twice and too much of anything are refused.
+ */
+export const putCode = <ThrowOnError extends boolean = false>(options: Options<PutCodeData, ThrowOnError>) => (options.client ?? client).put<PutCodeResponses, PutCodeErrors, ThrowOnError>({
+    bodySerializer: null,
+    url: '/api/v1/training/code/{sha256}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/octet-stream',
+        ...options.headers
+    }
+});
 
 /**
  * List nodes

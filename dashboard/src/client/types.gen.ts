@@ -226,6 +226,26 @@ export type CheckpointSpec = {
 };
 
 /**
+ * Code
+ *
+ * The code of jobs, as it was uploaded.
+ */
+export type Code = {
+    /**
+     * Sha256
+     *
+     * What a job spec names it by, under `code`.
+     */
+    sha256: string;
+    /**
+     * Size
+     *
+     * Bytes of the archive.
+     */
+    size: number;
+};
+
+/**
  * Device
  *
  * A GPU or a CPU slot of a node.
@@ -648,6 +668,14 @@ export type JobSpec = {
      * A script that runs under `torchrun`. Give exactly one of `task` and `script`.
      */
     script?: ScriptSpec | null;
+    /**
+     * Code
+     *
+     * A folder with the job's code, at most 64 MiB (docs/scripts.md). `trainhall submit` uploads it
+     * and puts the SHA-256 of the upload in its place, which is what the coordinator takes. A relative
+     * path is resolved against the folder of the spec.
+     */
+    code?: string | null;
     resources?: ResourcesSpec;
     parallelism?: ParallelismSpec;
     training?: TrainingSpec;
@@ -1173,10 +1201,17 @@ export type ScriptSpec = {
     /**
      * Path
      *
-     * Absolute path of the script on every node that runs it. `trainhall submit` and `trainhall up
-     * --demo` resolve a relative one against the folder of the spec.
+     * The script. With `code` it is relative to that folder; without, an absolute path on every
+     * node that runs it (`trainhall submit` and `trainhall up --demo` resolve a relative one against
+     * the folder of the spec). Give this or `module`.
      */
-    path: string;
+    path?: string | null;
+    /**
+     * Module
+     *
+     * Start `python -m MODULE` instead of a file. Give this or `path`.
+     */
+    module?: string | null;
     /**
      * Args
      *
@@ -1191,6 +1226,20 @@ export type ScriptSpec = {
     env?: {
         [key: string]: unknown | string;
     };
+    /**
+     * Interpreter
+     *
+     * What runs the script: an absolute path on every node, or a name that is found on its PATH.
+     * Without it the Python that the agent runs with.
+     */
+    interpreter?: string | null;
+    /**
+     * Working Dir
+     *
+     * Folder in which the ranks start; a relative one is resolved as `path` is. Without it the root
+     * of `code`, else the script's folder.
+     */
+    working_dir?: string | null;
 };
 
 /**
@@ -2032,6 +2081,117 @@ export type ListAttemptsResponses = {
 };
 
 export type ListAttemptsResponse = ListAttemptsResponses[keyof ListAttemptsResponses];
+
+export type GetCodeData = {
+    body?: never;
+    path: {
+        /**
+         * Sha256
+         *
+         * The SHA-256 of the archive, in hexadecimal digits.
+         */
+        sha256: string;
+    };
+    query?: never;
+    url: '/api/v1/training/code/{sha256}';
+};
+
+export type GetCodeErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type GetCodeError = GetCodeErrors[keyof GetCodeErrors];
+
+export type GetCodeResponses = {
+    /**
+     * It is there.
+     */
+    200: Code;
+};
+
+export type GetCodeResponse = GetCodeResponses[keyof GetCodeResponses];
+
+export type PutCodeData = {
+    /**
+     * A tar of the folder, plain or compressed with gzip, at most 64 MiB. Unpacked it has at most 256 MiB in 20,000 files and folders.
+     */
+    body: Blob | File;
+    path: {
+        /**
+         * Sha256
+         *
+         * The SHA-256 of the archive, in hexadecimal digits.
+         */
+        sha256: string;
+    };
+    query?: never;
+    url: '/api/v1/training/code/{sha256}';
+};
+
+export type PutCodeErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is too large
+     */
+    413: Problem;
+    /**
+     * This content type is not accepted
+     */
+    415: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type PutCodeError = PutCodeErrors[keyof PutCodeErrors];
+
+export type PutCodeResponses = {
+    /**
+     * It was there already.
+     */
+    200: Code;
+    /**
+     * It was stored.
+     */
+    201: Code;
+};
+
+export type PutCodeResponse = PutCodeResponses[keyof PutCodeResponses];
 
 export type ListNodesData = {
     body?: never;

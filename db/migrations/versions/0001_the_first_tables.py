@@ -14,6 +14,7 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("spec", sa.JSON(), nullable=False),
+        sa.Column("code", sa.String(length=64), nullable=True),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
@@ -33,6 +34,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("number", name=op.f("uq_jobs_number")),
     )
     with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_jobs_code"), ["code"], unique=False)
         batch_op.create_index("ix_jobs_created_at_id", ["created_at", "id"], unique=False)
         batch_op.create_index(batch_op.f("ix_jobs_state"), ["state"], unique=False)
 

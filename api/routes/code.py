@@ -1,0 +1,96 @@
+"""/training/code: the code of jobs, uploaded once and named by its SHA-256."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from trainhall.api import examples
+from trainhall.api.bodies import media_type, unsupported, uploaded
+from trainhall.api.context import Hall
+from trainhall.api.describe import answers, name_operations
+from trainhall.api.problems import Refusal, invalid, shown
+from trainhall.api.schemas.code import Code
+from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
+from trainhall.training.spec.job import SHA256
+
+router = APIRouter(prefix="/training/code", tags=["jobs"])
+
+MEDIA_TYPE = "application/octet-stream"
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A tar of the folder, plain or compressed with gzip, at most 64 MiB. "
+        "Unpacked it has at most 256 MiB in 20,000 files and folders.",
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"type": "string", "format": "binary"},
+                "example": "(the bytes of the archive)",
+            }
+        },
+    }
+}
+_NO_CODE = Refusal(404, "not-found", f"there is no code {examples.CODE['sha256']!r}")
+_TOO_LARGE = Refusal(413, "too-large", "the body is longer than 64 MiB")
+_NOT_A_TAR = Refusal(
+    415, "unsupported-media-type",
+    f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",
+)  # fmt: skip
+_HOSTILE = invalid("body", None, "the archive cannot be used: ../x leads out of the folder")
+
+
+async def _sha256(
+    sha256: Annotated[str, Path(description="The SHA-256 of the archive, in hexadecimal digits.",
+                                json_schema_extra={"pattern": f"^{SHA256.pattern}$"},
+                                examples=[examples.CODE["sha256"]])],
+) -> str:  # fmt: skip
+    if not SHA256.fullmatch(sha256):
+        detail = f"there is no code {shown(sha256)!r}: its name is 64 lower-case hexadecimal digits"
+        raise Refusal(404, "not-found", detail)
+    return sha256
+
+
+Sha256 = Annotated[str, Depends(_sha256)]
+
+
+@router.put(
+    "/{sha256}",
+    status_code=200,
+    summary="Upload code",
+    response_model=Code,
+    openapi_extra=_BODY,
+    responses=answers(
+        examples.CODE, _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE,
+        told="It was there already.",
+        also={
+            201: {
+                "description": "It was stored.",
+                "model": Code,
+                "content": {"application/json": {"example": examples.CODE}},
+            }
+        },
+    ),
+)  # fmt: skip
+async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
+    """A job names it under `code`; what no job names is removed after an hour.
+
+    The archive is looked through before it is kept: paths that lead out of the folder, special
+    files, names that come twice and too much of anything are refused.
+    """
+    if media_type(request) not in ("", MEDIA_TYPE):
+        raise unsupported(request, MEDIA_TYPE)
+    view, created = await hall.code.put(sha256, uploaded(request, MAX_ARCHIVE_BYTES))
+    content = Code.model_validate(view).model_dump_json()
+    return Response(content, 201 if created else 200, media_type="application/json")
+
+
+@router.get(
+    "/{sha256}",
+    summary="See whether code is there",
+    responses=answers(examples.CODE, _NO_CODE, told="It is there."),
+)
+async def get_code(hall: Hall, sha256: Sha256) -> Code:
+    """What was uploaded under this SHA-256."""
+    return Code.model_validate(await hall.code.get(sha256))
+
+
+name_operations(router)

@@ -1,0 +1,12 @@
+"""Uploaded code as the API shows it."""
+
+from trainhall.api.schemas.base import Schema
+
+
+class Code(Schema):
+    """The code of jobs, as it was uploaded."""
+
+    sha256: str
+    """What a job spec names it by, under `code`."""
+    size: int
+    """Bytes of the archive."""

@@ -1,0 +1,111 @@
+"""The code of jobs on this host: fetched and unpacked once, copied for every attempt.
+
+    <data-dir>/code/<sha256>/       unpacked; nobody runs in it
+
+An attempt gets a copy of its own, within its folder, and may write there: two attempts of the same
+code never see each other's files, and both are gone with their attempts.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from trainhall.cluster.agent.api import Refused, Unreachable
+from trainhall.cluster.archive import BadArchive, unpack
+
+logger = logging.getLogger(__name__)
+
+CACHE_BYTES = 2 * 1024**3
+"""Of all unpacked code; what was used least lately goes first."""
+RETRY_LIMIT_SECONDS = 10.0
+TRIES = 3
+"""How often code that comes damaged is fetched."""
+
+
+class NotFetched(Exception):
+    """The code cannot be had; the message says why."""
+
+
+class Fetching(Protocol):
+    async def get_code(self, sha256: str, to: Path) -> tuple[int, str]: ...
+
+
+class CodeCache:
+    def __init__(self, folder: Path, api: Fetching, limit: int = CACHE_BYTES) -> None:
+        self._folder = folder
+        self._api = api
+        self._limit = limit
+        self._fetching: dict[str, asyncio.Lock] = {}
+        self._copying = asyncio.Lock()
+        """Nothing is removed while it is copied."""
+
+    async def copy(self, sha256: str, to: Path) -> None:
+        """Put a copy of the code at `to`, which does not exist yet.
+
+        Raises:
+            NotFetched: the coordinator does not have it, or it cannot be unpacked.
+            OSError: there is no room for it.
+        """
+        unpacked = self._folder / sha256
+        while True:
+            # Whoever comes second finds what the first one fetched.
+            async with self._fetching.setdefault(sha256, asyncio.Lock()):
+                if not await asyncio.to_thread(unpacked.is_dir):
+                    await self._fetch(sha256, unpacked)
+            async with self._copying:
+                if not await asyncio.to_thread(unpacked.is_dir):
+                    continue
+                await asyncio.to_thread(os.utime, unpacked)
+                await asyncio.to_thread(shutil.copytree, unpacked, to, symlinks=True)
+                await asyncio.to_thread(self._make_room, unpacked)
+                return
+
+    async def _fetch(self, sha256: str, unpacked: Path) -> None:
+        archive = self._folder / f"{sha256}.tar"
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        try:
+            await self._download(sha256, archive)
+            await asyncio.to_thread(unpack, archive, unpacked)
+        except Refused as error:
+            raise NotFetched(f"the coordinator does not give it: {error.detail}") from None
+        except BadArchive as error:
+            raise NotFetched(f"the archive cannot be used: {error}") from None
+        finally:
+            await asyncio.to_thread(archive.unlink, missing_ok=True)
+
+    async def _download(self, sha256: str, archive: Path) -> None:
+        pause, tries = 0.2, 0
+        while True:
+            try:
+                _, found = await self._api.get_code(sha256, archive)
+                if found == sha256:
+                    return
+                tries += 1
+                if tries == TRIES:
+                    raise NotFetched(f"what comes has the SHA-256 {found}, not {sha256}")
+                logger.warning("code %s came damaged and is fetched again", sha256)
+            except Unreachable as error:
+                logger.info("code %s waits: %s", sha256, error)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, RETRY_LIMIT_SECONDS)
+
+    def _make_room(self, keep: Path) -> None:
+        """Remove what was used least lately until the rest is within the limit."""
+        found = [(p.stat().st_mtime, p) for p in self._folder.iterdir()]
+        left = self._limit
+        for _, path in sorted(found, reverse=True):
+            left -= _size(path)
+            if left < 0 and path != keep:
+                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):  # a file that a killed agent left
+                    path.unlink()
+
+
+def _size(path: Path) -> int:
+    if not path.is_dir():
+        return path.lstat().st_size
+    return sum(p.lstat().st_size for p in path.rglob("*"))

@@ -1,0 +1,102 @@
+"""Code goes up once, is named by its hash, and is kept while a job needs it."""
+
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from trainhall.cluster.coordinator import Coordinator
+
+URL = "/api/v1/training/code"
+SPEC: dict[str, Any] = {"name": "coded", "script": {"path": "train.py"}}
+
+
+def archive(**files: str) -> tuple[str, bytes]:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, text in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+    data = buffer.getvalue()
+    return hashlib.sha256(data).hexdigest(), data
+
+
+def stored(tmp_path: Path) -> list[str]:
+    return sorted(p.name for p in (tmp_path / "data" / "code").glob("*"))
+
+
+async def test_code_is_stored_once(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    sha256, data = archive(train="print(1)")
+    assert (await client.get(f"{URL}/{sha256}")).status_code == 404
+    first = await client.put(f"{URL}/{sha256}", content=data)
+    again = await client.put(f"{URL}/{sha256}", content=data)
+    assert (first.status_code, again.status_code) == (201, 200)
+    told = {"sha256": sha256, "size": len(data)}
+    assert first.json() == again.json() == (await client.get(f"{URL}/{sha256}")).json() == told
+    assert stored(tmp_path) == [sha256]
+
+
+async def test_a_job_may_only_name_code_that_is_here(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    sha256, data = archive(train="print(1)")
+    for code in (sha256, "/home/me/lab", "lab"):
+        for path in ("/api/v1/training/jobs", "/api/v1/training/jobs?dry_run=true"):
+            reply = await client.post(path, json={**SPEC, "code": code})
+            assert reply.status_code == 422, reply.text
+            (problem,) = reply.json()["errors"]
+            assert (problem["field"], problem["value"]) == ("code", code)
+            assert "trainhall submit" in problem["message"]
+    await client.put(f"{URL}/{sha256}", content=data)
+    reply = await client.post("/api/v1/training/jobs", json={**SPEC, "code": sha256})
+    assert reply.status_code == 201
+    assert reply.json()["spec"]["code"] == sha256
+
+
+async def test_what_cannot_be_used_is_refused(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    sha256, data = archive(train="print(1)")
+    hostile_hash, hostile = archive(**{"../up": "x"})
+    junk = b"no tar at all"
+    cases: list[tuple[str, dict[str, Any], int, str]] = [
+        (sha256, {"content": data[:-1]}, 422, "SHA-256 of what came"),
+        (hostile_hash, {"content": hostile}, 422, "../up leads out of the folder"),
+        (hashlib.sha256(junk).hexdigest(), {"content": junk}, 422, "no tar archive"),
+        (sha256, {"content": data, "headers": {"Content-Type": "text/plain"}}, 415, "octet-stream"),
+        (sha256, {"content": b"", "headers": {"Content-Length": str(65 << 20)}}, 413, "64 MiB"),
+        ("abc", {"content": data}, 404, "64 lower-case hexadecimal"),
+        (sha256.upper(), {"content": data}, 404, "64 lower-case hexadecimal"),
+    ]
+    for name, options, status, why in cases:
+        reply = await client.put(f"{URL}/{name}", **options)
+        assert (reply.status_code, why in reply.json()["detail"]) == (status, True), reply.text
+        assert stored(tmp_path) == []
+
+
+async def test_code_that_no_job_needs_is_swept(
+    app: FastAPI, client: httpx.AsyncClient, tmp_path: Path
+) -> None:
+    coordinator: Coordinator = app.state.coordinator
+    (used, data), (unused, other), (fresh, third) = (archive(a=text) for text in "123")
+    for sha256, content in ((used, data), (unused, other), (fresh, third)):
+        assert (await client.put(f"{URL}/{sha256}", content=content)).is_success
+    reply = await client.post("/api/v1/training/jobs", json={**SPEC, "code": used})
+    assert reply.status_code == 201
+    folder = tmp_path / "data" / "code"
+    (folder / "half.part").touch()
+    for name in (used, unused, "half.part"):
+        os.utime(folder / name, (1, 1))
+    assert await coordinator.code.sweep(3600) == [unused]
+    assert stored(tmp_path) == sorted([used, fresh])
+    assert await coordinator.code.sweep(3600) == []
+
+
+async def test_only_agents_fetch_archives(client: httpx.AsyncClient, tmp_path: Path) -> None:
+    sha256, data = archive(train="print(1)")
+    await client.put(f"{URL}/{sha256}", content=data)
+    assert (await client.get(f"/api/v1/agent/code/{sha256}")).status_code == 401

@@ -1,0 +1,80 @@
+"""Which files of a folder go with a job, and what is told when they cannot."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainhall.cli import code
+from trainhall.cli.errors import Usage
+from trainhall.cluster.archive import unpack
+
+
+def names(folder: Path, tmp_path: Path) -> set[str]:
+    """The files that come out at the other end."""
+    sha256, data = code.packed(folder)
+    archive, there = tmp_path / sha256, tmp_path / f"{sha256}-there"
+    archive.write_bytes(data)
+    if not there.exists():
+        unpack(archive, there)
+    return {p.relative_to(there).as_posix() for p in there.rglob("*") if not p.is_dir()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "lab"
+    for name in ("train.py", "pkg/a.py", "pkg/__pycache__/a.pyc", ".git/HEAD", "env/pyvenv.cfg",
+                 "env/lib/x.py", "data/big.bin", "data/keep.txt", "notes.md"):  # fmt: skip
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return made
+
+
+def test_what_is_never_needed_stays_behind(folder: Path, tmp_path: Path) -> None:
+    sent = {"train.py", "pkg/a.py", "data/big.bin", "data/keep.txt", "notes.md"}
+    assert names(folder, tmp_path) == sent
+
+
+def test_an_ignore_file_is_read_as_git_reads_it(folder: Path, tmp_path: Path) -> None:
+    (folder / ".gitignore").write_text("*.md\n/data/*\n!/data/keep.txt\n")
+    assert names(folder, tmp_path) == {"train.py", "pkg/a.py", "data/keep.txt", ".gitignore"}
+    (folder / ".trainhallignore").write_text("pkg/\n")
+    assert names(folder, tmp_path) == {"train.py", "data/big.bin", "data/keep.txt", "notes.md",
+                                       ".gitignore", ".trainhallignore"}  # fmt: skip
+
+
+def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "MAX_ARCHIVE_BYTES", 3 * 1024 * 1024)
+    (folder / "data" / "big.bin").write_bytes(bytes(4 * 1024 * 1024))
+    with pytest.raises(Usage) as caught:
+        code.packed(folder)
+    assert "at most 3 MiB can be sent" in caught.value.message
+    assert ".trainhallignore" in caught.value.message
+    assert caught.value.details[0] == "4.0 MiB  data/big.bin"
+    monkeypatch.setattr(code, "MAX_FILES", 2)
+    with pytest.raises(Usage, match="at most 2 can be sent"):
+        code.packed(folder)
+
+
+def test_what_cannot_be_sent_is_named(folder: Path, tmp_path: Path) -> None:
+    def refused(why: str, what: Path = folder) -> None:
+        with pytest.raises(Usage, match=why):
+            code.packed(what)
+
+    refused("code: there is no .*gone", tmp_path / "gone")
+    refused("is not a folder", folder / "train.py")
+    (tmp_path / "empty").mkdir()
+    refused("holds no file", tmp_path / "empty")
+    os.mkfifo(folder / "pipe")
+    refused("pipe is a device, a pipe or a socket; change it, or add it to .*ignore")
+    (folder / "pipe").unlink()
+    (folder / "out").symlink_to("/etc")
+    refused("out is a link that may lead out of the folder, to '/etc'")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
+    (folder / "notes.md").chmod(0)
+    with pytest.raises(Usage, match=r"notes\.md cannot be read: Permission denied"):
+        code.packed(folder)
