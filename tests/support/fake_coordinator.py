@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import socket
+import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -92,10 +93,12 @@ class FakeCoordinator:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Listen on `port`; the first time on a free one, later on the same."""
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
+        if self.port == 0:
+            # Bound for good: while nobody listens there, nobody else on this host gets the port.
+            reserved = _bound(0)
+            weakref.finalize(self, reserved.close)
+            self.port = reserved.getsockname()[1]
+        listener = _bound(self.port)
         config = uvicorn.Config(
             self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=1,
             ws="websockets-sansio",
@@ -233,6 +236,13 @@ class FakeCoordinator:
                 self.reports.append(Report.model_validate_json(await websocket.receive_text()))
                 if len(self.reports) == 1:
                     self._changed.set()
+
+
+def _bound(port: int) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind(("127.0.0.1", port))
+    return found
 
 
 def _json(data: dict[str, Any]) -> Response:
