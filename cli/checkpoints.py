@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from trainhall.cli import complete
 from trainhall.cli import output as out
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage
@@ -16,7 +17,9 @@ app = typer.Typer(
 CheckpointId = Annotated[
     str,
     typer.Argument(
-        metavar="CHECKPOINT", help="The checkpoint's id, or the first characters of it."
+        metavar="CHECKPOINT",
+        help="The checkpoint's id, or the first characters of it.",
+        autocompletion=complete.checkpoints,
     ),
 ]
 
@@ -125,7 +128,12 @@ def restore(
 @app.command("verify")
 def verify(
     checkpoint: Annotated[
-        str, typer.Argument(metavar="FOLDER|CHECKPOINT", help="A checkpoint's folder, or its id.")
+        str,
+        typer.Argument(
+            metavar="FOLDER|CHECKPOINT",
+            help="A checkpoint's folder, or its id.",
+            autocompletion=complete.checkpoints,
+        ),
     ],
     url: Url = DEFAULT_URL,
 ) -> None:

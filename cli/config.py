@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from trainhall.cli.errors import Usage
 
+DEFAULT_URL = "http://127.0.0.1:8000"
 FILE_NAME = "trainhall.toml"
 # Only what is the same from one call to the next belongs in a file.
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")

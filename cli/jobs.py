@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
+from trainhall.cli import complete, specs
 from trainhall.cli import output as out
-from trainhall.cli import specs
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import MISSING, NotFound
 from trainhall.cli.options import (
@@ -150,7 +150,11 @@ def resume(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) ->
 def cancel(
     jobs: Annotated[
         list[str],
-        typer.Argument(metavar="JOB...", help="The ids of jobs, or the first characters of them."),
+        typer.Argument(
+            metavar="JOB...",
+            help="The ids of jobs, or the first characters of them.",
+            autocompletion=complete.jobs,
+        ),
     ],
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,

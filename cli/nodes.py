@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trainhall.cli import complete
 from trainhall.cli import output as out
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import Usage
@@ -75,7 +76,12 @@ def add(
 @app.command("rm", hidden=True)
 @app.command("remove")
 def remove(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's id or name.")],
+    node: Annotated[
+        str,
+        typer.Argument(
+            metavar="NODE", help="The node's id or name.", autocompletion=complete.nodes
+        ),
+    ],
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask when jobs have to move.")
     ] = False,

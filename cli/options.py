@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_URL = "http://127.0.0.1:8000"
+from trainhall.cli import complete, config
+
+DEFAULT_URL = config.DEFAULT_URL
 
 
 class Format(StrEnum):
@@ -24,7 +26,12 @@ Output = Annotated[
     Format, typer.Option("--output", "-o", help="How to print; name prints ids alone.")
 ]
 JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's id, or the first characters of it.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's id, or the first characters of it.",
+        autocompletion=complete.jobs,
+    ),
 ]
 SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input.")

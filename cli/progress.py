@@ -120,5 +120,3 @@ class Progress:
         since, first = self._started
         done = step - first
         return (now - since) / done * (total - step) if done and step < total else None
-
-

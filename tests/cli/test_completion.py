@@ -1,0 +1,108 @@
+"""The tab key offers what the coordinator knows, and is silent when it is away."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from support.cluster import TRAINHALL
+
+LISTS = {
+    "/api/v1/training/jobs": [
+        {"id": "3f2a9c51d07b", "name": "digits", "state": "running"},
+        {"id": "91bc00000000", "name": "with space: and colon", "state": "failed"},
+    ],
+    "/api/v1/cluster/nodes": [{"id": "n1", "name": "gpu-07", "state": "ready"}],
+    "/api/v1/checkpoints/jobs/3f2a9c51d07b": [
+        {"id": "5e60b7d2f913", "step": 100, "state": "committed"}
+    ],
+    "/api/v1/checkpoints/jobs/91bc00000000": [],
+}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        data = json.dumps({"items": LISTS[self.path.partition("?")[0]]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[str]:
+    """What the shell is offered when the line is completed at its end."""
+    words = line.split(" ")
+    asked = {
+        "_TRAINHALL_COMPLETE": f"complete_{shell}",
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
+    program = "import sys; sys.argv[0] = 'trainhall'; from trainhall.cli.main import main; main()"
+    done = subprocess.run(
+        [TRAINHALL[0], "-c", program], capture_output=True, text=True, check=False, cwd=folder,
+        env=clean | asked | env,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("trainhall show ", ["3f2a9c51d07b", "91bc00000000"]),
+        ("trainhall pause 3f", ["3f2a9c51d07b"]),
+        ("trainhall cancel 91bc00000000 3", ["3f2a9c51d07b"]),
+        ("trainhall nodes remove g", ["gpu-07"]),
+        ("trainhall ckpt restore ", ["5e60b7d2f913"]),
+        ("trainhall logs none", []),
+    ],
+)
+def test_ids_are_offered(line: str, offered: list[str], url: str, tmp_path: Path) -> None:
+    assert press_tab(line, tmp_path, TRAINHALL_URL=url) == offered
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_show_what_an_id_is(shell: str, url: str, tmp_path: Path) -> None:
+    told = "\n".join(press_tab("trainhall show 3", tmp_path, shell, TRAINHALL_URL=url))
+    assert "3f2a9c51d07b" in told
+    assert "digits, running" in told
+
+
+def test_the_configuration_file_says_where_to_ask(url: str, tmp_path: Path) -> None:
+    (tmp_path / "trainhall.toml").write_text(f'url = "{url}"\n')
+    assert press_tab("trainhall nodes remove ", tmp_path) == ["gpu-07"]
+
+
+@pytest.mark.parametrize("away", ["http://127.0.0.1:9", "nonsense", "http://127.0.0.1:9/%"])
+def test_it_is_silent_without_a_coordinator(away: str, tmp_path: Path) -> None:
+    assert press_tab("trainhall show ", tmp_path, TRAINHALL_URL=away) == []
+
+
+def test_nothing_heavy_is_imported_for_it() -> None:
+    code = (
+        "import sys; from trainhall.cli import complete\n"
+        "print({'httpx', 'pydantic', 'rich', 'yaml'} & set(sys.modules))"
+    )
+    done = subprocess.run([TRAINHALL[0], "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "set()\n"
