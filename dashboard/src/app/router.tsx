@@ -5,6 +5,7 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
+import { isLineId } from "@/features/job/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
 import { type CurveView, curveView } from "@/shared/curves/view";
@@ -42,6 +43,9 @@ export interface JobSearch extends CurveView {
   rank?: number | undefined;
   stream?: "stdout" | "stderr" | undefined;
   attempt?: number | undefined;
+  /** Logs: a text that is looked for, and the line that stands out. */
+  find?: string | undefined;
+  line?: string | undefined;
 }
 
 const job = createRoute({
@@ -53,6 +57,8 @@ const job = createRoute({
     ...(isWithin(raw.rank, 0, 1e6) ? { rank: raw.rank } : {}),
     ...(raw.stream === "stdout" || raw.stream === "stderr" ? { stream: raw.stream } : {}),
     ...(isWithin(raw.attempt, 1, 1e9) ? { attempt: raw.attempt } : {}),
+    ...(raw.find ? { find: String(raw.find).slice(0, 256) } : {}),
+    ...(isLineId(raw.line) ? { line: raw.line } : {}),
   }),
   component: lazyRouteComponent(() => import("@/features/job/job-page")),
 });

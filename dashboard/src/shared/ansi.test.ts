@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { MAX_LINE, plainText, showLine } from "./ansi";
+import { highlighted, MAX_LINE, plainText, showLine } from "./ansi";
 
 const text = (raw: string) =>
   showLine(raw)
@@ -65,4 +65,22 @@ describe("showLine", () => {
 
 it("plainText is what a person reads", () => {
   expect(plainText("\x1b[31mError:\x1b[0m no")).toBe("Error: no");
+});
+
+describe("highlighted", () => {
+  const marked = (raw: string, text: string) =>
+    highlighted(showLine(raw).segments, text).map((piece) =>
+      piece.marked ? `[${piece.text}]` : piece.text,
+    );
+
+  it("marks a text wherever it stands, in any case, across colours", () => {
+    expect(marked("Loss 1, loss 2", "LOSS")).toEqual(["[Loss]", " 1, ", "[loss]", " 2"]);
+    expect(marked("a \x1b[31mlo\x1b[0mss b", "loss")).toEqual(["a ", "[lo]", "[ss]", " b"]);
+    expect(marked("aaa", "aa")).toEqual(["[aa]", "a"]);
+  });
+
+  it("marks nothing where there is nothing", () => {
+    expect(marked("plain", "")).toEqual(["plain"]);
+    expect(marked("plain", "x")).toEqual(["plain"]);
+  });
 });

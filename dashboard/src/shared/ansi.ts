@@ -71,6 +71,38 @@ export function showLine(raw: string, limit = MAX_LINE): ShownLine {
   return { segments, cut };
 }
 
+/** The pieces of a line cut where a text begins and ends, in upper or lower case; those are marked. */
+export function highlighted(
+  segments: readonly Segment[],
+  text: string,
+): (Segment & { marked: boolean })[] {
+  const whole = segments.map((segment) => segment.text).join("");
+  const wanted = text.toLowerCase();
+  const lower = whole.toLowerCase();
+  const spans: [number, number][] = [];
+  // A letter whose small form is longer would shift the places: then nothing is marked.
+  if (wanted !== "" && lower.length === whole.length) {
+    for (let at = lower.indexOf(wanted); at >= 0; at = lower.indexOf(wanted, at + wanted.length)) {
+      spans.push([at, at + wanted.length]);
+    }
+  }
+  if (spans.length === 0) return segments.map((segment) => ({ ...segment, marked: false }));
+  const cuts = spans.flat();
+  let begin = 0;
+  return segments.flatMap((segment) => {
+    const end = begin + segment.text.length;
+    const inside = cuts.filter((cut) => cut > begin && cut < end);
+    const edges = [begin, ...inside, end];
+    const offset = begin;
+    begin = end;
+    return edges.slice(1).map((edge, i) => {
+      const from = edges[i] ?? offset;
+      const marked = spans.some(([first, last]) => from >= first && edge <= last);
+      return { ...segment, text: segment.text.slice(from - offset, edge - offset), marked };
+    });
+  });
+}
+
 /** The line without colours and controls, for searching and copying. */
 export function plainText(raw: string): string {
   return afterCarriageReturn(raw).replace(ESCAPE, "").replace(CONTROL, standIn);

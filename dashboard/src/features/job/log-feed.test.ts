@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { LogLine } from "@/shared/api/types";
 import type { LogFrom, LogPage } from "./api/read-logs";
-import { LogFeed, MAX_LINES, TAIL } from "./log-feed";
+import { LogFeed, MAX_LINES, PAGE, TAIL } from "./log-feed";
 
 /** A coordinator's log: cursors are numbers of lines. */
 class Log {
@@ -20,9 +20,24 @@ class Log {
   read = async (from: LogFrom): Promise<LogPage> => {
     this.asked.push(from);
     if (this.away) throw new Error("nothing answers");
-    const start = "tail" in from ? Math.max(0, this.lines.length - from.tail) : Number(from.after);
-    const items = this.lines.slice(start, start + ("tail" in from ? from.tail : from.limit));
-    return { items, next_cursor: String(start + items.length) };
+    const limit = "tail" in from ? from.tail : from.limit;
+    let start = 0;
+    let end = this.lines.length;
+    if ("tail" in from) start = end - limit;
+    else if ("after" in from) start = Number(from.after);
+    else if ("at" in from) start = Number(from.at.split(".")[3]) - limit / 2;
+    else if ("before" in from) {
+      end = Number(from.before);
+      start = end - limit;
+    }
+    start = Math.max(0, start);
+    end = Math.min(end, start + limit);
+    return {
+      items: this.lines.slice(start, end),
+      next_cursor: String(end),
+      previous_cursor: start === 0 ? null : String(start),
+      more: end < this.lines.length,
+    };
   };
 }
 
@@ -66,12 +81,66 @@ describe("LogFeed", () => {
     expect(offsets()).toEqual(upTo(3500));
   });
 
-  it("says that earlier lines are not shown", async () => {
-    log.write(TAIL + 10);
+  it("grows at its beginning when it is asked to, up to the first line", async () => {
+    log.write(TAIL + PAGE + 10);
     feed.start();
     await pass();
-    expect(feed.get().earlier).toBe(true);
-    expect(offsets().at(-1)).toBe(TAIL + 9);
+    expect(feed.get()).toMatchObject({ atStart: false, atEnd: true, first: 0 });
+    feed.earlier();
+    feed.earlier();
+    await pass();
+    expect(offsets()).toEqual(upTo(TAIL + PAGE + 10).slice(10));
+    expect(feed.get().first).toBe(-PAGE);
+    feed.earlier();
+    await pass();
+    expect(offsets()).toEqual(upTo(TAIL + PAGE + 10));
+    expect(feed.get().atStart).toBe(true);
+    log.write(1);
+    feed.wake();
+    await pass();
+    expect(offsets().at(-1)).toBe(TAIL + PAGE + 10);
+  });
+
+  it("begins at a line, and reads on to the end only when it is asked to", async () => {
+    log.write(TAIL * 10);
+    feed = new LogFeed(log.read, { at: "1.0.stdout.3000" });
+    feed.start();
+    await pass();
+    expect(offsets()).toContain(3000);
+    expect(feed.get()).toMatchObject({ atStart: false, atEnd: false });
+    feed.wake();
+    await pass();
+    expect(log.asked).toHaveLength(1);
+    feed.later();
+    await pass();
+    feed.later();
+    await pass();
+    expect(offsets().at(-1)).toBe(TAIL * 10 - 1);
+    expect(feed.get().atEnd).toBe(true);
+    feed.goTo("beginning");
+    await pass();
+    expect(offsets()).toEqual(upTo(PAGE));
+  });
+
+  it("throws away what it was still reading when it begins somewhere else", async () => {
+    log.write(TAIL * 3);
+    let release = () => {};
+    const slow = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    feed = new LogFeed(async (from) => {
+      const page = await log.read(from);
+      if ("before" in from) await slow;
+      return page;
+    });
+    feed.start();
+    await pass();
+    feed.earlier();
+    feed.goTo("beginning");
+    await pass();
+    release();
+    await pass();
+    expect(offsets()).toEqual(upTo(TAIL * 3));
   });
 
   it("reads once more for news that came while it was reading", async () => {
@@ -102,15 +171,20 @@ describe("LogFeed", () => {
     expect(offsets()).toEqual(upTo(4));
   });
 
-  it("gives up the oldest lines when there are too many", async () => {
+  it("gives up the oldest lines when there are too many, and can read them again", async () => {
     feed.start();
     await pass();
     log.write(MAX_LINES + 500);
     feed.wake();
     await pass();
-    expect(offsets()).toHaveLength(MAX_LINES);
-    expect(offsets()[0]).toBe(500);
-    expect(feed.get().earlier).toBe(true);
+    expect(offsets().length).toBeLessThanOrEqual(MAX_LINES);
+    expect(offsets().at(-1)).toBe(MAX_LINES + 499);
+    const [first = 0] = offsets();
+    expect(feed.get()).toMatchObject({ first, atStart: false });
+    feed.earlier();
+    await pass();
+    expect(offsets()[0]).toBe(0);
+    expect(feed.get()).toMatchObject({ first: 0, atStart: true, atEnd: false });
   });
 
   it("goes on after a stop, as when a page is rendered twice", async () => {

@@ -1,26 +1,37 @@
 import { Text } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useEffect, useRef } from "react";
-import { type Segment, showLine } from "@/shared/ansi";
-import type { LogLine } from "@/shared/api/types";
+import { memo, useEffect, useLayoutEffect, useRef } from "react";
+import { highlighted, type Segment, showLine } from "@/shared/ansi";
 import { bytes } from "@/shared/format";
+import { lineId } from "./line-id";
+import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
 
 interface Props {
-  lines: LogLine[];
-  loading: boolean;
+  state: LogState;
   /** Name the rank at the beginning of every line. */
   showRank: boolean;
   following: boolean;
+  /** A text to mark in every line; empty: none. */
+  find: string;
+  /** The line that stands out, by its name in an address. */
+  chosen: string | undefined;
   onFollow: (following: boolean) => void;
+  onChoose: (line: string) => void;
+  onEarlier: () => void;
+  onLater: () => void;
 }
 
 const ROW = 20;
 /** Pixels from the end within which a reader counts as being at it. */
 const NEAR_END = 40;
+/** Pixels from an end of what is loaded at which more is loaded. */
+const NEAR_EDGE = 2000;
 
 /** Lines as ranks wrote them. Only those on screen exist; all of their text is text nodes. */
-export function LogView({ lines, loading, showRank, following, onFollow }: Props) {
+export function LogView(props: Props) {
+  const { state, following, chosen, onFollow, onEarlier, onLater } = props;
+  const { lines, first } = state;
   const scroller = useRef<HTMLElement>(null);
   const top = useRef(0);
   const virtual = useVirtualizer({
@@ -28,15 +39,33 @@ export function LogView({ lines, loading, showRank, following, onFollow }: Props
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW,
     overscan: 20,
-    getItemKey: (index) => {
-      const line = lines[index];
-      return line ? `${line.attempt}/${line.rank}/${line.stream}/${line.offset}` : index;
-    },
   });
 
+  // What is on screen stays where it is when lines come or go ahead of it.
+  const before = useRef(first);
+  useLayoutEffect(() => {
+    const shift = before.current - first;
+    before.current = first;
+    const element = scroller.current;
+    if (shift === 0 || element === null || following) return;
+    element.scrollTop += shift * ROW;
+    top.current = element.scrollTop;
+  }, [first, following]);
+
   useEffect(() => {
-    if (following && lines.length > 0) virtual.scrollToIndex(lines.length - 1, { align: "end" });
-  }, [following, lines, virtual]);
+    const element = scroller.current;
+    if (following && lines.length > 0 && element) element.scrollTop = lines.length * ROW;
+  }, [following, lines]);
+
+  // Once for each line that is chosen, as soon as it is there; then the reader scrolls freely.
+  const shown = useRef<string>(undefined);
+  useEffect(() => {
+    if (chosen === undefined || shown.current === chosen) return;
+    const at = lines.findIndex((line) => lineId(line) === chosen);
+    if (at < 0) return;
+    shown.current = chosen;
+    virtual.scrollToIndex(at, { align: "center" });
+  }, [chosen, lines, virtual]);
 
   const onScroll = (): void => {
     const element = scroller.current;
@@ -45,7 +74,9 @@ export function LogView({ lines, loading, showRank, following, onFollow }: Props
     top.current = element.scrollTop;
     const left = element.scrollHeight - element.clientHeight - element.scrollTop;
     if (following && wentUp && left > NEAR_END) onFollow(false);
-    if (!following && left <= 1 && !wentUp) onFollow(true);
+    if (!following && left <= 1 && !wentUp && state.atEnd) onFollow(true);
+    if (!state.atStart && element.scrollTop < NEAR_EDGE) onEarlier();
+    if (!state.atEnd && left < NEAR_EDGE) onLater();
   };
 
   return (
@@ -61,43 +92,68 @@ export function LogView({ lines, loading, showRank, following, onFollow }: Props
     >
       {lines.length === 0 ? (
         <Text size="sm" c="dimmed" p="md">
-          {loading ? "Reading…" : "Nothing was written yet."}
+          {state.loading ? "Reading…" : "Nothing was written yet."}
         </Text>
       ) : null}
       <div className={classes.all} style={{ height: virtual.getTotalSize() }}>
         {virtual.getVirtualItems().map((item) => {
           const line = lines[item.index];
-          return line ? (
+          if (line === undefined) return null;
+          const id = lineId(line);
+          return (
             <div
-              key={item.key}
+              key={id}
               className={classes.row}
               style={{ transform: `translateY(${item.start}px)`, height: ROW }}
               data-stream={line.stream}
+              data-void={line.void || undefined}
+              data-chosen={id === chosen || undefined}
+              title={line.void ? "Written after its attempt was replaced" : undefined}
             >
-              {showRank ? (
+              <button
+                type="button"
+                tabIndex={-1}
+                className={classes.link}
+                aria-label="Link to this line"
+                title={`Link to this line · ${new Date(line.time).toLocaleString()}`}
+                onClick={() => {
+                  shown.current = id;
+                  props.onChoose(id);
+                }}
+              >
+                #
+              </button>
+              {props.showRank ? (
                 <span className={classes.rank} data-tone={line.rank % 6}>
                   {line.rank}
                 </span>
               ) : null}
-              <LineText text={line.text} />
+              <LineText text={line.text} find={props.find} />
             </div>
-          ) : null;
+          );
         })}
       </div>
     </section>
   );
 }
 
-const LineText = memo(function LineText({ text }: { text: string }) {
+const LineText = memo(function LineText({ text, find }: { text: string; find: string }) {
   const { segments, cut } = showLine(text);
   return (
     <span className={classes.text}>
-      {segments.map((segment, i) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the pieces of a line never change
-        <span key={i} style={styleOf(segment)}>
-          {segment.text}
-        </span>
-      ))}
+      {highlighted(segments, find).map((segment, i) => {
+        const Tag = segment.marked ? "mark" : "span";
+        return (
+          <Tag
+            // biome-ignore lint/suspicious/noArrayIndexKey: the pieces of a line never change
+            key={i}
+            className={segment.marked ? classes.mark : undefined}
+            style={styleOf(segment)}
+          >
+            {segment.text}
+          </Tag>
+        );
+      })}
       {cut > 0 ? <span className={classes.cut}> … {bytes(cut)} more</span> : null}
     </span>
   );

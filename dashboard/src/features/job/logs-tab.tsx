@@ -1,12 +1,15 @@
 import { Button, Group, SegmentedControl, Select, Stack, Switch, Text } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
-import { count } from "@/shared/format";
+import { count, plural } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { Problem } from "@/shared/ui/problem";
-import { readLogs } from "./api/read-logs";
-import { LogFeed } from "./log-feed";
+import { type LogFilter, readLogs } from "./api/read-logs";
+import { lineId } from "./line-id";
+import { LogFeed, type LogState } from "./log-feed";
+import { LogFind } from "./log-find";
 import { LogView } from "./log-view";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -17,71 +20,77 @@ interface Props {
 }
 
 export function LogsTab({ job, live }: Props) {
-  const { rank, stream, attempt } = route.useSearch();
+  const { rank, stream, attempt, find = "", line } = route.useSearch();
   const navigate = route.useNavigate();
-  const [following, setFollowing] = useState(true);
-  const feed = useFeed(job.id, live, rank, stream, attempt);
+  const [following, setFollowing] = useState(line === undefined);
+  const filter = useMemo(() => ({ rank, stream, attempt }), [rank, stream, attempt]);
+  const feed = useFeed(job.id, live, filter, line);
   const state = useSyncExternalStore(feed.subscribe, feed.get);
-  const ranks = Array.from({ length: Math.min(job.world_size, 4096) }, (_, i) => String(i));
-  const attempts = Array.from({ length: job.attempt }, (_, i) => String(i + 1));
+  const choose = (next: string | undefined) =>
+    void navigate({ search: (old) => ({ ...old, line: next }), replace: true });
+  const goTo = (next: string): void => {
+    setFollowing(false);
+    choose(next);
+    if (!feed.get().lines.some((each) => lineId(each) === next)) feed.goTo({ at: next });
+  };
+  const follow = (on: boolean): void => {
+    setFollowing(on);
+    if (!on) return;
+    if (line !== undefined) choose(undefined);
+    if (!feed.get().atEnd) feed.goTo("end");
+  };
+  const isGone = state.error instanceof ApiError && state.error.status === 404;
   return (
     <Stack gap="sm">
       <Group gap="sm">
-        <Select
-          size="xs"
-          w={120}
-          aria-label="Rank"
-          data={[
-            { value: "", label: "All ranks" },
-            ...ranks.map((r) => ({ value: r, label: `Rank ${r}` })),
-          ]}
-          value={rank === undefined ? "" : String(rank)}
-          allowDeselect={false}
-          searchable={job.world_size > 12}
-          onChange={(value) =>
-            void navigate({ search: (old) => ({ ...old, rank: numberOf(value) }) })
+        <Filters job={job} filter={filter} />
+        <LogFind
+          jobId={job.id}
+          live={live}
+          filter={filter}
+          find={find}
+          chosen={line}
+          onFind={(text) =>
+            void navigate({ search: (old) => ({ ...old, find: text || undefined }), replace: true })
           }
+          onChoose={goTo}
         />
-        <SegmentedControl
-          size="xs"
-          aria-label="Stream"
-          data={[
-            { value: "", label: "Both" },
-            { value: "stdout", label: "stdout" },
-            { value: "stderr", label: "stderr" },
-          ]}
-          value={stream ?? ""}
-          onChange={(value) =>
-            void navigate({
-              search: (old) => ({ ...old, stream: value === "" ? undefined : (value as "stdout") }),
-            })
-          }
+      </Group>
+      {state.error ? (
+        <Problem
+          error={state.error}
+          what={isGone ? "The line is not among these" : "The logs could not be read"}
+          onRetry={() => (isGone ? follow(true) : feed.wake())}
         />
-        {job.attempt > 1 ? (
-          <Select
-            size="xs"
-            w={140}
-            aria-label="Attempt"
-            data={[
-              { value: "", label: "All attempts" },
-              ...attempts.map((a) => ({ value: a, label: `Attempt ${a}` })),
-            ]}
-            value={attempt === undefined ? "" : String(attempt)}
-            allowDeselect={false}
-            onChange={(value) =>
-              void navigate({ search: (old) => ({ ...old, attempt: numberOf(value) }) })
-            }
-          />
-        ) : null}
+      ) : null}
+      <LogView
+        state={state}
+        showRank={rank === undefined && job.world_size > 1}
+        following={following}
+        find={find}
+        chosen={line}
+        onFollow={follow}
+        onChoose={choose}
+        onEarlier={() => feed.earlier()}
+        onLater={() => feed.later()}
+      />
+      <Group gap="sm">
         <Switch
           size="xs"
           label="Follow"
           checked={following}
-          onChange={(event) => setFollowing(event.currentTarget.checked)}
+          onChange={(event) => follow(event.currentTarget.checked)}
         />
-        <Text size="xs" c="dimmed" ml="auto" className="numbers">
-          {count(state.lines.length)} lines{state.earlier ? ", earlier ones not shown" : ""}
-        </Text>
+        <Button
+          size="compact-xs"
+          variant="default"
+          onClick={() => {
+            setFollowing(false);
+            feed.goTo("beginning");
+          }}
+        >
+          Beginning
+        </Button>
         <Button
           size="compact-xs"
           variant="default"
@@ -92,36 +101,84 @@ export function LogsTab({ job, live }: Props) {
         >
           As JSON
         </Button>
+        <Text size="xs" c="dimmed" ml="auto" className="numbers">
+          {extent(state)}
+        </Text>
       </Group>
-      {state.error ? (
-        <Problem
-          error={state.error}
-          what="The logs could not be read"
-          onRetry={() => feed.wake()}
+    </Stack>
+  );
+}
+
+function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
+  const navigate = route.useNavigate();
+  const { rank, stream, attempt } = filter;
+  const ranks = Array.from({ length: Math.min(job.world_size, 4096) }, (_, i) => String(i));
+  const attempts = Array.from({ length: job.attempt }, (_, i) => String(i + 1));
+  return (
+    <>
+      <Select
+        size="xs"
+        w={120}
+        aria-label="Rank"
+        data={[
+          { value: "", label: "All ranks" },
+          ...ranks.map((r) => ({ value: r, label: `Rank ${r}` })),
+        ]}
+        value={rank === undefined ? "" : String(rank)}
+        allowDeselect={false}
+        searchable={job.world_size > 12}
+        onChange={(value) =>
+          void navigate({ search: (old) => ({ ...old, rank: numberOf(value) }) })
+        }
+      />
+      <SegmentedControl
+        size="xs"
+        aria-label="Stream"
+        data={[
+          { value: "", label: "Both" },
+          { value: "stdout", label: "stdout" },
+          { value: "stderr", label: "stderr" },
+        ]}
+        value={stream ?? ""}
+        onChange={(value) =>
+          void navigate({
+            search: (old) => ({ ...old, stream: value === "" ? undefined : (value as "stdout") }),
+          })
+        }
+      />
+      {job.attempt > 1 ? (
+        <Select
+          size="xs"
+          w={140}
+          aria-label="Attempt"
+          data={[
+            { value: "", label: "All attempts" },
+            ...attempts.map((a) => ({ value: a, label: `Attempt ${a}` })),
+          ]}
+          value={attempt === undefined ? "" : String(attempt)}
+          allowDeselect={false}
+          onChange={(value) =>
+            void navigate({ search: (old) => ({ ...old, attempt: numberOf(value) }) })
+          }
         />
       ) : null}
-      <LogView
-        lines={state.lines}
-        loading={state.loading}
-        showRank={rank === undefined && job.world_size > 1}
-        following={following}
-        onFollow={setFollowing}
-      />
-    </Stack>
+    </>
   );
 }
 
 function useFeed(
   jobId: string,
   live: JobLive,
-  rank: number | undefined,
-  stream: "stdout" | "stderr" | undefined,
-  attempt: number | undefined,
+  filter: LogFilter,
+  line: string | undefined,
 ): LogFeed {
-  const feed = useMemo(
-    () => new LogFeed((from) => readLogs(jobId, { rank, stream, attempt }, from)),
-    [jobId, rank, stream, attempt],
-  );
+  // Of the address only the line that it had when it was opened, or when a filter was set.
+  const opened = useRef(line);
+  opened.current = line;
+  const feed = useMemo(() => {
+    const begin = opened.current === undefined ? "end" : { at: opened.current };
+    return new LogFeed((from) => readLogs(jobId, filter, from), begin);
+  }, [jobId, filter]);
   useEffect(() => {
     feed.start();
     const unsubscribe = live.logNews.subscribe(() => feed.wake());
@@ -131,6 +188,13 @@ function useFeed(
     };
   }, [feed, live]);
   return feed;
+}
+
+function extent(state: LogState): string {
+  const told = plural(state.lines.length, "line");
+  if (state.lines.length === 0 || (state.atStart && state.atEnd)) return told;
+  if (state.atStart) return `the first ${told}`;
+  return state.atEnd ? `the last ${told}` : `${count(state.lines.length)} lines of many`;
 }
 
 function numberOf(value: string | null): number | undefined {

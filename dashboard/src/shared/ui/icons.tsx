@@ -91,3 +91,8 @@ export const DownIcon = () => (
     <path d="M12 5v14M6 13l6 6 6-6" />
   </Icon>
 );
+export const UpIcon = () => (
+  <Icon>
+    <path d="M12 19V5M6 11l6-6 6 6" />
+  </Icon>
+);

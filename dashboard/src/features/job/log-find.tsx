@@ -1,0 +1,115 @@
+import { ActionIcon, Group, Text, TextInput, Tooltip } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { count } from "@/shared/format";
+import type { JobLive } from "@/shared/live/job-live";
+import { DownIcon, SearchIcon, UpIcon } from "@/shared/ui/icons";
+import { type LogFilter, searchLogs } from "./api/read-logs";
+import { lineId } from "./line-id";
+import { type Found, LogSearch, MOST_MATCHES } from "./log-search";
+
+interface Props {
+  jobId: string;
+  live: JobLive;
+  filter: LogFilter;
+  find: string;
+  /** The line that stands out now. */
+  chosen: string | undefined;
+  onFind: (text: string) => void;
+  onChoose: (line: string) => void;
+}
+
+const NOTHING: Found = { lines: [], done: true, error: null };
+
+/** Looks for a text in everything that is stored, and goes from line to line that holds it. */
+export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }: Props) {
+  const [text, setText] = useState(find);
+  const [typed] = useDebouncedValue(text, 250);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only what was typed is carried over
+  useEffect(() => {
+    if (typed !== find) onFind(typed);
+  }, [typed]);
+  const found = useSearch(jobId, live, filter, find);
+  const at = chosen === undefined ? -1 : found.lines.findIndex((line) => lineId(line) === chosen);
+  const step = (by: 1 | -1): void => {
+    const { length } = found.lines;
+    if (length === 0) return;
+    const next = at < 0 ? (by === 1 ? 0 : length - 1) : (at + by + length) % length;
+    const line = found.lines[next];
+    if (line) onChoose(lineId(line));
+  };
+  return (
+    <Group gap={4} wrap="nowrap" role="search" aria-label="Search in the logs">
+      <TextInput
+        size="xs"
+        w={210}
+        placeholder="Find"
+        aria-label="Find in the logs"
+        leftSection={<SearchIcon />}
+        value={text}
+        onChange={(event) => setText(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") step(event.shiftKey ? -1 : 1);
+          if (event.key === "Escape") setText("");
+        }}
+      />
+      <Tooltip label="Previous (Shift + Enter)">
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label="Previous match"
+          disabled={found.lines.length === 0}
+          onClick={() => step(-1)}
+        >
+          <UpIcon />
+        </ActionIcon>
+      </Tooltip>
+      <Tooltip label="Next (Enter)">
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label="Next match"
+          disabled={found.lines.length === 0}
+          onClick={() => step(1)}
+        >
+          <DownIcon />
+        </ActionIcon>
+      </Tooltip>
+      <Text size="xs" c="dimmed" className="numbers nowrap" role="status" aria-label="Matches">
+        {told(find, found, at)}
+      </Text>
+    </Group>
+  );
+}
+
+function told(find: string, found: Found, at: number): string {
+  if (find === "") return "";
+  if (found.error) return "could not search";
+  const { length } = found.lines;
+  if (length === 0) return found.done ? "no match" : "searching…";
+  const all = `${count(length)}${length >= MOST_MATCHES ? "+" : found.done ? "" : "…"}`;
+  return at < 0 ? `${all} ${length === 1 ? "match" : "matches"}` : `${count(at + 1)} of ${all}`;
+}
+
+function useSearch(jobId: string, live: JobLive, filter: LogFilter, find: string): Found {
+  const search = useMemo(
+    () =>
+      find === ""
+        ? null
+        : new LogSearch((after, limit) => searchLogs(jobId, filter, find, after, limit)),
+    [jobId, filter, find],
+  );
+  useEffect(() => {
+    if (search === null) return;
+    search.start();
+    const unsubscribe = live.logNews.subscribe(() => search.wake());
+    return () => {
+      unsubscribe();
+      search.stop();
+    };
+  }, [search, live]);
+  return useSyncExternalStore(search?.subscribe ?? never, search?.get ?? nothing);
+}
+
+const never = () => () => undefined;
+const nothing = () => NOTHING;

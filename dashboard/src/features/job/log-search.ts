@@ -1,0 +1,84 @@
+import type { LogLine } from "@/shared/api/types";
+import type { LogPage } from "./api/read-logs";
+
+export interface Found {
+  lines: LogLine[];
+  /** Everything that is stored was looked through. */
+  done: boolean;
+  error: unknown;
+}
+
+export const MOST_MATCHES = 5000;
+const PAGE = 1000;
+const PAUSE_MS = 500;
+
+/** The lines of a job that hold a text, in order, and those that come later. */
+export class LogSearch {
+  private found: Found = { lines: [], done: false, error: null };
+  private readonly listeners = new Set<() => void>();
+  private cursor: string | null = null;
+  private reading = false;
+  private again = false;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private stopped = true;
+
+  constructor(private readonly read: (after: string | null, limit: number) => Promise<LogPage>) {}
+
+  start(): void {
+    this.stopped = false;
+    this.wake();
+  }
+
+  stop(): void {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+  }
+
+  /** There may be more lines. */
+  wake(): void {
+    if (this.stopped || this.isFull) return;
+    if (this.reading) this.again = true;
+    else this.timer ??= setTimeout(() => void this.run(), this.cursor === null ? 0 : PAUSE_MS);
+  }
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  get = (): Found => this.found;
+
+  private get isFull(): boolean {
+    return this.found.lines.length >= MOST_MATCHES;
+  }
+
+  private async run(): Promise<void> {
+    this.timer = undefined;
+    this.reading = true;
+    this.again = false;
+    try {
+      let more = true;
+      while (more && !this.isFull) {
+        const page = await this.read(this.cursor, PAGE);
+        if (this.stopped) break;
+        this.cursor = page.next_cursor;
+        more = page.more;
+        this.show({
+          lines: page.items.length > 0 ? this.found.lines.concat(page.items) : this.found.lines,
+          done: !more,
+          error: null,
+        });
+      }
+    } catch (error) {
+      this.show({ ...this.found, error });
+    }
+    this.reading = false;
+    if (this.again) this.wake();
+  }
+
+  private show(found: Found): void {
+    this.found = found;
+    for (const listener of this.listeners) listener();
+  }
+}
