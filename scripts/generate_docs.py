@@ -5,6 +5,7 @@ drawings of the states are written between their markers, from the tables of clu
 """
 
 import argparse
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -80,7 +81,7 @@ def spec_page() -> str:
     parts.append("\n# Built-in tasks\n\nTheir parameters go under `task.params`.\n")
     for name, params in sorted(TASK_PARAMS.items()):
         task = params.model_json_schema()
-        parts.append(f"\n## {name}\n\n{(params.__doc__ or '').strip()}\n")
+        parts.append(f"\n## {name}\n\n{inspect.getdoc(params)}\n")
         parts.append("\n" + fields_table(task, task))
     lines = "".join(parts).splitlines()
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -163,7 +164,7 @@ def default_of(field: dict[str, Any]) -> str:
     default = field.get("default")
     if default is None or default in ({}, []):
         return ""
-    return f"`{default}`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def with_states(text: str) -> str:

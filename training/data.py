@@ -21,6 +21,7 @@ _Words = npt.NDArray[np.uint64]
 _ROUNDS = 4
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 _FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _BLOCK = 1 << 16
 
 
@@ -68,6 +69,17 @@ def _mix(words: _Words) -> _Words:
     words = (words ^ (words >> _SHIFTS[0])) * _FACTORS[0]
     words = (words ^ (words >> _SHIFTS[1])) * _FACTORS[1]
     return words ^ (words >> _SHIFTS[2])
+
+
+def sample_words(seed: int, epoch: int, indices: Indices, lanes: int) -> _Words:
+    """Random 64-bit words [sample, lane] that depend on nothing but the seed, epoch and sample.
+
+    What varies a sample is drawn from them, so it is the same on any rank, in any data worker and
+    after any pause.
+    """
+    key = np.uint64(derive_seed(seed, "sample", epoch))
+    samples = _mix(indices.astype(np.uint64) ^ key)
+    return _mix(samples[:, None] + np.arange(1, lanes + 1, dtype=np.uint64) * _GOLDEN)
 
 
 @dataclass
@@ -131,6 +143,13 @@ class Sampler:
                 f"one has {self.size}; give the job the same data, or start a new job"
             )
         self.epoch, self.offset = int(state["epoch"]), int(state["offset"])
+
+
+def held_out(size: int, fraction: float) -> tuple[Tensor, Tensor]:
+    """Samples to train on and samples held out: the same under every seed, at least one of each."""
+    order = torch.from_numpy(epoch_order(size, 0, 0, 0, size))
+    number = min(max(1, round(size * fraction)), size - 1)
+    return order[number:], order[:number]
 
 
 def eval_shard(size: int, rank: int, world_size: int, batch: int) -> list[Tensor]:

@@ -2,17 +2,19 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
+from trainhall.training.batches import to_device
 from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
 from trainhall.training.data import Sampler
@@ -28,6 +30,7 @@ from trainhall.training.link import (
     Launch,
     MetricSpool,
 )
+from trainhall.training.loader import Loader, Share, Workers, eval_batches
 from trainhall.training.optim import (
     allocate_state,
     build_optimizer,
@@ -38,12 +41,20 @@ from trainhall.training.optim import (
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.pulse import Beat, Pulse
 from trainhall.training.random_state import derive_seed, seed_everything
+from trainhall.training.reading import Reader
 from trainhall.training.recorder import Recorder, peak_memory_bytes
 from trainhall.training.saving import Saving
 from trainhall.training.state import TrainingState
 from trainhall.training.tasks import build_task
-from trainhall.training.tasks.base import batch_to
 from trainhall.training.weights import weights_sha256
+
+
+class LossNotFinite(RuntimeError):
+    """The loss is no number any more: what is trained from there on is worth nothing."""
+
+
+class DifferentData(RuntimeError):
+    """The hosts of a job hold different data."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class Place:
     folder: AttemptFolder
     device: torch.device
     events: EventSpool
+    describe: Callable[[BaseException], str] = str
+    """What to say of an exception in a data worker."""
 
 
 class Loop:
@@ -71,6 +84,7 @@ class Loop:
 
         seed_everything(derive_seed(self.training.seed, "model"))
         self.task = build_task(spec)
+        check_same_data(len(self.task.train_data), group)
         self.plain_model = self.task.build_model().to(self.device)
         self.sampler = Sampler(
             len(self.task.train_data), self.training.global_batch_size, self.training.seed
@@ -95,6 +109,14 @@ class Loop:
             group=group,
             seed=self.training.seed,
         )
+        self.reader = Reader(self.task, self.task.train_data, self.training.seed)
+        self.share = Share(self.rank, self.world_size, self.training.gradient_accumulation)
+        self.data_workers = Workers.wanted(
+            self.training, self.reader, place.environment.local_world_size
+        )
+        self.loader = Loader(
+            self.reader, self.sampler, self.share, self.data_workers, place.describe
+        )
         # Dropout must differ between ranks; the weights above must not.
         seed_everything(derive_seed(self.training.seed, "rank", self.rank, 0))
 
@@ -118,6 +140,7 @@ class Loop:
         )
         self.pulse = Pulse(group)
         self.prepared = False
+        self.not_finite = 0
         self.said_not_finite = False
 
     def run(self) -> int:
@@ -199,7 +222,7 @@ class Loop:
         )
         self.clock.start()
         means: list[Tensor] = []
-        for round_, batch in enumerate(self.batches(rounds), start=1):
+        for round_, batch in enumerate(self.batches(), start=1):
             last = round_ == rounds
             with nullcontext() if last else ddp.local_gradients(self.model):
                 with self.precision.autocast():
@@ -222,10 +245,10 @@ class Loop:
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
 
-    def batches(self, rounds: int) -> Iterator[Any]:
+    def batches(self) -> Iterator[Any]:
         """This rank's micro-batches of the next global batch, on its device."""
-        for indices in self.sampler.next_batch(self.rank, self.world_size, rounds):
-            batch = batch_to(self.task.train_data.batch(indices), self.device)
+        for read in self.loader.step():
+            batch = to_device(read, self.device)
             self.clock.mark(Phase.DATA)
             yield batch
 
@@ -264,22 +287,53 @@ class Loop:
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
         self.console.progress(self.state.step, self.recorder.last)
-        for step, loss in enumerate(columns.get("loss", ()), start=first):
-            if not self.said_not_finite and not math.isfinite(loss):
-                self.said_not_finite = True
-                self.tell(
-                    "note", {"message": f"the loss is {loss} at step {step}; training goes on"}
-                )
+        self.check_losses(first, columns.get("loss", ()))
         return beat
 
+    def check_losses(self, first: int, losses: Sequence[float]) -> None:
+        """See that the job's losses from step `first` on are numbers; on all ranks alike.
+
+        Raises:
+            LossNotFinite: too many in a row are not. No checkpoint was saved since the first.
+        """
+        for step, loss in enumerate(losses, start=first):
+            if math.isfinite(loss):
+                self.not_finite = 0
+                continue
+            self.not_finite += 1
+            if self.not_finite > self.precision.tolerated_steps:
+                self.saving.finish()
+                saved = self.saving.saved_step
+                raise LossNotFinite(
+                    f"the loss is {loss} at step {step}; the newest checkpoint before it is "
+                    + (f"of step {saved}" if saved else "none")
+                    + "; lower training.learning_rate, or set training.gradient_clip"
+                )
+            if not self.said_not_finite:
+                self.said_not_finite = True
+                self.tell(
+                    "note", {"message": f"the loss is {loss} at step {step}, which is left out"}
+                )
+
     def evaluate(self) -> None:
+        """Measure the held-out data, if the task has any."""
+        data = self.task.eval_data
+        if data is None:
+            return
+        batches = eval_batches(
+            Reader(self.task, data, self.training.seed),
+            len(data),
+            self.share,
+            self.data_workers,
+            self.task.eval_batch_size,
+            self.place.describe,
+        )
         metrics = evaluate(
             self.task,
             self.plain_model,
+            batches,
             device=self.device,
             precision=self.precision,
-            rank=self.rank,
-            world_size=self.world_size,
             gather=self.pulse.gather,
         )
         self.recorder.write_evaluation(self.state.step, metrics)
@@ -310,6 +364,22 @@ class Loop:
 def run(place: Place) -> int:
     """Train as `place.launch` says, within the joined process group; the rank's exit code."""
     return Loop(place).run()
+
+
+def check_same_data(size: int, group: dist.ProcessGroup) -> None:
+    """See that all ranks train on sets of one size; otherwise they would not take equal steps.
+
+    Raises:
+        DifferentData: two hosts have different data.
+    """
+    sizes: list[int] = [0] * dist.get_world_size(group)
+    dist.all_gather_object(sizes, size, group=group)
+    for rank, other in enumerate(sizes):
+        if other != sizes[0]:
+            raise DifferentData(
+                f"rank 0 has a training set of {sizes[0]} samples, rank {rank} one of {other}; "
+                "give all hosts the same data"
+            )
 
 
 def _divides(every: int | None, step: int) -> bool:

@@ -12,6 +12,9 @@ from trainhall.training.spec import Precision
 
 _DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
+_TOLERATED = 20
+"""A loss scale that was halved so many times is of no more use."""
+
 
 class MixedPrecision:
     """Autocast, and for fp16 the loss scaling that keeps small gradients above zero.
@@ -25,6 +28,8 @@ class MixedPrecision:
         self._device_type = device.type
         self._dtype = _DTYPES.get(precision)
         self._scaler = GradScaler(device.type) if precision is Precision.FP16 else None
+        self.tolerated_steps = _TOLERATED if self._scaler is not None else 0
+        """Steps in a row whose loss may be no number: with fp16 they are left out."""
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self._dtype is None:

@@ -12,9 +12,15 @@ import torch
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment, required
 from trainhall.training import loop
+from trainhall.training.blame import Blame
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
+from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
+from trainhall.training.tasks.base import BadData, TaskUnavailable
+from trainhall.training.tasks.own import BadTask
 
 EXIT_FAILED = 1
+TOLD = (BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed)
+"""Exceptions whose message says already where they come from."""
 
 
 def main() -> int:
@@ -26,8 +32,13 @@ def main() -> int:
     environment = RankEnvironment.read(os.environ)
     folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
     events = EventSpool(folder.events(environment.rank), environment.rank)
+    blame: Blame | None = None
     try:
         launch = Launch.model_validate_json(folder.launch.read_bytes())
+        if launch.code is not None:
+            sys.path.insert(0, launch.code)  # a task of the user's own lies there
+        if launch.spec.task is not None and launch.spec.task.is_own:
+            blame = Blame(launch.spec.task.name)
         device = choose_device(launch, environment)
         torch.set_num_threads(threads_per_rank(environment))
         # What was imported lives as long as the process: a collection would walk all of it in the
@@ -35,14 +46,21 @@ def main() -> int:
         gc.freeze()
         namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
         with process_group.joined(environment, device=device, namespace=namespace):
-            return loop.run(loop.Place(environment, launch, folder, device, events))
-    except Exception as error:
+            describe = blame.typed if blame is not None else _typed
+            return loop.run(loop.Place(environment, launch, folder, device, events, describe))
+    except (Exception, SystemExit) as error:
+        # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()
+        message = str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
         events.append(
-            "failure", {"type": type(error).__name__, "message": str(error), "traceback": text}
+            "failure", {"type": type(error).__name__, "message": message, "traceback": text}
         )
         logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, text)
         return EXIT_FAILED
+
+
+def _typed(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:

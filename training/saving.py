@@ -35,7 +35,8 @@ class Saving:
         self._events = events
         self._rank = rank
         self._on_saved = on_saved
-        self._saved_step = 0
+        self.saved_step = 0
+        """The newest step that was saved, or at which the attempt began; 0: there is none."""
         self._saved_at = time.monotonic()
         self._error: str | None = None
         self._folder = Path(launch.checkpoint.folder)
@@ -77,9 +78,9 @@ class Saving:
 
     def save(self, metrics: dict[str, float]) -> None:
         """Begin to save the present step; training goes on while it is written."""
-        if self._saved_step == self._state.step:
+        if self.saved_step == self._state.step:
             return
-        self._saved_step = self._state.step
+        self.saved_step = self._state.step
         self._saved_at = time.monotonic()
         # A save that is still under way may fail: its error is not this one's.
         self._checkpointer.wait()
@@ -98,7 +99,7 @@ class Saving:
         for rank, error in enumerate(errors):
             if error is not None:
                 raise NotSaved(
-                    f"rank {rank} could not save the checkpoint of step {self._saved_step}: {error}"
+                    f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
                 )
 
     def load(self, names: list[str]) -> Loaded | None:
@@ -111,7 +112,7 @@ class Saving:
         loaded = self._checkpointer.load(names, self._state.tensors())
         if loaded is not None:
             self._state.restore(loaded.extra)
-            self._saved_step = self._state.step
+            self.saved_step = self._state.step
         return loaded
 
     def _committed(self, committed: Committed) -> None:

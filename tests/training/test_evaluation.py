@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.training.evaluate import evaluate
+from trainhall.training.loader import Share, Workers, eval_batches
 from trainhall.training.precision import MixedPrecision
+from trainhall.training.reading import Reader
 from trainhall.training.spec import Precision
 from trainhall.training.tasks.base import Task, TensorData
 
@@ -40,15 +42,17 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     model = task.build_model()
 
     def on(rank: int, gather: Any) -> dict[str, float]:
+        data = task.eval_data
+        batches = eval_batches(
+            Reader(task, data, 0), len(data), Share(rank, world_size), Workers(0, 1), batch, str
+        )
         return evaluate(
             task,
             model,
+            batches,
             device=CPU,
             precision=MixedPrecision(Precision.FP32, CPU),
-            rank=rank,
-            world_size=world_size,
             gather=gather,
-            batch=batch,
         )
 
     sent: list[np.ndarray] = []
@@ -62,18 +66,3 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     }
     assert found == [pytest.approx(expected, rel=1e-12)] * world_size
     assert model.training
-
-
-def test_a_task_without_held_out_data_measures_nothing() -> None:
-    task = Distances(3)
-    task.eval_data = None
-    found = evaluate(
-        task,
-        task.build_model(),
-        device=CPU,
-        precision=MixedPrecision(Precision.FP32, CPU),
-        rank=0,
-        world_size=1,
-        gather=lambda vector: [vector],
-    )
-    assert found == {}

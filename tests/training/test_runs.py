@@ -77,14 +77,29 @@ def test_gradients_are_clipped_and_their_norm_is_told(ranks: RankServer, tmp_pat
     assert free.curve("loss")[1] != tight.curve("loss")[1]
 
 
-def test_a_loss_that_is_no_number_is_said_once(ranks: RankServer, tmp_path: Path) -> None:
-    attempt = ranks.run(tmp_path, job("synthetic", optimizer="sgd", learning_rate=1e6))
-    assert attempt.codes == [0, 0], attempt.stderr()
+def test_a_loss_that_is_no_number_ends_the_training(ranks: RankServer, tmp_path: Path) -> None:
+    spec = job("synthetic", optimizer="sgd", learning_rate=8.0)
+    attempt = ranks.run(tmp_path, {**spec, "checkpoint": {"every_steps": 2}})
+    assert attempt.codes == [1, 1]
+    first = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
+    saved = [event["data"]["step"] for event in attempt.events(kind="checkpoint")]
+    assert saved
+    assert max(saved) < first
+    for rank in (0, 1):
+        failure = attempt.event("failure", rank)
+        assert failure["type"] == "LossNotFinite"
+        assert f"at step {first};" in failure["message"]
+        assert f"the newest checkpoint before it is of step {max(saved)};" in failure["message"]
+
+
+def test_fp16_leaves_a_few_steps_out_and_not_all(ranks: RankServer, tmp_path: Path) -> None:
+    options = {"optimizer": "sgd", "learning_rate": 1e6, "precision": "fp16"}
+    attempt = ranks.run(tmp_path, job("synthetic", **options))
+    assert attempt.codes == [1, 1]
     (note,) = attempt.events(kind="note")
     first = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
-    assert f"at step {first};" in note["data"]["message"]
-    assert len(attempt.curve("loss")) == 30
-    assert "loss" not in attempt.event("completed")["metrics"]
+    assert f"at step {first}, which is left out" in note["data"]["message"]
+    assert f"at step {first + 20};" in attempt.event("failure")["message"]
 
 
 def test_a_failure_says_what_to_do(ranks: RankServer, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The models of a job spec. What could not be launched is refused here, by field."""
 
+import difflib
 import math
 import re
 from enum import StrEnum
@@ -25,6 +26,7 @@ from trainhall.training.spec.wording import VARIABLE_NAME, in_words
 
 MAX_WORKERS = 4096
 SHA256 = re.compile(r"[0-9a-f]{64}")
+_CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def _printable(value: str) -> str:
@@ -78,19 +80,33 @@ class Precision(StrEnum):
 
 
 class TaskSpec(SpecModel):
-    """A built-in task: model, data, loss and evaluation under one name."""
+    """A task, built in or of your own: model, data, loss and evaluation under one name."""
 
     name: Name
-    """Name of a built-in task."""
+    """Name of a built-in task, or `package.module:Class` of your own (docs/tasks.md)."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """The task's own parameters: docs/job-spec.md lists them under Built-in tasks."""
+    """The task's own parameters: docs/job-spec.md lists them under Built-in tasks. Those of your
+    own class are checked by it, on the hosts."""
+
+    @property
+    def is_own(self) -> bool:
+        """The name is that of a user's class."""
+        return ":" in self.name
 
     @model_validator(mode="after")
     def _check_params(self) -> Self:
+        if self.is_own:
+            if not _CLASS_NAME.fullmatch(self.name):
+                raise problem_at("name", self.name, "must be package.module:Class")
+            return self
         params_type = TASK_PARAMS.get(self.name)
         if params_type is None:
             known = ", ".join(sorted(TASK_PARAMS))
-            raise problem_at("name", self.name, f"no task has this name; known tasks: {known}")
+            near = difflib.get_close_matches(self.name, TASK_PARAMS, n=1)
+            raise problem_at("name", self.name,
+                f"no task has this name; known tasks: {known}, or package.module:Class of your own"
+                + (f"; did you mean {near[0]}?" if near else ""),
+            )  # fmt: skip
         try:
             params_type.model_validate(self.params)
         except ValidationError as error:
@@ -202,6 +218,11 @@ class TrainingSpec(SpecModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Evaluate on held-out data every so many steps; always at the end."""
+    data_workers: Annotated[int, Field(ge=0, le=256)] | None = None
+    """Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:
+    0 for data in memory, else one less than the rank's share of the cores, from 1 to 8."""
+    data_prefetch: Annotated[int, Field(ge=1, le=1024)] = 2
+    """Batches that each data worker reads ahead."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:

@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -11,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trainhall.training.spec.job import SHA256, JobSpec
-from trainhall.training.spec.tasks import TASK_PARAMS
+from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
 
 MAX_SPEC_BYTES = 1024 * 1024
@@ -48,8 +49,9 @@ def parse_spec(
 
     Args:
         overrides: maps dotted fields to YAML values ("training.steps": "20").
-        folder: what relative paths (`code`, `script.path`, `script.working_dir`) are relative to,
-            an absolute path; without it such a path is an error.
+        folder: what relative paths are relative to (`code`, `script.path`, `script.working_dir`,
+            `root` and `files` of a built-in task), an absolute path; without it such a path is an
+            error.
 
     Raises:
         SpecError: with one problem per wrong field.
@@ -201,21 +203,33 @@ def _encodable(text: str) -> bool:
 
 
 def _resolve_paths(data: dict[str, Any], folder: Path) -> None:
-    script, code = data.get("script"), data.get("code")
+    """Make the paths of the work absolute: the script's, or those in a built-in task's params."""
+    script, task, code = data.get("script"), data.get("task"), data.get("code")
     if not (isinstance(code, str) and SHA256.fullmatch(code)):
         _resolve(data, "code", folder)
     # With code they are relative to it, and stay so.
     if isinstance(script, dict) and code is None:
         _resolve(script, "path", folder)
         _resolve(script, "working_dir", folder)
+    if isinstance(task, dict) and isinstance(params := task.get("params"), dict):
+        for key in TASK_PATHS if task.get("name") in list(TASK_PARAMS) else ():
+            _resolve(params, key, folder)
 
 
 def _resolve(mapping: dict[str, Any], key: str, folder: Path) -> None:
-    path = mapping.get(key)
+    value = mapping.get(key)
+    if isinstance(value, list):
+        mapping[key] = [_absolute(item, folder) for item in value]
+    elif value is not None:
+        mapping[key] = _absolute(value, folder)
+
+
+def _absolute(path: Any, folder: Path) -> Any:
     # What is no path at all is left for the check that names the field.
-    if isinstance(path, str) and path and "\0" not in path:
-        # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
-        mapping[key] = os.path.normpath(folder / path)
+    if not isinstance(path, str) or not path or "\0" in path:
+        return path
+    # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
+    return os.path.normpath(folder / path)
 
 
 def _override(data: dict[str, Any], field: str, text: str) -> None:
@@ -246,15 +260,16 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
         for where, value, message in nested:
             loc = (*item["loc"], *where)
             if message == UNKNOWN_KEY:
-                problems.append(SpecProblem(_dotted(loc), _unknown_key(loc, data)))
+                told = unknown_key(str(loc[-1]), _known_keys(loc[:-1], data))
+                problems.append(SpecProblem(_dotted(loc), told))
             else:
                 problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
     return problems
 
 
-def _unknown_key(loc: tuple[str | int, ...], data: object) -> str:
-    known = _known_keys(loc[:-1], data)
-    near = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """What to say of a key that is not among those known."""
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"
     return f"unknown key; known here: {', '.join(sorted(known))}"

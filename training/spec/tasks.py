@@ -1,8 +1,10 @@
 """The built-in tasks and their parameters, without torch: a typo fails at submission."""
 
-from typing import Annotated
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 
 class TaskParams(BaseModel):
@@ -48,7 +50,134 @@ class SyntheticParams(TaskParams):
     ] = 0.0
 
 
+def _absolute(value: str) -> str:
+    if "\0" in value or not PurePosixPath(value).is_absolute():
+        raise PydanticCustomError(
+            "not_absolute",
+            "must be an absolute path on every node; the command line makes it absolute",
+        )
+    return value
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+NodePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_absolute)]
+"""A path on every node that runs the job."""
+
+Root = Annotated[
+    NodePath,
+    Field(description="Folder of the data on every node. A relative one starts at the spec's."),
+]
+Download = Annotated[
+    bool, Field(description="Fetch what is missing into `root`, once a host, before training.")
+]
+EvalFraction = Annotated[
+    float, Field(gt=0, lt=1, description="Share of the samples held out for evaluation.")
+]
+
+
+class MnistParams(TaskParams):
+    """An MLP or a small CNN on MNIST: 70,000 handwritten digits of 28×28 pixels.
+
+    `root` holds `MNIST/raw` with the four IDX files, plain or as `.gz`, or holds the files
+    themselves. The data are Y. LeCun, C. Cortes and C. Burges, "The MNIST Database of Handwritten
+    Digits" (1998).
+    """
+
+    root: Root
+    model: Annotated[Literal["mlp", "cnn"], Field(description="What reads the images.")] = "cnn"
+    download: Download = False
+
+
+class FashionMnistParams(MnistParams):
+    """As `mnist`, on 70,000 pictures of clothes from `root/FashionMNIST/raw`.
+
+    The data are Xiao, Rasul and Vollgraf, "Fashion-MNIST" (arXiv:1708.07747).
+    """
+
+
+class Cifar10Params(TaskParams):
+    """ResNet-18 for 32×32 pixels on CIFAR-10, with random crops and flips.
+
+    `root` holds `cifar-10-batches-py` as torchvision downloads it, or the binary version,
+    `cifar-10-batches-bin`. The first layer is a 3×3 convolution of stride 1 without pooling, as He
+    et al. use for images of this size (arXiv:1512.03385). The data are A. Krizhevsky, "Learning
+    Multiple Layers of Features from Tiny Images" (2009).
+    """
+
+    root: Root
+    augment: Annotated[
+        bool, Field(description="Crop at random from a border of 4 pixels, and flip every other.")
+    ] = True
+    download: Download = False
+
+
+class ImageFolderParams(TaskParams):
+    """A classifier of your own images: `root` holds a folder for each class.
+
+    Or `root` holds `train` and `val`, each with a folder for each class; otherwise a part of the
+    images is held out. Training images are cropped and flipped at random.
+    """
+
+    root: Root
+    model: Annotated[Literal["resnet18", "cnn"], Field(description="What reads the images.")] = (
+        "resnet18"
+    )
+    image_size: Annotated[
+        int, Field(ge=8, le=1024, description="Width and height of what the model sees, in pixels.")
+    ] = 64
+    augment: Annotated[bool, Field(description="Crop and flip training images at random.")] = True
+    eval_fraction: EvalFraction = 0.1
+
+
+class LanguageModelParams(TaskParams):
+    """A GPT decoder that predicts the next byte of any text; losses are in nats per byte.
+
+    The model is GPT-2's (Radford et al., 2019): pre-norm blocks, learned positions, tied
+    embeddings. Sizes: `tiny` 2 layers of width 64, `mini` 4 of 128, `small` 6 of 384, `medium` 8 of
+    512, and `gpt2`, the 124 million parameters of GPT-2 with its embedding of 50,257 rows, of which
+    bytes use 256.
+    """
+
+    files: Annotated[
+        list[NodePath] | None,
+        BeforeValidator(_listed),
+        Field(
+            min_length=1,
+            max_length=1024,
+            description="Text files, folders of them, or patterns such as `/data/*.txt`. Without "
+            "it: the sources of Python's standard library.",
+        ),
+    ] = None
+    size: Annotated[
+        Literal["tiny", "mini", "small", "medium", "gpt2"],
+        Field(description="Size of the model."),
+    ] = "mini"
+    context: Annotated[
+        int | None,
+        Field(ge=8, le=8192, description="Bytes that the model sees. Without it: 64, 128, 256, 512 "
+              "or 1024, by size."),
+    ] = None  # fmt: skip
+    dropout: Annotated[float, Field(ge=0, lt=1, description="Dropout within the blocks.")] = 0.0
+    vocabulary: Annotated[
+        int | None,
+        Field(ge=256, le=1_000_000, description="Rows of the embedding. Without it: 256, but "
+              "50,257 for `gpt2`."),
+    ] = None  # fmt: skip
+    eval_fraction: EvalFraction = 0.1
+
+
 TASK_PARAMS: dict[str, type[TaskParams]] = {
+    "cifar10": Cifar10Params,
     "digits": DigitsParams,
+    "fashion_mnist": FashionMnistParams,
+    "image_folder": ImageFolderParams,
+    "language_model": LanguageModelParams,
+    "mnist": MnistParams,
     "synthetic": SyntheticParams,
 }
+
+TASK_PATHS = ("root", "files")
+"""The parameters of built-in tasks that are paths."""

@@ -1,26 +1,50 @@
-"""What the training loop asks of a task."""
+"""What the training loop asks of a task. `trainhall.task` offers it to users' own tasks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import torch
+from pydantic import BaseModel
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 
 class TaskUnavailable(RuntimeError):
     """Something that the task needs is not installed or not readable on this host."""
 
 
+class BadData(ValueError):
+    """The data that a task was given are not what it can learn from; the message names the path."""
+
+
+@runtime_checkable
 class Data(Protocol):
-    """A set of samples that can be asked for by index."""
+    """A set of samples that gives a whole batch at once: right for what lies in memory.
+
+    It may have a method `set_epoch(epoch: int)`, which is called before each batch, so that samples
+    can be varied by epoch.
+    """
 
     def __len__(self) -> int: ...
 
     def batch(self, indices: Tensor) -> Any:
-        """The samples at `indices` (int64 [B]) as one batch: a tensor, or a tuple of tensors."""
+        """The samples at `indices` (int64 [B]) as one batch: a tensor, or a tuple, list or dict of
+        them, whose first dimension is B."""
         ...
+
+
+class MapStyle(Protocol):
+    """A set that gives single samples, such as `torch.utils.data.Dataset`."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Samples = Data | MapStyle
+"""What a task may train on."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +64,24 @@ class TensorData:
 class Task(ABC):
     """A model, its data and its loss. Parallelism, precision and the optimizer come from outside.
 
-    A task is built on every rank with the same seed in place, so that models agree.
+    Every rank builds the task, with the same seed in place, so that models agree. The process group
+    is joined then: `torch.distributed` tells ranks apart where that is needed.
+
+    A subclass loads its data in `__init__(self, params, job)`: `params` is an instance of `Params`,
+    or a dict where there is none, and `job` the whole job spec, whose `training.seed` keys what
+    shall be random.
     """
 
-    train_data: Data
-    eval_data: Data | None = None
+    Params: ClassVar[type[BaseModel] | None] = None
+    """A pydantic model of `task.params`; None: any mapping."""
+
+    train_data: Samples
+    eval_data: Samples | None = None
     """Held-out samples; None: the task is not evaluated."""
     metric_names: tuple[str, ...] = ()
     """Names of what `loss` measures beside the loss, in its order."""
+    eval_batch_size: int = 256
+    """Samples that a rank evaluates at once."""
 
     @abstractmethod
     def build_model(self) -> nn.Module:
@@ -60,20 +94,9 @@ class Task(ABC):
         Called for training and, in evaluation mode and without gradients, for held-out data.
         """
 
-
-def batch_to(batch: Any, device: torch.device) -> Any:
-    """Move a batch's tensors from host memory to a device, without waiting for the copy."""
-    if device.type == "cpu":
-        return batch
-    if isinstance(batch, Tensor):
-        # From pageable memory the driver may wait for the GPU; page-locked blocks are reused.
-        return batch.pin_memory().to(device, non_blocking=True)
-    return tuple(batch_to(part, device) for part in batch)
-
-
-def count(batch: Any) -> int:
-    """Number of samples in a batch."""
-    return len(batch if isinstance(batch, Tensor) else batch[0])
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """One batch out of the samples of a map-style data set; PyTorch's default stacks them."""
+        return default_collate(list(samples))
 
 
 def mlp(widths: list[int], *, dropout: float = 0.0) -> nn.Sequential:

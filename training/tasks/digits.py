@@ -3,46 +3,34 @@
 import gzip
 import importlib.util
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from trainhall.training.data import epoch_order
+from trainhall.training.data import held_out
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.tasks import DigitsParams
-from trainhall.training.tasks.base import Task, TaskUnavailable, TensorData, mlp
+from trainhall.training.tasks.base import TaskUnavailable, TensorData, mlp
+from trainhall.training.tasks.classifier import Classifier
 
 _PIXELS, _CLASSES, _MAX_INK = 64, 10, 16.0
 
 
-class Digits(Task):
-    """An MLP that reads 8×8 images of digits; accuracy is the share read correctly."""
+class Digits(Classifier):
+    """An MLP that reads 8×8 images of digits."""
 
-    metric_names = ("accuracy",)
+    Params = DigitsParams
 
-    def __init__(self, spec: JobSpec) -> None:
-        assert spec.task is not None
-        self.params = cast(DigitsParams, spec.task.parsed_params())
+    def __init__(self, params: DigitsParams, job: JobSpec) -> None:
+        self.params = params
         images_ND, labels_N = load_digits()
-        # The same images are held out under every seed, so that jobs can be compared.
-        order = torch.from_numpy(epoch_order(len(images_ND), 0, 0, 0, len(images_ND)))
-        held_out = min(
-            max(1, round(len(images_ND) * self.params.eval_fraction)), len(images_ND) - 1
-        )
-        self.train_data = TensorData(images_ND[order[held_out:]], labels_N[order[held_out:]])
-        self.eval_data = TensorData(images_ND[order[:held_out]], labels_N[order[:held_out]])
+        train, held = held_out(len(images_ND), params.eval_fraction)
+        self.train_data = TensorData(images_ND[train], labels_N[train])
+        self.eval_data = TensorData(images_ND[held], labels_N[held])
 
     def build_model(self) -> nn.Module:
         return mlp([_PIXELS, *self.params.hidden, _CLASSES], dropout=self.params.dropout)
-
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
-        images_BD, labels_B = batch
-        logits_BC = model(images_BD)
-        accuracy = (logits_BC.argmax(dim=1) == labels_B).float().mean()
-        return functional.cross_entropy(logits_BC, labels_B), (accuracy,)
 
 
 def load_digits() -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,12 @@ class RepeatedData:
 class Synthetic(Task):
     """An MLP learns a fixed random function; `step_seconds` of idling imitate a larger model."""
 
-    def __init__(self, spec: JobSpec) -> None:
-        assert spec.task is not None
-        self.params = cast(SyntheticParams, spec.task.parsed_params())
+    Params = SyntheticParams
+
+    def __init__(self, params: SyntheticParams, job: JobSpec) -> None:
+        self.params = params
         # The loss is asked for once in each accumulation round.
-        self._idle_seconds = self.params.step_seconds / spec.training.gradient_accumulation
+        self._idle_seconds = params.step_seconds / job.training.gradient_accumulation
         generator = torch.Generator().manual_seed(0)
         weights_F1 = torch.randn(self.params.features, 1, generator=generator)
         weights_F1 /= self.params.features**0.5

@@ -1324,19 +1324,20 @@ export type Summary = {
 /**
  * TaskSpec
  *
- * A built-in task: model, data, loss and evaluation under one name.
+ * A task, built in or of your own: model, data, loss and evaluation under one name.
  */
 export type TaskSpec = {
     /**
      * Name
      *
-     * Name of a built-in task.
+     * Name of a built-in task, or `package.module:Class` of your own (docs/tasks.md).
      */
     name: string;
     /**
      * Params
      *
-     * The task's own parameters: docs/job-spec.md lists them under Built-in tasks.
+     * The task's own parameters: docs/job-spec.md lists them under Built-in tasks. Those of your
+     * own class are checked by it, on the hosts.
      */
     params?: {
         [key: string]: unknown;
@@ -1407,6 +1408,19 @@ export type TrainingSpec = {
      * Evaluate on held-out data every so many steps; always at the end.
      */
     evaluate_every_steps?: number | null;
+    /**
+     * Data Workers
+     *
+     * Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:
+     * 0 for data in memory, else one less than the rank's share of the cores, from 1 to 8.
+     */
+    data_workers?: number | null;
+    /**
+     * Data Prefetch
+     *
+     * Batches that each data worker reads ahead.
+     */
+    data_prefetch?: number;
 };
 
 /**

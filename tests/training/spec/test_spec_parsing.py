@@ -91,7 +91,7 @@ def problems(document: Any) -> dict[str, str]:
     ("change", "field", "words"),
     [
         ({"traning": {}}, "traning", "did you mean 'training'?"),
-        ({"task": {"name": "digit"}}, "task.name", "known tasks: digits, synthetic"),
+        ({"task": {"name": "digit"}}, "task.name", "did you mean digits?"),
         (
             {"task": {"name": "digits", "params": {"hiden": 1}}},
             "task.params.hiden",

@@ -1,0 +1,6 @@
+"""For tasks of your own: `from trainhall.task import Task` (docs/tasks.md)."""
+
+from trainhall.training.spec.tasks import TaskParams
+from trainhall.training.tasks.base import BadData, Data, Task, TaskUnavailable, TensorData
+
+__all__ = ["BadData", "Data", "Task", "TaskParams", "TaskUnavailable", "TensorData"]

@@ -1,0 +1,226 @@
+"""Tasks as users write them, good and bad, for tests of the engine."""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset, IterableDataset
+
+from trainhall.task import Task, TaskParams, TensorData
+
+
+class Numbers(Dataset):
+    """Sample i is i, with noise from every generator that augmentations draw from."""
+
+    def __init__(self, size: int, folder: str = "") -> None:
+        self.size = size
+        self.folder = folder
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        if self.folder:
+            Path(self.folder, f"reader-{os.getpid()}").touch()
+        noise = torch.rand(()).item() + random.random() + float(np.random.rand())
+        return {"id": index, "noise": noise, "x": torch.full((4,), index / self.size)}
+
+
+class Ledger(Task):
+    """Writes down every sample that it trains on."""
+
+    class Params(TaskParams):
+        folder: str
+        size: int = 40
+        hidden: int = 3
+
+    def __init__(self, params: Params, job: Any) -> None:
+        self.folder = params.folder
+        self.hidden = params.hidden
+        self.train_data = Numbers(params.size, params.folder)
+        self.eval_data = Numbers(11)
+        Path(self.folder, f"rank-{os.getpid()}").touch()
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(4, self.hidden), nn.Dropout(0.1), nn.Linear(self.hidden, 1))
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if model.training:
+            with Path(self.folder, "ledger").open("a") as file:
+                for row in zip(batch["id"].tolist(), batch["noise"].tolist(), strict=True):
+                    file.write(f"{row[0]} {row[1]:.12f}\n")
+        return model(batch["x"]).square().mean(), ()
+
+
+class Slow(Ledger):
+    """Trains until it is ended."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        torch.rand(1000).sort()
+        return super().loss(model, batch)
+
+
+class Plain(Task):
+    """A task without `Params`; the bad ones below differ from it in one thing."""
+
+    metric_names = ("size",)
+
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        self.params = params
+        self.train_data = TensorData(torch.randn(64, 4), torch.randn(64, 1))
+        self.eval_data = TensorData(torch.randn(8, 4), torch.randn(8, 1))
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(4, 1)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        inputs, targets = batch
+        return (model(inputs) - targets).square().mean(), (inputs.abs().mean(),)
+
+
+class Raises(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return batch["images"]
+
+
+class RaisesAtFirst(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        raise FileNotFoundError("no such data")
+
+
+class LeavesEarly(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        raise SystemExit(0)
+
+
+class NotANumber(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        loss, metrics = super().loss(model, batch)
+        return loss * float("nan"), metrics
+
+
+class NotAScalar(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return model(batch[0]), (batch[0].mean(),)
+
+
+class TooFewMetrics(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        return super().loss(model, batch)[0]
+
+
+class Detached(Plain):
+    def loss(self, model: nn.Module, batch: Any) -> Any:
+        loss, metrics = super().loss(model, batch)
+        return loss.detach(), metrics
+
+
+class NoModel(Plain):
+    def build_model(self) -> Any:
+        return None
+
+
+class NothingToTrain(Plain):
+    def build_model(self) -> nn.Module:
+        return nn.ReLU()
+
+
+class Empty(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = TensorData(torch.randn(0, 4), torch.randn(0, 1))
+
+
+class NothingHeldOut(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.eval_data = TensorData(torch.randn(0, 4), torch.randn(0, 1))
+
+
+class NoData(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        pass
+
+
+class Stream(IterableDataset):
+    def __iter__(self) -> Any:
+        yield torch.zeros(4), torch.zeros(1)
+
+
+class Endless(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = Stream()
+
+
+class TakenName(Plain):
+    metric_names = ("loss",)
+
+
+class Uneven(Dataset):
+    """Sample 9 has another shape."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return torch.zeros(5 if index == 9 else 4), torch.zeros(1)
+
+
+class UnevenSamples(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = Uneven()
+
+
+class Growing(TensorData):
+    """The batch with sample 9 is wider than the others."""
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, targets = super().batch(indices)
+        return (torch.cat([inputs, inputs], 1) if 9 in indices else inputs), targets
+
+
+class ChangingBatches(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = Growing(torch.randn(64, 4), torch.randn(64, 1))
+
+
+class Short(TensorData):
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        return super().batch(indices[1:])
+
+
+class TooFewSamples(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = Short(torch.randn(64, 4), torch.randn(64, 1))
+
+
+class Broken(Dataset):
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        raise KeyError("no column 'price'")
+
+
+class BrokenSamples(Plain):
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.train_data = Broken()
+
+
+class Unfinished(Task):
+    """It has no loss."""
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(1, 1)
+
+
+not_a_task = dict

@@ -1,0 +1,165 @@
+"""Tasks of users' own: what they get, and what is said when they are wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import own_tasks
+from support.attempts import RankServer
+
+from trainhall.training.blame import Blame
+from trainhall.training.spec import SpecError
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.tasks import build_task
+from trainhall.training.tasks.own import BadTask
+
+FILE = own_tasks.__file__
+
+
+def job(name: str, workers: int = 2, **training: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": f"support.own_tasks:{name}"},
+        "resources": {"workers": workers},
+        "training": {"steps": 12, "global_batch_size": 16, **training},
+    }
+
+
+def line_of(text: str, after: str = "") -> int:
+    """The number of the first line with `text` behind the first one with `after`."""
+    lines = Path(FILE).read_text().splitlines()
+    start = next(i for i, line in enumerate(lines) if after in line)
+    return next(i for i, line in enumerate(lines, 1) if i > start and text in line)
+
+
+def test_an_own_task_trains_and_is_evaluated_as_any_other(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    attempt = ranks.run(tmp_path, {**job("Plain"), "checkpoint": {"every_steps": 5}})
+    assert attempt.codes == [0, 0], attempt.stderr()
+    metrics = attempt.event("completed")["metrics"]
+    assert {"loss", "size", "eval_loss", "eval_size"} <= metrics.keys()
+    assert [e["data"]["step"] for e in attempt.events(kind="checkpoint")] == [5, 10, 12]
+    assert [step for step, _ in attempt.curve("size")] == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        (
+            "Raises",
+            "TypeError",
+            ["{file}, line {line}, in loss: ", "tuple indices"],
+        ),
+        ("RaisesAtFirst", "FileNotFoundError", ["{file}, line {line}, in __init__: no such data"]),
+        ("LeavesEarly", "SystemExit", ["{file}, line {line}, in loss"]),
+        ("NotANumber", "LossNotFinite", ["the loss is nan at step 1"]),
+        (
+            "NotAScalar",
+            "BadTask",
+            ["loss() returned a tensor of shape [8, 1] as loss", "give the mean"],
+        ),
+        ("TooFewMetrics", "BadTask", ["returned 0 metrics", "has 1: size"]),
+        ("Detached", "BadTask", ["depends on no parameter"]),
+        ("NoModel", "BadTask", ["build_model() returned nothing, not a torch.nn.Module"]),
+        ("NothingToTrain", "BadTask", ["without parameters to train"]),
+        ("Empty", "BadData", ["{file}, line {line}: train_data is empty"]),
+        ("NothingHeldOut", "BadData", ["eval_data is empty"]),
+        ("NoData", "BadTask", ["train_data is nothing; set it in __init__"]),
+        ("Endless", "BadTask", ["IterableDataset", "map-style"]),
+        ("TakenName", "BadTask", ["metric_names are ['loss']"]),
+        (
+            "UnevenSamples",
+            "BadData",
+            ["can't be stacked", "[5] and [1]", "override `collate`"],
+        ),
+        (
+            "ChangingBatches",
+            "BadData",
+            ["in loss: RuntimeError: mat1 and mat2", "this batch are [8, 8]", "first one [8, 4]"],
+        ),
+        ("TooFewSamples", "BadData", ["asked for 8 samples", "[7, 4]", "dimension must be 8"]),
+        ("BrokenSamples", "ReadingFailed", ["in __getitem__: KeyError: \"no column 'price'\""]),
+        ("Unfinished", "BadTask", ["{file}, line {line}: the task lacks the method loss"]),
+        ("not_a_task", "BadTask", ["not_a_task is not a subclass of trainhall.task.Task"]),
+        ("Plan", "BadTask", ["has no class Plan", "Plain"]),
+    ],
+)
+def test_what_is_wrong_with_a_task_is_said_with_its_place(
+    ranks: RankServer, tmp_path: Path, name: str, kind: str, words: list[str]
+) -> None:
+    attempt = ranks.run(tmp_path, job(name))
+    assert attempt.codes == [1, 1]
+    told = [e["data"] for rank in (0, 1) for e in attempt.events(rank, kind="failure")]
+    failure = next(data for data in told if data["type"] == kind)
+    for word in words:
+        expected = word.replace("{file}", FILE)
+        if "{line}" in word:
+            first = {"Empty": f"class {name}", "Unfinished": f"class {name}"}.get(name)
+            raising = {"Raises": "return batch", "RaisesAtFirst": "raise", "LeavesEarly": "raise"}
+            line = line_of(first) if first else line_of(raising[name], f"class {name}")
+            expected = expected.replace("{line}", str(line))
+        assert expected in failure["message"]
+    assert not attempt.events(kind="completed")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("no_such_package.tasks:Mine", ["there is no module no_such_package;", "`code`"]),
+        ("support.no_such:Mine", ["there is no module support.no_such;"]),
+        (
+            "support.own_broken:Mine",
+            ["own_broken.py, line 3, in <module>", "No module named 'no_such_library'"],
+        ),
+    ],
+)
+def test_a_task_that_does_not_import_says_why(name: str, words: list[str]) -> None:
+    with pytest.raises(BadTask) as caught:
+        build_task(validate_spec({"name": "x", "task": {"name": name}}))
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_module_that_cannot_be_read_names_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "half_written.py"
+    module.write_text("x = 1\ndef f(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadTask) as caught:
+        build_task(validate_spec({"name": "x", "task": {"name": "half_written:Mine"}}))
+    assert f"{module}, line 2: SyntaxError: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({}, "task.params.folder: is missing"),
+        ({"folder": "/x", "hiden": 4}, "task.params.hiden: unknown key; did you mean 'hidden'?"),
+        ({"folder": "/x", "size": "many"}, "task.params.size: must be a whole number"),
+    ],
+)
+def test_parameters_are_checked_by_the_class(params: dict[str, Any], words: str) -> None:
+    spec = {"name": "x", "task": {"name": "support.own_tasks:Ledger", "params": params}}
+    with pytest.raises(ValueError) as caught:
+        build_task(validate_spec(spec))
+    assert str(caught.value) == words
+
+
+def test_without_a_class_for_them_parameters_are_free() -> None:
+    spec = {"name": "x", "task": {"name": "support.own_tasks:Plain", "params": {"any": [1]}}}
+    assert build_task(validate_spec(spec))._own.params == {"any": [1]}
+
+
+@pytest.mark.parametrize("name", ["a:", ":B", "a.b:", "a b:C", "a..b:C", "a:B:C", "a.b:C.D", "1:B"])
+def test_a_name_that_can_be_no_class_is_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=r"must be package\.module:Class"):
+        validate_spec({"name": "x", "task": {"name": name}})
+
+
+def test_blame_falls_on_no_library() -> None:
+    with pytest.raises(SpecError) as caught:
+        validate_spec({"name": 1})
+    where = Blame("mine:Task").where(caught.value)
+    assert where is not None
+    assert where.startswith(__file__)

@@ -1,0 +1,78 @@
+"""Reading batches: in the rank itself, or by data workers that read ahead of it.
+
+A batch depends on (seed, epoch, indices) alone. Samples of a map-style data set are each read with
+random generators that were seeded by (seed, epoch, sample); so no result depends on who read it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from trainhall.training import random_state
+from trainhall.training.batches import shapes_of
+from trainhall.training.data import sample_words
+from trainhall.training.tasks.base import BadData, Data, MapStyle, Samples, Task
+
+
+@dataclass(frozen=True)
+class Request:
+    """One batch to read."""
+
+    epoch: int
+    indices: Tensor
+    """int64 [B]."""
+
+
+class Reader:
+    """Reads batches of one of a task's sets of samples."""
+
+    def __init__(self, task: Task, data: Samples, seed: int) -> None:
+        self.task = task
+        self._data = data
+        self._seed = seed
+        self.in_memory = isinstance(data, Data)
+
+    def read(self, request: Request) -> Any:
+        """The batch; the rank's own random generators are left as they were."""
+        set_epoch = getattr(self._data, "set_epoch", None)
+        if set_epoch is not None:
+            set_epoch(request.epoch)
+        if isinstance(self._data, Data):
+            return self._data.batch(request.indices)
+        with random_state.kept():
+            return self._stack(request, list(self._samples(self._data, request)))
+
+    def _samples(self, data: MapStyle, request: Request) -> Iterator[Any]:
+        indices = request.indices.tolist()
+        words = sample_words(self._seed, request.epoch, np.asarray(indices), 1)
+        for index, word in zip(indices, words[:, 0].tolist(), strict=True):
+            random_state.seed_sample(word)
+            yield data[index]
+
+    def _stack(self, request: Request, samples: list[Any]) -> Any:
+        try:
+            return self.task.collate(samples)
+        except RuntimeError as error:
+            told = _unequal(request.indices.tolist(), samples)
+            if told is None:
+                raise
+            raise BadData(
+                f"the samples of a batch can't be stacked: {told}; give all samples one shape, or "
+                "override `collate` of the task"
+            ) from error
+
+
+def _unequal(indices: list[int], samples: list[Any]) -> str | None:
+    """Which two samples differ in shape, in words; None if none do."""
+    first = shapes_of(samples[0])
+    for index, sample in zip(indices, samples, strict=True):
+        if (shapes := shapes_of(sample)) != first:
+            return f"sample {indices[0]} has {_shown(first)}, sample {index} has {_shown(shapes)}"
+    return None
+
+
+def _shown(shapes: Iterable[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes) or "no tensor"

@@ -1,0 +1,263 @@
+"""A user's own task: found by name, its parameters checked, and what it returns looked at."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from trainhall.training.batches import leaves_of, shapes_of
+from trainhall.training.blame import Blame
+from trainhall.training.clock import PHASE_NAMES
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.parse import unknown_key
+from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
+from trainhall.training.tasks.base import BadData, Data, Task
+
+_TAKEN_NAMES = {
+    "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
+    "peak_memory_bytes", *PHASE_NAMES,
+}  # fmt: skip
+_SHOWN_FOLDERS = 4
+
+
+class BadTask(TypeError):
+    """A user's class is not the task that it should be; the message says where and why."""
+
+
+def build_own_task(spec: JobSpec) -> Task:
+    """The user's task that the spec names, wrapped in checks of what it returns.
+
+    Raises:
+        BadTask: it cannot be imported, is no `Task`, or has not what a task must have.
+        BadData: its parameters are wrong, or it has no samples.
+    """
+    assert spec.task is not None
+    kind = load_class(spec.task.name)
+    if abstract := sorted(getattr(kind, "__abstractmethods__", ())):
+        raise BadTask(f"{_at(kind)}: the task lacks the method {abstract[0]}")
+    build: Callable[[Any, JobSpec], Task] = kind
+    return CheckedTask(build(checked_params(kind, spec.task.params), spec), spec.task.name)
+
+
+def load_class(name: str) -> type[Task]:
+    """The class `package.module:Class`.
+
+    Raises:
+        BadTask: there is none, or its module fails while it is imported.
+    """
+    module_name, _, class_name = name.partition(":")
+    _must_exist(module_name, name)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise BadTask(f"task {name} can't be imported: {Blame(name).typed(error)}") from error
+    kind = getattr(module, class_name, None)
+    if kind is None:
+        found = [
+            n for n, c in vars(module).items()
+            if isinstance(c, type) and issubclass(c, Task) and c is not Task
+        ]  # fmt: skip
+        told = f"; it has the tasks {', '.join(found)}" if found else ""
+        raise BadTask(f"{module.__file__} has no class {class_name}{told}")
+    if not (isinstance(kind, type) and issubclass(kind, Task)):
+        raise BadTask(f"{_at(kind)}: {class_name} is not a subclass of trainhall.task.Task")
+    return kind
+
+
+def _must_exist(module_name: str, name: str) -> None:
+    """Tell a module that is not there from one that lacks something itself."""
+    parts = module_name.split(".")
+    for i in range(1, len(parts) + 1):
+        part = ".".join(parts[:i])
+        try:
+            found = find_spec(part)
+        except Exception:
+            # A package above it fails on import, which the import tells better.
+            return
+        if found is None:
+            raise BadTask(
+                f"task {name}: there is no module {part}; upload its folder with the job's `code`, "
+                f"or put it on the agent's PYTHONPATH; looked in {_search_path()}"
+            )
+
+
+def _search_path() -> str:
+    prefixes = tuple({sys.prefix, sys.base_prefix})
+    folders = [p for p in sys.path if p and not p.startswith(prefixes) and Path(p).is_dir()]
+    shown = ", ".join(folders[:_SHOWN_FOLDERS]) or "no folder but the interpreter's own"
+    return shown + (" …" if len(folders) > _SHOWN_FOLDERS else "")
+
+
+def checked_params(kind: type[Task], params: dict[str, Any]) -> Any:
+    """`params` as the class wants them: an instance of its `Params`, or the mapping itself.
+
+    Raises:
+        BadData: naming each wrong parameter.
+    """
+    model = kind.Params
+    if model is None:
+        return params
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    problems = []
+    if model.model_config.get("extra") != "allow":
+        problems = [
+            f"task.params.{key}: {unknown_key(key, known)}" for key in params.keys() - known
+        ]
+    try:
+        checked = model.model_validate(params)
+    except ValidationError as error:
+        for item in error.errors():
+            if (message := in_words(item)) != UNKNOWN_KEY:
+                problems.append(f"task.params.{'.'.join(map(str, item['loc']))}: {message}")
+    if problems:
+        raise BadData("; ".join(sorted(problems)))
+    return checked
+
+
+class CheckedTask(Task):
+    """A user's task; what it holds and returns is checked, so that mistakes are named as such."""
+
+    def __init__(self, task: Task, name: str) -> None:
+        self._own = task
+        self._name = name
+        self._blame = Blame(name)
+        self._shapes: list[tuple[int, ...]] | None = None
+        self.train_data = self._checked_data("train_data", getattr(task, "train_data", None))
+        if task.eval_data is not None:
+            self.eval_data = self._checked_data("eval_data", task.eval_data)
+        self.metric_names = self._checked_names(task.metric_names)
+        self.eval_batch_size = task.eval_batch_size
+
+    def build_model(self) -> nn.Module:
+        model = self._own.build_model()
+        if not isinstance(model, nn.Module):
+            raise self._wrong("build_model", f"returned {_kind(model)}, not a torch.nn.Module")
+        if not any(p.requires_grad for p in model.parameters()):
+            raise self._wrong("build_model", "returned a model without parameters to train")
+        return model
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        return self._own.collate(samples)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        shapes = shapes_of(batch)
+        self._shapes = self._shapes or shapes
+        try:
+            returned = self._own.loss(model, batch)
+        except Exception as error:
+            if shapes != self._shapes:
+                where = self._blame.where(error) or self._name
+                raise BadData(
+                    f"{where}: {type(error).__name__}: {error}; {_change(self._shapes, shapes)}"
+                ) from error
+            raise
+        loss, metrics = (returned, ()) if isinstance(returned, Tensor) else self._pair(returned)
+        self._check_scalar("loss", loss)
+        if len(metrics) != len(self.metric_names):
+            raise self._wrong(
+                "loss", f"returned {len(metrics)} metrics, but metric_names has "
+                f"{len(self.metric_names)}: {', '.join(self.metric_names) or 'none'}"
+            )  # fmt: skip
+        for name, value in zip(self.metric_names, metrics, strict=True):
+            self._check_scalar(name, value)
+        if model.training and not loss.requires_grad:
+            raise self._wrong("loss", "returned a loss that depends on no parameter of the model")
+        return loss, metrics
+
+    def _pair(self, returned: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if not (isinstance(returned, tuple | list) and len(returned) == 2):
+            raise self._wrong("loss", f"returned {_kind(returned)}, not a pair (loss, metrics)")
+        loss, metrics = returned
+        return loss, (metrics,) if isinstance(metrics, Tensor) else tuple(metrics)
+
+    def _check_scalar(self, name: str, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            raise self._wrong("loss", f"returned {_kind(value)} as {name}, not a tensor")
+        if value.numel() != 1:
+            raise self._wrong(
+                "loss", f"returned a tensor of shape {list(value.shape)} as {name}, not a scalar; "
+                "give the mean over the batch"
+            )  # fmt: skip
+
+    def _checked_data(self, name: str, data: Any) -> Any:
+        what = f"{_at(type(self._own))}: {name}"
+        if isinstance(data, IterableDataset):
+            raise BadTask(
+                f"{what} is an IterableDataset, which has no positions to go on from after a "
+                "pause; give a map-style data set"
+            )
+        if not (
+            isinstance(data, Data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
+        ):
+            raise BadTask(
+                f"{what} is {_kind(data)}; set it in __init__ to a map-style "
+                "torch.utils.data.Dataset, or to an object with `__len__` and `batch(indices)`"
+            )
+        if len(data) == 0:
+            raise BadData(f"{what} is empty")
+        return _CheckedBatches(data, what) if isinstance(data, Data) else data
+
+    def _checked_names(self, names: Any) -> tuple[str, ...]:
+        wrong = [n for n in names if not (isinstance(n, str) and n and n.isprintable())]
+        taken = [n for n in names if n in _TAKEN_NAMES]
+        if wrong or taken or len(set(names)) != len(names):
+            raise BadTask(
+                f"{_at(type(self._own))}: metric_names are {list(names)!r}; they must be "
+                f"different, not empty, and none of {', '.join(sorted(_TAKEN_NAMES))}"
+            )
+        return tuple(names)
+
+    def _wrong(self, method: str, told: str) -> BadTask:
+        return BadTask(f"{_at(getattr(type(self._own), method))}: {method}() {told}")
+
+
+class _CheckedBatches:
+    """A user's `Data`, whose batches must have as many samples as were asked for."""
+
+    def __init__(self, data: Data, what: str) -> None:
+        self._data = data
+        self._what = what
+        if hasattr(data, "set_epoch"):
+            self.set_epoch = data.set_epoch
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def batch(self, indices: Tensor) -> Any:
+        batch = self._data.batch(indices)
+        first = next((leaf for leaf in leaves_of(batch) if isinstance(leaf, Tensor)), None)
+        if first is None:
+            raise BadTask(f"{self._what}.batch() returned {_kind(batch)}, which holds no tensor")
+        if first.dim() == 0 or len(first) != len(indices):
+            raise BadData(
+                f"{self._what}.batch() was asked for {len(indices)} samples and returned a tensor "
+                f"of shape {list(first.shape)}; its first dimension must be {len(indices)}"
+            )
+        return batch
+
+
+def _change(before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> str:
+    return f"the shapes of this batch are {_shapes(now)}, those of the first one {_shapes(before)}"
+
+
+def _shapes(shapes: list[tuple[int, ...]]) -> str:
+    return " and ".join(str(list(shape)) for shape in shapes)
+
+
+def _kind(value: Any) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _at(thing: Any) -> str:
+    """Where a class or function is defined."""
+    try:
+        return f"{inspect.getsourcefile(thing)}, line {inspect.getsourcelines(thing)[1]}"
+    except (OSError, TypeError):
+        return getattr(thing, "__qualname__", str(thing))

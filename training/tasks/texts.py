@@ -1,0 +1,104 @@
+"""Text files as one long row of bytes."""
+
+import glob
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainhall.training.data import sample_words
+from trainhall.training.tasks.base import BadData
+
+_LOOKED_AT = 1 << 16
+"""Bytes in which a NUL byte gives a binary file away."""
+
+
+class Windows:
+    """Pieces of `context` + 1 bytes, one behind the other: inputs [B, T] and what follows each.
+
+    With a `seed`, where the first one begins is drawn for every epoch, so that no epoch cuts the
+    text at the same places.
+    """
+
+    def __init__(self, text: Tensor, context: int, seed: int | None = None) -> None:
+        self._text = text
+        self._context = context
+        self._seed = seed
+        self._start = 0
+        # As many as fit wherever the first one begins.
+        spare = context - 1 if seed is not None else 0
+        self._number = max(0, (len(text) - 1 - spare) // context)
+
+    def __len__(self) -> int:
+        return self._number
+
+    def set_epoch(self, epoch: int) -> None:
+        if self._seed is not None:
+            word = sample_words(self._seed, epoch, np.zeros(1, dtype=np.int64), 1)[0, 0]
+            self._start = int(word % np.uint64(self._context))
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        starts_B1 = (self._start + indices * self._context)[:, None]
+        pieces = self._text[starts_B1 + torch.arange(self._context + 1)].long()
+        return pieces[:, :-1], pieces[:, 1:]
+
+
+def read_texts(files: Sequence[str] | None) -> Tensor:
+    """The bytes of all files in order, as uint8 [N]; by default the standard library's sources.
+
+    Raises:
+        BadData: a file is missing, empty, binary or unreadable.
+    """
+    if files is None:
+        paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+        parts = [data for path in paths if len(data := np.fromfile(path, dtype=np.uint8))]
+    else:
+        parts = [part for name in files for part in _read(name)]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def _read(name: str) -> Iterator[Any]:
+    """The file, the text files of the folder, or those that fit the pattern."""
+    path = Path(name)
+    if path.is_dir():
+        found = [data for file in _files_below(path) if (data := _text(file)) is not None]
+        if not found:
+            raise BadData(f"task.params.files: the folder {path} holds no text files")
+        yield from found
+        return
+    paths = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
+    paths = [file for file in paths if file.is_file()]
+    if not paths:
+        what = "fits" if glob.has_magic(name) else "is called"
+        raise BadData(f"task.params.files: no file on this host {what} {name}")
+    for file in paths:
+        data = _text(file)
+        if data is None:
+            raise BadData(f"task.params.files: {file} {_why_no_text(file)}")
+        yield data
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return sorted(
+        file for file in folder.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
+    )  # fmt: skip
+
+
+def _text(file: Path) -> Any:
+    """The file's bytes; None if it is empty or binary."""
+    try:
+        data = np.fromfile(file, dtype=np.uint8)
+    except OSError as error:
+        raise BadData(f"task.params.files: {file} can't be read: {error.strerror}") from error
+    return data if len(data) and np.all(data[:_LOOKED_AT]) else None
+
+
+def _why_no_text(file: Path) -> str:
+    if file.stat().st_size == 0:
+        return "is empty; leave it out"
+    return "holds NUL bytes, so it is no text in UTF-8; convert it or leave it out"
