@@ -48,6 +48,17 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     wrapped.zero_grad(set_to_none=True)
 
 
+def share_buffers(model: nn.Module) -> None:
+    """Give every rank rank 0's buffers, such as the running statistics of batch norm. A collective.
+
+    DDP does so before each forward pass, so after the last one they differ between ranks: what is
+    evaluated then is neither the same model everywhere nor the one that is saved.
+    """
+    if isinstance(model, DistributedDataParallel):
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
 def local_gradients(model: nn.Module) -> AbstractContextManager[None]:
     """Within it backward passes only accumulate; the next one outside averages over the ranks."""
     if isinstance(model, DistributedDataParallel):

@@ -328,6 +328,7 @@ class Loop:
             self.task.eval_batch_size,
             self.place.describe,
         )
+        ddp.share_buffers(self.model)
         metrics = evaluate(
             self.task,
             self.plain_model,

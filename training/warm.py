@@ -140,14 +140,29 @@ def serve(link: socket.socket) -> None:
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             try:
-                _answer(link, {"pid": _fork(json.loads(line))})
-            except (ValueError, KeyError, OSError) as error:
+                _answer(link, {"pid": _fork(_request(line))})
+            except (ValueError, RecursionError, OSError) as error:
                 _answer(link, {"error": f"{type(error).__name__}: {error}"})
 
 
-def _fork(request: dict[str, Any]) -> int:
-    module, _, function = str(request["target"]).partition(":")
-    arguments = [str(argument) for argument in request["arguments"]]
+def _request(line: bytes) -> tuple[str, list[str]]:
+    """The target and the arguments of a request.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match json.loads(line):
+        case {"target": str(target), "arguments": list(arguments)}:
+            return target, [str(argument) for argument in arguments]
+        case other:
+            text = repr(other)
+            shown = text if len(text) <= 80 else text[:79] + "…"
+            raise ValueError(f"expected an object with a target and a list of arguments: {shown}")
+
+
+def _fork(request: tuple[str, list[str]]) -> int:
+    target, arguments = request
+    module, _, function = target.partition(":")
     pid = os.fork()
     if pid:
         return pid

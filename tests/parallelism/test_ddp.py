@@ -1,4 +1,4 @@
-"""DDP with accumulation is one big batch."""
+"""DDP with accumulation is one big batch; buffers are those of rank 0."""
 
 from pathlib import Path
 
@@ -24,3 +24,14 @@ def test_accumulation_over_ranks_equals_one_big_batch(
     for name, expected in model.state_dict().items():
         torch.testing.assert_close(states[0][name], expected, rtol=1e-11, atol=1e-12)
         assert all(torch.equal(state[name], states[0][name]) for state in states)
+
+
+def test_every_rank_evaluates_with_the_buffers_that_are_saved(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    assert ranks.call("support.ddp_ranks:share_buffers", 2, tmp_path) == [0, 0]
+    (saved, mine), (other, shared) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert not torch.equal(other["1.running_mean"], saved["1.running_mean"])
+    for name, expected in saved.items():
+        assert torch.equal(mine[name], expected)
+        assert torch.equal(shared[name], expected)

@@ -20,6 +20,24 @@ def build() -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     return model, inputs, torch.randn(STEPS, BATCH, 2, dtype=torch.float64)
 
 
+def share_buffers(folder: Path) -> int:
+    """One forward pass in which each rank sees other samples, then what `evaluate` does first."""
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="test"):
+        torch.manual_seed(0)
+        plain = nn.Sequential(nn.Linear(6, 9), nn.BatchNorm1d(9))
+        model = ddp.apply(plain, device=device, bucket_mb=25)
+        torch.manual_seed(environment.rank)
+        model(torch.randn(BATCH, 6)).sum().backward()
+        before = {name: buffer.clone() for name, buffer in plain.named_buffers()}
+        ddp.share_buffers(model)
+        after = dict(plain.named_buffers())
+        torch.save((before, after), folder / f"{environment.rank}.pt")
+    return 0
+
+
 def train(folder: Path) -> int:
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)

@@ -100,8 +100,12 @@ def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
 
 def test_a_bad_request_harms_nobody(warm: Warm, tmp_path: Path) -> None:
     assert warm.read() == {"ready": True}
-    warm.socket.sendall(b"nonsense\n")
-    assert "error" in warm.read()
+    for line in (
+        b"nonsense", b"7", b'"text"', b"null", b"[]", b"{}", b"[" * 100_000, b"\xff",
+        b'{"target": 1, "arguments": []}', b'{"target": "a:b", "arguments": "c"}',
+    ):  # fmt: skip
+        warm.socket.sendall(line + b"\n")
+        assert list(warm.read()) == ["error"]
     assert "pid" in warm.ask("probe_module:fail")
     assert "pid" in warm.ask("no_such_module:main")
     path = tmp_path / "told"
