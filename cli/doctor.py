@@ -1,0 +1,85 @@
+"""`trainhall doctor`: whether this host can do what Trainhall asks of it, and what to do if not."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainhall.cli import config
+from trainhall.cli import output as out
+from trainhall.cli.options import DEFAULT_URL, DataDir, Format, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.doctor_checks import Check
+
+MARKS = {"ok": ("ok  ", "32"), "warn": ("warn", "33"), "fail": ("FAIL", "31")}
+
+
+class ReportFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def doctor(
+    path: Annotated[
+        Path | None,
+        typer.Option("--path", help="Shared storage for checkpoints to try.", metavar="FOLDER"),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="The coordinator's port.")
+    ] = 8000,
+    data_dir: DataDir = None,
+    output: Annotated[
+        ReportFormat, typer.Option("--output", "-o", help="How to print.")
+    ] = ReportFormat.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Check this host: Python, PyTorch, GPUs, disk, limits, network, and the coordinator.
+
+    \b
+    Examples:
+      trainhall doctor
+      trainhall doctor --url http://lab:8000 --path /mnt/shared/checkpoints
+      trainhall doctor -o json
+
+    \b
+    Exit codes: 0 nothing failed (there may be warnings), 1 something failed.
+    """
+    from trainhall.cli.doctor_checks import all_checks
+
+    checks = all_checks(
+        url=url.rstrip("/"),
+        # Nobody needs a coordinator here unless they say where it is.
+        needs_coordinator=url != DEFAULT_URL,
+        port=port,
+        data_dir=(data_dir or config.user_data_dir()).absolute(),
+        shared=path,
+    )
+    found = []
+    for check in checks:
+        found.append(check)
+        if output is ReportFormat.TABLE:
+            print(_line(check), flush=True)
+    if output is not ReportFormat.TABLE:
+        items = [vars(check) for check in found]
+        print(out.rendered(items, Format(output.value)))
+    out.say(_summary(found))
+    raise typer.Exit(1 if any(check.status == "fail" for check in found) else 0)
+
+
+def _line(check: "Check") -> str:
+    mark, color = MARKS[check.status]
+    shown = f"\x1b[{color}m{mark}\x1b[0m" if out.colored() else mark
+    remedy = f"\n      → {check.remedy}" if check.remedy else ""
+    return f"{shown}  {check.name}: {check.told}{remedy}"
+
+
+def _summary(checks: "Sequence[Check]") -> str:
+    failed = sum(check.status == "fail" for check in checks)
+    warned = sum(check.status == "warn" for check in checks)
+    if not failed and not warned:
+        return "All is well."
+    return f"{failed} failed, {warned} warnings, {len(checks) - failed - warned} ok."
