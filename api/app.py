@@ -8,8 +8,8 @@ Observe      an id, a count, an answer to what fails
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 
 from fastapi import FastAPI, Request
@@ -31,6 +31,7 @@ from trainhall.api.settings import Settings
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulation.mock import mock_coordinator
 from trainhall.cluster.tasks import end_process
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.monitoring.errors import IngestError
@@ -59,23 +60,17 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
             app.state.failed = True
             end_process(name, error)
 
-        try:
-            db = await _open_database(settings)
-            coordinator = Coordinator(
-                db, data_dir=settings.data_dir, options=options, on_fatal=failed
-            )
-            app.state.coordinator = coordinator
-            await coordinator.start()
-        except BaseException as error:
-            app.state.startup_error = error
-            raise
-        try:
+        if settings.mock:
+            running = mock_coordinator(options, failed)
+        else:
+            running = _running_coordinator(settings, options, failed)
+        async with AsyncExitStack() as stack:
+            try:
+                app.state.coordinator = await stack.enter_async_context(running)
+            except BaseException as error:
+                app.state.startup_error = error
+                raise
             yield
-        finally:
-            async with asyncio.timeout(STOP_SECONDS):
-                await coordinator.stop()
-                await coordinator.hub.close()
-                await db.close()
 
     app = FastAPI(
         title=TITLE,
@@ -103,9 +98,32 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
         Refusal, ClusterError, IngestError, SpecError, RequestValidationError, HTTPException,
     ):  # fmt: skip
         app.add_exception_handler(kind, _refuse)
-    app.add_middleware(Guard, insecure=settings.insecure, allowed_hosts=settings.allowed_hosts)
+    app.add_middleware(
+        Guard,
+        insecure=settings.insecure,
+        simulated=settings.mock,
+        allowed_hosts=settings.allowed_hosts,
+    )
     app.add_middleware(Observe, figures=figures, access_log=settings.access_log)
     return app
+
+
+@asynccontextmanager
+async def _running_coordinator(
+    settings: Settings,
+    options: ClusterOptions | None,
+    on_fatal: Callable[[str, BaseException | None], None],
+) -> AsyncIterator[Coordinator]:
+    db = await _open_database(settings)
+    coordinator = Coordinator(db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal)
+    await coordinator.start()
+    try:
+        yield coordinator
+    finally:
+        async with asyncio.timeout(STOP_SECONDS):
+            await coordinator.stop()
+            await coordinator.hub.close()
+            await db.close()
 
 
 async def _open_database(settings: Settings) -> Database:

@@ -10,6 +10,9 @@ served, and of those only ones that no foreign page caused:
 - `Origin`, which browsers add to what a page sends (websockets too), must be the very host that is
   addressed.
 
+A coordinator whose cluster is simulated runs no code, so it answers everyone. It takes no agents,
+which would bring hosts that do run code.
+
 Agents of other hosts are served anywhere, since every one of their routes but `join` takes a
 credential, and `join` a token; browsers have no business there.
 """
@@ -29,10 +32,16 @@ class Guard:
     """ASGI middleware that refuses with 403; a websocket is refused before it is accepted."""
 
     def __init__(
-        self, app: ASGIApp, *, insecure: bool = False, allowed_hosts: Iterable[str] = ()
+        self,
+        app: ASGIApp,
+        *,
+        insecure: bool = False,
+        simulated: bool = False,
+        allowed_hosts: Iterable[str] = (),
     ) -> None:
         self.app = app
-        self._insecure = insecure
+        self._open = insecure or simulated
+        self._simulated = simulated
         self._allowed = frozenset(allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,10 +55,12 @@ class Guard:
     def _refusal(self, scope: Scope) -> Refusal | None:
         hosts, origins = _headers(scope)
         if scope["path"].startswith(AGENT_PREFIX):
+            if self._simulated:
+                return _refused("this cluster is simulated (MOCK_DB); it takes no agents")
             if origins:
                 return _refused("this address is for agents; it does not answer browsers")
             return None
-        if self._insecure:
+        if self._open:
             return None
         server = scope.get("server")
         if server is not None and server[1] is not None and not is_loopback(server[0]):

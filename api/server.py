@@ -34,6 +34,7 @@ def serve(
     data_dir: Path,
     database_url: str | None = None,
     insecure: bool = False,
+    mock: bool = False,
     fd: int | None = None,
     on_listening: Callable[[str], None] | None = None,
 ) -> int:
@@ -45,6 +46,8 @@ def serve(
         on_listening: is handed the URL once requests are served; without it the URL is printed.
     """
     given: dict[str, Any] = {"host": host, "port": port, "data_dir": data_dir, "insecure": insecure}
+    if mock:
+        given["mock"] = True
     if database_url is not None:
         given["database_url"] = database_url
     try:

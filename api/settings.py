@@ -63,6 +63,11 @@ class Settings(BaseSettings):
     """Answer requests on any address, of any Host and Origin: who reaches it may run code."""
     allowed_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
     """More names, besides loopback's, that a request's Host may have; comma-separated."""
+    mock: Annotated[
+        bool, Field(validation_alias=AliasChoices("mock", "MOCK_DB", "TRAINHALL_MOCK"))
+    ] = False
+    """Simulate the cluster, for trials and for work on the dashboard: nothing is run, nothing is
+    kept, and so every address and Host is answered."""
     public_url: str | None = None
     """How agents on other hosts reach the coordinator, for the command that adds a node."""
     access_log: bool = False

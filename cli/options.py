@@ -84,6 +84,14 @@ Insecure = Annotated[
         help="Answer on addresses other than loopback: everyone who reaches it may run code.",
     ),
 ]
+Mock = Annotated[
+    bool,
+    typer.Option(
+        "--mock",
+        envvar="MOCK_DB",
+        help="Simulate the cluster: nothing is run, nothing is kept.",
+    ),
+]
 Slots = Annotated[
     int | None,
     typer.Option(

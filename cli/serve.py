@@ -11,6 +11,7 @@ from trainhall.cli.options import (
     DataDir,
     Host,
     Insecure,
+    Mock,
     Port,
     Slots,
     Supervised,
@@ -23,6 +24,7 @@ def server(
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
     insecure: Insecure = False,
+    mock: Mock = False,
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
@@ -32,6 +34,7 @@ def server(
     Examples:
       trainhall server
       trainhall server --data-dir /srv/trainhall --port 0
+      trainhall server --mock
       DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
     """
     _watch_parent(supervised)
@@ -45,6 +48,7 @@ def server(
             data_dir=(data_dir or config.user_data_dir()).absolute(),
             database_url=database_url,
             insecure=insecure,
+            mock=mock,
         )
     )
 

@@ -185,7 +185,7 @@ class Database:
             pool_timeout=60,
             json_serializer=dump_json,
         )
-        _set_up_sqlite(engine.sync_engine, begin)
+        _set_up_sqlite(engine.sync_engine, begin, durable=self._temporary is None)
         return engine
 
     def _sqlite_sync(self, *, begin: str, connections: int) -> Engine:
@@ -198,7 +198,7 @@ class Database:
             json_serializer=dump_json,
             connect_args={"check_same_thread": False},  # the pool hands it from thread to thread
         )
-        _set_up_sqlite(engine, begin)
+        _set_up_sqlite(engine, begin, durable=self._temporary is None)
         return engine
 
 
@@ -207,13 +207,14 @@ def was_undone(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _UNDONE
 
 
-def _set_up_sqlite(engine: Engine, begin: str) -> None:
+def _set_up_sqlite(engine: Engine, begin: str, *, durable: bool) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # we begin transactions ourselves
         cursor = connection.cursor()
         cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-        cursor.execute("PRAGMA synchronous = FULL")
+        # A temporary file outlives no crash, so nothing of it needs to reach the disk.
+        cursor.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 

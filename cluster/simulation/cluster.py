@@ -1,0 +1,165 @@
+"""Hosts, what runs on them, and the coordinator: everything moves when a turn is taken."""
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+from trainhall.cluster.channel import CloseCode
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulation.host import Host
+from trainhall.cluster.simulation.network import Network
+from trainhall.cluster.simulation.node import Token
+from trainhall.cluster.simulation.script import Script
+from trainhall.cluster.simulation.training import Training
+from trainhall.cluster.simulation.work import Fate, Group, Work
+from trainhall.training.link import Launch
+
+
+class SimulatedCluster(Network[Host]):
+    """A turn: messages are taken, time's work is done, hosts report, and ship what was written.
+
+    Args:
+        fate: what goes wrong in an attempt, if anything.
+        on_sent: called when the gateway has sent something to any node.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        fate: Callable[[Launch], Fate | None] = lambda _: None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(coordinator, clock, on_sent)
+        self.seed = seed
+        self._fate = fate
+        self._groups: dict[Token, Group] = {}
+
+    async def add_host(self, name: str, *, num_gpus: int = 8) -> Host:
+        """A host that joins and connects."""
+        number = len(self.nodes) + 1
+        host = Host(
+            name,
+            address=f"10.0.0.{10 + number}",
+            clock=self.clock,
+            chance=chance.stream(self.seed, "host", name),
+            group=self.group,
+            num_gpus=num_gpus,
+        )
+        await self.join(host)
+        await self.connect(host)
+        return host
+
+    def group(self, launch: Launch) -> Group:
+        """Where the ranks of an attempt meet, from all its hosts."""
+        token = (launch.job_id, launch.attempt, launch.generation)
+        found = self._groups.get(token)
+        if found is None:
+            found = Group(
+                launch, _begin, chance.stream(self.seed, "group", *token), self._fate(launch)
+            )
+            self._groups[token] = found
+        return found
+
+    @property
+    def due(self) -> float:
+        """When something beside ordinary steps happens next (seconds since the epoch)."""
+        hosts = [host.due for host in self.nodes.values() if not host.off]
+        groups = [group.due for group in self._groups.values()]
+        return min([*hosts, *groups], default=inf)
+
+    def advance(self) -> None:
+        """Do the work of the time that has passed."""
+        now = self.clock.now().timestamp()
+        for host in self.nodes.values():
+            host.advance()
+        for token, group in list(self._groups.items()):
+            group.advance(now)
+            if group.over:
+                del self._groups[token]
+
+    async def turn(self) -> None:
+        """Everything that follows from the present: what is told or shipped leads to more."""
+        while True:
+            self.report_all()
+            await self.settle()
+            self.advance()
+            await self.ship(ended=True)
+            if not await self.exchange(inf):
+                return
+
+    async def exchange(self, heartbeat_seconds: float = 0.0) -> bool:
+        """Hand out messages, and report what is new, or was not said for so long; True when
+        there was anything new."""
+        new = False
+        now = self.clock.monotonic()
+        for host in list(self.nodes.values()):
+            await self._see_to_connection(host)
+            if not host.connected:
+                continue
+            new |= await self.deliver(host)
+            if (news := host.news()) or now - host.heard_at >= heartbeat_seconds:
+                host.heard_at = now
+                self.send_report(host)
+                new |= news
+        return new
+
+    async def _see_to_connection(self, host: Host) -> None:
+        """A removed host goes for good; one whose connection was closed otherwise comes back."""
+        if host.channel is None or host.channel.closed is None:
+            return
+        code, _ = host.channel.closed
+        if code == CloseCode.REMOVED:
+            await self.disconnect(host)
+            del self.nodes[host.node_id]
+        elif code != CloseCode.STOPPING:
+            await self.connect(host, new_agent=False)
+
+    @property
+    def silent(self) -> bool:
+        """Some host is not heard, so that the passing of time means something by itself."""
+        return any(not host.connected for host in self.nodes.values())
+
+    def report_all(self) -> None:
+        """Every host that is connected is heard now."""
+        for host in self.nodes.values():
+            host.heard_at = self.clock.monotonic()
+            self.send_report(host)
+
+    async def ship(self, *, ended: bool = False) -> None:
+        """Hosts that are connected send what their ranks wrote; with `ended` only what the
+        coordinator waits for: all of attempts that ended there."""
+        spools = [
+            spool.ship(self.coordinator)
+            for host in self.nodes.values()
+            if host.connected
+            for attempt in host.attempts.values()
+            if attempt.outcome is not None or not ended
+            for spool in attempt.spools.values()
+            if not spool.empty
+        ]
+        await asyncio.gather(*spools)
+
+    async def cut_off(self, host: Host) -> None:
+        """Its network is gone: its ranks go on, unheard."""
+        await self.disconnect(host)
+
+    async def switch_off(self, host: Host) -> None:
+        host.switch_off()
+        await self.disconnect(host)
+
+    async def come_back(self, host: Host) -> None:
+        """It is heard again, by a new agent if its power was gone."""
+        was_off = host.off
+        if was_off:
+            host.switch_on()
+        await self.connect(host, new_agent=was_off)
+
+
+def _begin(group: Group, now: float) -> Work:
+    kind = Script if group.launch.spec.script is not None else Training
+    return kind(group, now)

@@ -1,0 +1,151 @@
+"""Jobs as a team submits them: sizes, lengths and names of every sort, and what befalls some."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainhall.cluster.simulation.work import Fate
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.parse import validate_spec
+
+SHARED = "/mnt/shared/checkpoints"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job to submit, and what goes wrong in its attempts."""
+
+    spec: JobSpec
+    fates: dict[int, Fate] = field(default_factory=dict)
+    """By attempt."""
+
+
+def model(
+    name: str,
+    workers: int,
+    *,
+    steps: int,
+    seconds: float,
+    rate: float = 3e-4,
+    shared: bool = True,
+    priority: int = 0,
+    restarts: int = 3,
+    every: int | None = None,
+) -> JobSpec:
+    """A larger model: the synthetic task, which takes `seconds` a step."""
+    return _spec(
+        name,
+        workers,
+        task={
+            "name": "synthetic",
+            "params": {
+                "samples": 2_000_000,
+                "features": 1024,
+                "hidden": [4096, 4096],
+                "step_seconds": seconds,
+            },
+        },
+        training={
+            "steps": steps,
+            "global_batch_size": 64 * workers,
+            "learning_rate": rate,
+            "learning_rate_schedule": {"kind": "cosine", "warmup_steps": max(5, steps // 25)},
+            "precision": "bf16",
+            "gradient_clip": 1.0,
+            "evaluate_every_steps": max(10, steps // 8),
+        },
+        checkpoint={
+            "every_steps": every or max(10, steps // 6),
+            **({"path": SHARED} if shared else {}),
+        },
+        recovery={"max_restarts": restarts},
+        priority=priority,
+    )
+
+
+def digits(name: str, workers: int, *, steps: int, rate: float, priority: int = 0) -> JobSpec:
+    """Handwritten digits: quick, and with an accuracy."""
+    return _spec(
+        name,
+        workers,
+        task={"name": "digits", "params": {"hidden": [256, 128], "dropout": 0.1}},
+        training={
+            "steps": steps,
+            "global_batch_size": 64,
+            "learning_rate": rate,
+            "learning_rate_schedule": {"kind": "cosine", "warmup_steps": 40},
+            "evaluate_every_steps": steps // 6,
+        },
+        checkpoint={"every_steps": steps // 3},
+        priority=priority,
+    )
+
+
+def script(name: str, workers: int, path: str, *args: str, restarts: int = 0) -> JobSpec:
+    return _spec(
+        name,
+        workers,
+        script={"path": path, "args": list(args)},
+        recovery={"max_restarts": restarts},
+    )
+
+
+def _spec(name: str, workers: int, **parts: Any) -> JobSpec:
+    resources = {"workers": workers, "device": "cuda"}
+    return validate_spec({"name": name, "resources": resources, **parts})
+
+
+_TOPICS = (
+    "retrieval tower", "speech encoder", "ranker", "vision transformer", "ocr decoder",
+    "click model", "text encoder", "segmentation", "time series mixer", "graph embeddings",
+)  # fmt: skip
+_CHANGES = (
+    "", " baseline", " wider", " no dropout", " rotary", " seed {n}", " v{n}", " batch x2",
+    " nightly", " longer warm-up",
+)  # fmt: skip
+
+
+def arriving(chance: random.Random, number: int) -> Order:
+    """The next job that somebody submits: two to eight minutes of work for a part of the cluster,
+    so that a day of them stays small."""
+    kind = chance.random()
+    n = 1 + number % 9
+    if kind < 0.15:
+        spec = digits(
+            f"digits lr={chance.choice((1, 2, 3, 5))}e-3", 2, steps=900, rate=3e-3
+        )  # fmt: skip
+        return Order(spec)
+    if kind < 0.28:
+        path = chance.choice(("/srv/jobs/evaluate.py", "/srv/jobs/export.py", "/srv/jobs/tune.py"))
+        spec = script(path.rpartition("/")[2], chance.choice((1, 1, 2)), path, "--seed", str(n))
+        return Order(spec, {1: Fate("error", 9)} if chance.random() < 0.25 else {})
+    workers = chance.choices((1, 2, 4, 8, 16), (2, 5, 6, 3, 0.5))[0]
+    seconds = round(chance.uniform(1.2, 3.6), 1)
+    steps = round(chance.uniform(120, 460) / seconds)
+    name = chance.choice(_TOPICS) + chance.choice(_CHANGES).format(n=n)
+    spec = model(
+        name,
+        workers,
+        steps=max(60, steps),
+        seconds=seconds,
+        rate=chance.choice((1e-4, 3e-4, 1e-3)),
+        shared=chance.random() < 0.7,
+        priority=chance.choices((0, 5, 10), (8, 1, 1))[0],
+    )
+    return Order(spec, _fates(chance, workers, steps))
+
+
+def _fates(chance: random.Random, workers: int, steps: int) -> dict[int, Fate]:
+    """What goes wrong in one of five jobs."""
+    rank, step = chance.randrange(workers), max(3, round(steps * chance.uniform(0.2, 0.8)))
+    kind = chance.random()
+    if kind < 0.10:
+        return {1: Fate("killed", step, rank)}
+    if kind < 0.13:
+        return {1: Fate("diverges", step)}
+    if kind < 0.16:
+        # It never fits, so no restart gets anywhere.
+        return {attempt: Fate("out of memory", 1, rank) for attempt in range(1, 10)}
+    if kind < 0.20:
+        return {1: Fate("error", step, rank)}
+    return {}

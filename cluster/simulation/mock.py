@@ -1,0 +1,131 @@
+"""Mock mode: a coordinator whose cluster is simulated, for those who develop the dashboard or try
+out the API. Everything lies in a temporary folder that goes with the process."""
+
+import asyncio
+import contextlib
+import math
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulation.chance import SeededIds
+from trainhall.cluster.simulation.clock import CatchingUpClock
+from trainhall.cluster.simulation.cluster import SimulatedCluster
+from trainhall.cluster.simulation.scenario import OPENING_SECONDS, Fates, Scenario
+from trainhall.cluster.tasks import Tasks, end_process
+from trainhall.db.database import Database
+
+SEED = 20
+TURN_SECONDS = 1.0
+"""Between two looks at what the ranks have done."""
+PASSING_SECONDS = 6.0
+"""The least that passes between two turns of the opening."""
+SHIP_SECONDS = 300.0
+"""How long what is written in the opening may lie on its host."""
+
+
+class Mock:
+    """A simulated cluster that first catches up with the present and then lives in it."""
+
+    def __init__(
+        self,
+        db: Database,
+        folder: Path,
+        *,
+        options: ClusterOptions | None = None,
+        seed: int = SEED,
+        on_fatal: Callable[[str, BaseException | None], None] = end_process,
+    ) -> None:
+        present = datetime.now(UTC)
+        self.clock = CatchingUpClock(present - timedelta(seconds=OPENING_SECONDS))
+        self.coordinator = Coordinator(
+            db,
+            data_dir=folder,
+            clock=self.clock,
+            ids=SeededIds(seed),
+            options=options,
+            on_fatal=on_fatal,
+        )
+        fates = Fates()
+        self._news = asyncio.Event()
+        self.cluster = SimulatedCluster(
+            self.coordinator, self.clock, seed=seed, fate=fates.of, on_sent=self._news.set
+        )
+        self.scenario = Scenario(self.cluster, fates, seed, self.clock.now().timestamp())
+        self._heartbeat = self.coordinator.options.heartbeat_seconds
+        self._tasks = Tasks(on_fatal)
+
+    async def start(self) -> None:
+        """Tell the opening, then go on in real time."""
+        await self._catch_up()
+        self.clock.go_live()
+        await self.coordinator.start()
+        self._tasks.start("simulation", self._live())
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+        await self.coordinator.stop()
+        await self.cluster.close()
+
+    async def _catch_up(self) -> None:
+        """From one event to the next, as fast as the database goes."""
+        shipped = self.clock.now().timestamp()
+        while True:
+            now, present = self.clock.now().timestamp(), datetime.now(UTC).timestamp()
+            self.cluster.advance()
+            if acting := self.scenario.due <= now:
+                # Until now nobody had been away for long, however long the last step was.
+                self.cluster.report_all()
+                await self.cluster.exchanged()
+                await self.scenario.act(now)
+            new = await self.cluster.exchange(math.inf)
+            if now - shipped >= SHIP_SECONDS or now >= present:
+                shipped = now
+                await self.cluster.ship()
+            if acting or new or self.cluster.silent:
+                await self.cluster.turn()
+            if now >= present:
+                return
+            step = max(min(self.scenario.due, self.cluster.due) - now, PASSING_SECONDS)
+            if self.cluster.silent:
+                step = min(step, 10.0)
+            self.clock.advance(min(step, SHIP_SECONDS, max(present - now, 0.001)))
+
+    async def _live(self) -> None:
+        """Until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TURN_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
+            await self.scenario.act(self.clock.now().timestamp())
+            self.cluster.advance()
+            await self.cluster.exchange(self._heartbeat)
+            await self.cluster.ship()
+            # What was shipped may have been the last of an attempt.
+            await self.cluster.exchange(self._heartbeat)
+
+
+@asynccontextmanager
+async def mock_coordinator(
+    options: ClusterOptions | None,
+    on_fatal: Callable[[str, BaseException | None], None],
+) -> AsyncIterator[Coordinator]:
+    """A coordinator whose cluster is simulated. It leaves nothing behind."""
+    with tempfile.TemporaryDirectory(prefix="trainhall-mock-") as folder:
+        db = Database("sqlite://")
+        try:
+            await db.migrate()
+            mock = Mock(db, Path(folder), options=options, on_fatal=on_fatal)
+            try:
+                await mock.start()
+                yield mock.coordinator
+            finally:
+                await mock.stop()
+                await mock.coordinator.hub.close()
+        finally:
+            await db.close()

@@ -1,0 +1,245 @@
+"""What happens when: who submits what, who pauses and cancels, which hosts fail.
+
+An opening of three quarters of an hour is told in advance, so that the first page has something of
+everything; behind it things happen at random, at a modest rate, for ever. Only jobs of its own are
+touched: what a user submits runs in peace, but for what happens to the hosts.
+"""
+
+import contextlib
+import heapq
+import itertools
+from collections.abc import Awaitable, Callable
+
+from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.lifecycle import FINAL_STATES
+from trainhall.cluster.simulation import chance, jobs
+from trainhall.cluster.simulation.cluster import SimulatedCluster
+from trainhall.cluster.simulation.host import Host
+from trainhall.cluster.simulation.jobs import Order
+from trainhall.cluster.simulation.work import Fate
+from trainhall.training.link import Launch
+
+OPENING_SECONDS = 2700.0
+"""How long before the present the opening begins."""
+ARRIVAL_SECONDS = 80.0
+COMMAND_SECONDS = 240.0
+TROUBLE_SECONDS = 900.0
+"""Mean times between jobs that are submitted, commands of users, and hosts with a trouble."""
+JOIN_SECONDS = 8.0
+"""Between two looks for hosts that were announced."""
+MOST_WAITING = 6
+"""No more jobs are submitted while so many wait."""
+HOSTS = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
+
+Action = Callable[[], Awaitable[None]]
+
+
+class Fates:
+    """What goes wrong in the attempts of jobs that the scenario submitted."""
+
+    def __init__(self) -> None:
+        self._by_job: dict[str, dict[int, Fate]] = {}
+
+    def of(self, launch: Launch) -> Fate | None:
+        return self._by_job.get(launch.job_id, {}).get(launch.attempt)
+
+    def decree(self, job_id: str, fates: dict[int, Fate]) -> None:
+        if fates:
+            self._by_job[job_id] = fates
+
+
+class Scenario:
+    def __init__(self, cluster: SimulatedCluster, fates: Fates, seed: int, start: float) -> None:
+        """
+        Args:
+            start: when the opening begins, seconds since the epoch.
+        """
+        self._cluster = cluster
+        self._fates = fates
+        self._chance = chance.stream(seed, "scenario")
+        self._present = start + OPENING_SECONDS
+        self._plan: list[tuple[float, int, Action]] = []
+        self._order = itertools.count()
+        self._submitted = itertools.count()
+        self._jobs: dict[str, str] = {}
+        """Jobs of its own that may not be over, by name."""
+        self._at(start, self._open)
+
+    @property
+    def due(self) -> float:
+        """When something happens next (seconds since the epoch)."""
+        return self._plan[0][0]
+
+    async def act(self, now: float) -> None:
+        """Let happen what is due."""
+        while self._plan[0][0] <= now:
+            _, _, action = heapq.heappop(self._plan)
+            # A user of the page may have been quicker, so that a command is refused.
+            with contextlib.suppress(ClusterError):
+                await action()
+
+    def _at(self, time: float, action: Action) -> None:
+        heapq.heappush(self._plan, (time, next(self._order), action))
+
+    def _before(self, seconds: float, action: Action) -> None:
+        """So long before the present."""
+        self._at(self._present - seconds, action)
+
+    # -- the opening -----------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        for name in HOSTS:
+            await self._cluster.add_host(name)
+        for seconds, order in opening_jobs():
+            self._before(seconds, self._submitting(order))
+        self._before(2150, self._commanding("cancel", "retrieval tower lr=3e-3"))
+        self._before(1250, self._switching_off("gpu-03", 140))
+        self._before(820, self._cutting_off("gpu-02", 35))
+        self._before(300, self._commanding("pause", "sweep lr=1e-4"))
+        self._at(self._present + 5, self._join_announced)
+        self._at(self._present + 25, self._arrive)
+        self._at(self._present + 150, self._command)
+        self._at(self._present + 420, self._trouble)
+
+    # -- what happens at random ------------------------------------------------------------------
+
+    async def _arrive(self) -> None:
+        self._at(self._soon(ARRIVAL_SECONDS), self._arrive)
+        if len(await self._cluster.coordinator.nodes.queue()) < MOST_WAITING:
+            await self._submit(jobs.arriving(self._chance, next(self._submitted)))
+
+    async def _join_announced(self) -> None:
+        """Hosts that a user of the page announced, as if somebody had run the command there."""
+        self._at(self._now() + JOIN_SECONDS, self._join_announced)
+        page = await self._cluster.coordinator.nodes.list(limit=200)
+        for node in page.items:
+            if node.state == NodeState.PENDING:
+                await self._cluster.add_host(node.name)
+
+    async def _command(self) -> None:
+        self._at(self._soon(COMMAND_SECONDS), self._command)
+        service = self._cluster.coordinator.jobs
+        await self._forget_finished()
+        page = await service.list(limit=50, states=["running"])
+        mine = [job for job in page.items if job.id in self._jobs.values()]
+        if not mine:
+            return
+        job = self._chance.choice(mine)
+        if self._chance.random() < 0.25:
+            await service.cancel(job.id)
+        else:
+            await service.pause(job.id)
+            self._at(self._now() + self._chance.uniform(45, 150), lambda: _resumed(service, job.id))
+
+    async def _trouble(self) -> None:
+        self._at(self._soon(TROUBLE_SECONDS), self._trouble)
+        hosts = [host for host in self._cluster.nodes.values() if host.connected]
+        if len(hosts) < len(HOSTS):
+            return  # one trouble at a time
+        host, kind = self._chance.choice(hosts), self._chance.random()
+        if kind < 0.4:
+            await self._cutting_off(host.name, self._chance.uniform(25, 70))()
+        elif kind < 0.75:
+            await self._switching_off(host.name, self._chance.uniform(110, 240))()
+        else:
+            await self._drain(host)
+
+    async def _drain(self, host: Host) -> None:
+        """Somebody takes a host out, and brings it back when it is mended."""
+        await self._cluster.coordinator.nodes.remove(host.node_id)
+        self._at(self._now() + self._chance.uniform(120, 300), lambda: self._welcome(host.name))
+
+    async def _welcome(self, name: str) -> None:
+        if all(host.name != name for host in self._cluster.nodes.values()):
+            await self._cluster.add_host(name)
+
+    # -- the actions -----------------------------------------------------------------------------
+
+    def _submitting(self, order: Order) -> Action:
+        async def act() -> None:
+            await self._submit(order)
+
+        return act
+
+    async def _submit(self, order: Order) -> None:
+        view, _ = await self._cluster.coordinator.jobs.submit(order.spec)
+        self._fates.decree(view.id, order.fates)
+        self._jobs[order.spec.name] = view.id
+
+    def _commanding(self, command: str, name: str) -> Action:
+        async def act() -> None:
+            await getattr(self._cluster.coordinator.jobs, command)(self._jobs[name])
+
+        return act
+
+    def _cutting_off(self, name: str, seconds: float) -> Action:
+        async def act() -> None:
+            host = self._host(name)
+            if host is not None:
+                await self._cluster.cut_off(host)
+                self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
+
+        return act
+
+    def _switching_off(self, name: str, seconds: float) -> Action:
+        async def act() -> None:
+            host = self._host(name)
+            if host is not None:
+                await self._cluster.ship()
+                await self._cluster.switch_off(host)
+                self._at(self._now() + seconds, lambda: self._cluster.come_back(host))
+
+        return act
+
+    def _host(self, name: str) -> Host | None:
+        hosts = (host for host in self._cluster.nodes.values() if host.name == name)
+        return next((host for host in hosts if host.connected), None)
+
+    async def _forget_finished(self) -> None:
+        for name, job_id in list(self._jobs.items()):
+            if (await self._cluster.coordinator.jobs.get(job_id)).state in FINAL_STATES:
+                del self._jobs[name]
+
+    def _now(self) -> float:
+        return self._cluster.clock.now().timestamp()
+
+    def _soon(self, mean: float) -> float:
+        """After a time around the mean, never at once and never for ever."""
+        return self._now() + min(max(self._chance.expovariate(1 / mean), mean / 5), 3 * mean)
+
+
+async def _resumed(service: object, job_id: str) -> None:
+    await service.resume(job_id)  # type: ignore[attr-defined]
+
+
+def opening_jobs() -> list[tuple[float, Order]]:
+    """Jobs by how long before the present they are submitted (seconds), and what befalls them."""
+    out_of_memory = {attempt: Fate("out of memory", 1, 5) for attempt in range(1, 10)}
+    return [
+        (2690, Order(jobs.digits("digits baseline", 2, steps=900, rate=3e-3))),
+        (2680, Order(jobs.model("retrieval tower lr=1e-3", 4, steps=400, seconds=1.5, rate=1e-3))),
+        (2675, Order(jobs.model("retrieval tower lr=3e-3", 4, steps=400, seconds=1.5, rate=3e-3),
+                     {1: Fate("diverges", 210)})),
+        (2640, Order(jobs.model("speech encoder", 8, steps=880, seconds=1.9, every=100),
+                     {1: Fate("killed", 330, 3)})),
+        (2560, Order(jobs.model("context 32k", 8, steps=2000, seconds=3.0, restarts=1),
+                     out_of_memory)),
+        (2300, Order(jobs.script("evaluate.py", 1, "/srv/jobs/evaluate.py", "--split", "test"))),
+        (2040, Order(jobs.model("vision transformer", 8, steps=1900, seconds=1.2, shared=False,
+                                every=300))),
+        (1950, Order(jobs.model("ranker nightly", 16, steps=900, seconds=2.2, every=60))),
+        (1500, Order(jobs.script("tune.py", 2, "/srv/jobs/tune.py", "--trials", "12"),
+                     {1: Fate("error", 17, 1)})),
+        (640, Order(jobs.model("ocr decoder", 4, steps=500, seconds=1.5))),
+        (590, Order(jobs.model("sweep lr=1e-4", 2, steps=600, seconds=1.4, rate=1e-4,
+                               shared=False))),
+        (560, Order(jobs.model("sweep lr=3e-4", 2, steps=520, seconds=1.4, rate=3e-4,
+                               shared=False))),
+        (290, Order(jobs.model("sweep lr=1e-3", 2, steps=600, seconds=1.4, rate=1e-3,
+                               shared=False), {1: Fate("killed", 180, 0)})),
+        (200, Order(jobs.model("text encoder", 8, steps=260, seconds=1.6))),
+        (160, Order(jobs.model("ranker no dropout", 4, steps=200, seconds=1.5))),
+        (120, Order(jobs.model("bisect a regression", 2, steps=150, seconds=1.5, priority=10))),
+        (90, Order(jobs.model("pretraining 64 GPUs", 64, steps=20_000, seconds=4.0))),
+    ]  # fmt: skip

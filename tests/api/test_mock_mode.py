@@ -1,0 +1,62 @@
+"""Mock mode as its users start it: a process that answers anybody, and leaves nothing behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def uvicorn(temporary: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`MOCK_DB=true python -m uvicorn api.main:app` on a free port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "api.main:app", "--fd", str(listener.fileno())],
+            cwd=ROOT, pass_fds=[listener.fileno()], stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "MOCK_DB": "true", "TMPDIR": str(temporary),
+                 "TRAINHALL_DATA_DIR": str(data)},
+        )  # fmt: skip
+        try:
+            yield process, f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_leaves_nothing_on_the_disk(tmp_path: Path, number: signal.Signals) -> None:
+    temporary, data = tmp_path / "temporary", tmp_path / "data"
+    temporary.mkdir()
+    with (
+        uvicorn(temporary, data) as (process, url),
+        httpx.Client(base_url=url, headers={"Host": "lab.example:8000"}, timeout=60) as client,
+    ):
+        jobs = client.get("/api/v1/training/jobs").json()["items"]
+        assert len(jobs) > 10
+        assert client.get("/api/v1/metrics/cluster/summary").json()["devices"] == 32
+        refused = client.post("/api/v1/agent/join", json={})
+        assert refused.status_code == 403, "an agent would bring hosts that run code"
+        assert "simulated" in refused.json()["detail"]
+        assert any(temporary.iterdir()), "while it runs it has files"
+        running = next(job["id"] for job in jobs if job["state"] == "running")
+        stream = f"ws{url.removeprefix('http')}/api/v1/metrics/stream/{running}"
+        with connect(stream, origin="http://elsewhere.example") as viewer:  # type: ignore[arg-type]
+            viewer.recv(timeout=30)
+            process.send_signal(number)
+            _, errors = process.communicate(timeout=30)
+    assert "Traceback" not in errors.replace("KeyboardInterrupt", ""), errors
+    assert list(temporary.iterdir()) == []
+    assert not data.exists()

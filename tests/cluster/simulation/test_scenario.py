@@ -1,0 +1,69 @@
+"""What mock mode shows: something of everything at the start, and a modest rate for ever."""
+
+from pathlib import Path
+
+from trainhall.cluster.simulation import chance, jobs
+from trainhall.cluster.simulation.mock import Mock
+from trainhall.cluster.simulation.scenario import ARRIVAL_SECONDS, OPENING_SECONDS
+from trainhall.db.database import Database
+from trainhall.monitoring.metrics import read_metrics
+
+
+async def test_the_first_page_has_something_of_everything(tmp_path: Path) -> None:
+    db = Database("sqlite://")
+    await db.migrate()
+    failed: list[str] = []
+    mock = Mock(db, tmp_path, on_fatal=lambda name, error: failed.append(f"{name}: {error!r}"))
+    await mock.start()
+    page = await mock.coordinator.jobs.list(limit=100)
+    states = {job.state for job in page.items}
+    assert {
+        "completed",
+        "failed",
+        "cancelled",
+        "paused",
+        "recovering",
+        "queued",
+        "running",
+    } <= states
+    by_name = {job.name: job for job in page.items}
+    assert "the whole cluster has 32 GPUs" in by_name["pretraining 64 GPUs"].reason
+    assert "CUDA out of memory" in by_name["context 32k"].reason
+    assert by_name["speech encoder"].attempt > 1
+    job = by_name["ranker nightly"]
+    assert job.started_at is not None
+    assert (mock.clock.now() - job.started_at).total_seconds() > OPENING_SECONDS / 4
+    curves = await read_metrics(db, job.id, ["loss"])
+    assert len(curves[0].run) > 100
+    nodes = (await mock.coordinator.nodes.list()).items
+    assert [(n.name, n.state, len(n.devices)) for n in nodes] == [
+        (f"gpu-0{i}", "ready", 8) for i in (1, 2, 3, 4)
+    ]
+    assert any((d.utilization or 0) > 50 for n in nodes for d in n.devices)
+    await mock.stop()
+    await mock.coordinator.hub.close()
+    await db.close()
+    assert failed == []
+
+
+def test_a_day_of_arrivals_stays_small() -> None:
+    """What a day's jobs would store, counted from their specs."""
+    random = chance.stream(1, "a day")
+    points = gpu_seconds = 0.0
+    for number in range(round(86_400 / ARRIVAL_SECONDS)):
+        spec = jobs.arriving(random, number).spec
+        workers, steps = spec.resources.workers, spec.training.steps or 60
+        points += steps * (12 + 7 * workers)
+        if spec.task is not None:
+            seconds = spec.task.params.get("step_seconds", 0.03)
+            gpu_seconds += workers * steps * seconds
+    assert gpu_seconds < 32 * 86_400, "the cluster keeps up"
+    assert points < 12e6, "about 16 bytes each, twice"
+
+
+def test_every_job_that_arrives_is_valid_and_named() -> None:
+    random = chance.stream(2, "names")
+    orders = [jobs.arriving(random, number) for number in range(300)]
+    assert len({order.spec.name for order in orders}) > 30
+    assert any(order.fates for order in orders)
+    assert any(order.spec.script for order in orders)

@@ -1,0 +1,258 @@
+"""Simulated ranks behave like real ones towards the real coordinator."""
+
+import math
+from itertools import pairwise
+
+import pytest
+from support.working import WorkingCluster, spec
+
+from trainhall.cluster.simulation.work import Fate
+from trainhall.db.database import Database
+from trainhall.monitoring.logs import read_logs
+from trainhall.monitoring.metrics import read_metrics
+
+TIMINGS = {
+    "step_seconds", "data_seconds", "forward_seconds", "backward_seconds",
+    "communication_seconds", "optimizer_seconds", "peak_memory_bytes",
+}  # fmt: skip
+
+
+async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=2)
+    job = await hall.until(job_id, "completed")
+    assert await hall.states(job_id) == ["queued", "starting", "running", "completed"]
+    assert (job.step, job.total_steps, job.attempt) == (100, 100, 1)
+    loss = await hall.curve(job_id, "loss")
+    assert list(loss) == list(range(1, 101)), "every step once"
+    values = list(loss.values())
+    assert sum(values[-10:]) < sum(values[:10]) / 3
+    series = await read_metrics(hall.coordinator.db, job_id)
+    by_rank: dict[int | None, set[str]] = {}
+    for one in series:
+        by_rank.setdefault(one.rank, set()).add(one.name)
+    assert by_rank[0] == by_rank[1] == TIMINGS, "as the recorder of the training loop writes them"
+    assert by_rank[None] == TIMINGS | {
+        "loss", "learning_rate", "gradient_norm", "samples_per_second", "eval_loss",
+    }  # fmt: skip
+    assert list(await hall.curve(job_id, "eval_loss")) == [50, 100]
+    page = await read_logs(hall.coordinator.db, job_id)
+    text = "\n".join(line.text for line in page.items)
+    assert "step 20/100  checkpoint saved" in text
+    assert "completed at step 100/100" in text
+    assert "\x1b[" in text, "some of it is coloured"
+    told = {event.kind for event in await hall.events(job_id)}
+    assert {"state", "attempt", "checkpoint", "note"} <= told
+    assert not any(host.attempts for host in hall.nodes.values()), "nothing is left on the hosts"
+
+
+async def test_the_phases_of_a_step_add_up(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=4)
+    await hall.until_step(job_id, 10)
+    for rank in (0, 3):
+        whole = await hall.curve(job_id, "step_seconds", rank)
+        names = sorted(TIMINGS - {"step_seconds", "peak_memory_bytes"})
+        parts = [await hall.curve(job_id, name, rank) for name in names]
+        for step, seconds in whole.items():
+            assert seconds == pytest.approx(sum(part[step] for part in parts))
+
+
+async def test_checkpoints_of_the_store_are_whole_and_retained(hall: WorkingCluster) -> None:
+    job_id = await hall.submit()
+    await hall.until_step(job_id, 70)
+    service = hall.coordinator.checkpoints
+    page = await service.list(job_id)
+    kept = [c for c in page.items if c.state == "committed"]
+    assert [c.step for c in kept] == [60, 40]
+    for checkpoint in kept:
+        assert checkpoint.metrics["loss"] > 0
+        assert await service.verify(checkpoint.id) == []
+    await service.pin(kept[1].id)
+    await hall.until(job_id, "completed")
+    await service.housekeep()
+    left = await service.list(job_id)
+    assert [(c.step, c.pinned) for c in left.items] == [(100, False), (80, False), (40, True)]
+    await service.unpin(kept[1].id)
+    await service.delete(kept[1].id)
+    assert [c.step for c in (await service.list(job_id)).items] == [100, 80]
+
+
+async def test_what_is_given_up_on_shared_storage_goes_too(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(checkpoint={"path": "/mnt/shared"})
+    await hall.until(job_id, "completed")
+    await hall.let_pass(10)
+    page = await hall.coordinator.checkpoints.list(job_id)
+    assert [(c.step, c.state) for c in page.items] == [(100, "committed"), (80, "committed")]
+    assert page.items[0].size > 2**30, "as large as the model's would be"
+
+
+async def test_pause_saves_and_resume_goes_on_there(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=2)
+    await hall.until_step(job_id, 24)
+    await hall.coordinator.jobs.pause(job_id)
+    paused = await hall.until(job_id, "paused")
+    (newest, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
+    assert newest.step == paused.step
+    assert paused.step % 20, "between two checkpoints of the schedule"
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.turn()
+    await hall.until(job_id, "completed")
+    reasons = [event.reason for event in await hall.events(job_id)]
+    assert f"goes on from step {paused.step}" in reasons
+    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101))
+
+
+async def test_cancel_then_restore(hall: WorkingCluster) -> None:
+    job_id = await hall.submit()
+    await hall.until_step(job_id, 44)
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.until(job_id, "cancelled")
+    page = await hall.coordinator.checkpoints.list(job_id)
+    (older,) = [c for c in page.items if c.step == 20]
+    await hall.coordinator.checkpoints.restore(older.id)
+    await hall.turn()
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 2
+    assert "goes on from step 20" in [event.reason for event in await hall.events(job_id)]
+
+
+async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
+    hall.fates["unlucky", 1] = Fate("killed", 50, 1)
+    job_id = await hall.submit(workers=2, name="unlucky")
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 2
+    first, _ = await hall.coordinator.jobs.attempts(job_id)
+    assert first.failure is not None
+    assert (first.failure["rank"], first.failure["signal"]) == (1, 9)
+    assert "rank 1 was ended by SIGKILL" in first.reason
+    assert "goes on from step 40" in [event.reason for event in await hall.events(job_id)]
+    assert "recovering" in await hall.states(job_id)
+
+
+async def test_what_never_fits_fails_and_says_why(hall: WorkingCluster) -> None:
+    for attempt in (1, 2):
+        hall.fates["large", attempt] = Fate("out of memory", 1, 0)
+    job_id = await hall.submit(name="large", recovery={"max_restarts": 1})
+    job = await hall.until(job_id, "failed")
+    assert "CUDA out of memory" in job.reason
+    assert "no restart is left" in job.reason
+    page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
+    assert any("OutOfMemoryError" in line.text for line in page.items)
+
+
+async def test_a_loss_that_is_no_number(hall: WorkingCluster) -> None:
+    hall.fates["steep", 1] = Fate("diverges", 30)
+    job_id = await hall.submit(name="steep")
+    job = await hall.until(job_id, "completed")
+    assert math.isnan((await hall.curve(job_id, "loss"))[60])
+    assert "loss is nan" in " ".join(event.reason for event in await hall.events(job_id))
+    assert job.metrics["learning_rate"] == pytest.approx(1e-3)
+
+
+async def test_a_host_that_was_away_for_a_while(hall: WorkingCluster) -> None:
+    """Its ranks went on, and nothing that they wrote is missing."""
+    job_id = await hall.submit(workers=4, training={"steps": 200})
+    await hall.until_step(job_id, 20)
+    (name,) = [h.name for h in hall.nodes.values() if h.attempts]
+    before = (await hall.coordinator.jobs.get(job_id)).step
+    await hall.cut_off(hall.host(name))
+    await hall.let_pass(30)
+    assert (await hall.coordinator.nodes.get(hall.host(name).node_id)).state == "suspect"
+    assert (await hall.coordinator.jobs.get(job_id)).step == before
+    await hall.come_back(hall.host(name))
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 1
+    assert list(await hall.curve(job_id, "loss")) == list(range(1, 201))
+
+
+async def test_a_host_that_lost_its_power(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=4, training={"steps": 400})
+    await hall.until_step(job_id, 50)
+    (name,) = [h.name for h in hall.nodes.values() if h.attempts]
+    await hall.switch_off(hall.host(name))
+    await hall.let_pass(100)
+    job = await hall.until(job_id, "running")
+    assert job.attempt == 2
+    (first, second) = await hall.coordinator.jobs.attempts(job_id)
+    assert first.state == "lost"
+    assert second.allocation[0]["node_name"] != name
+    await hall.come_back(hall.host(name))
+    await hall.let_pass(10)
+    assert not hall.host(name).attempts, "the void attempt is forgotten"
+    await hall.until(job_id, "completed")
+
+
+async def test_a_host_that_is_removed_drains_and_leaves(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=4)
+    await hall.until_step(job_id, 30)
+    (host,) = [h for h in hall.nodes.values() if h.attempts]
+    await hall.coordinator.nodes.remove(host.node_id)
+    await hall.let_pass(10)
+    assert host not in hall.nodes.values()
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 2
+    assert list(await hall.curve(job_id, "loss")) == list(range(1, 101)), "it saved before it moved"
+
+
+async def test_ranks_of_two_hosts_meet_and_one_that_fails_ends_the_other(
+    hall: WorkingCluster,
+) -> None:
+    hall.fates["wide", 1] = Fate("error", 10, 7)
+    job_id = await hall.submit(workers=8, name="wide", training={"global_batch_size": 64})
+    job = await hall.until(job_id, "completed")
+    assert job.attempt == 2
+    first, second = await hall.coordinator.jobs.attempts(job_id)
+    assert "(node gpu-" in first.reason
+    assert len(second.allocation) == 2
+    assert len(await hall.curve(job_id, "step_seconds", 7)) == 100
+
+
+async def test_a_script_talks_and_measures_little(hall: WorkingCluster) -> None:
+    script = {"name": "tune", "script": {"path": "/srv/tune.py", "args": ["--fast"]},
+              "resources": {"workers": 2, "device": "cuda"}}  # fmt: skip
+    view, _ = await hall.coordinator.jobs.submit(spec().model_validate(script))
+    await hall.turn()
+    await hall.until_step(view.id, 5)
+    await hall.coordinator.jobs.pause(view.id)
+    await hall.until(view.id, "paused")
+    await hall.coordinator.jobs.resume(view.id)
+    await hall.turn()
+    await hall.until(view.id, "completed", step=10.0)
+    page = await read_logs(hall.coordinator.db, view.id)
+    text = "\n".join(line.text for line in page.items)
+    assert "$ /srv/tune.py --fast" in text
+    assert "SIGTERM" in text
+    names = {one.name for one in await read_metrics(hall.coordinator.db, view.id)}
+    assert names == {"loss", "tokens_per_second"}
+
+
+async def test_devices_follow_the_work(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=4)
+    await hall.until_step(job_id, 40)
+    await hall.let_pass(4)
+    await hall.coordinator.gateway.flush_readings()
+    devices = await hall.coordinator.nodes.devices()
+    busy = [d for d in devices if d.job_id == job_id]
+    idle = [d for d in devices if d.job_id is None]
+    assert len(busy) == len(idle) == 4
+    for device in busy:
+        assert device.utilization is not None
+        assert device.power is not None
+        assert device.utilization > 50
+        assert device.power > 250
+    for one, other in pairwise(idle):
+        assert one.utilization == other.utilization == 0
+    assert min(d.temperature or 0 for d in busy) > max(d.temperature or 0 for d in idle)
+    assert min(d.memory_used or 0 for d in busy) > 2**30
+
+
+async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database], tmp_path) -> None:  # type: ignore[no-untyped-def]
+    told = []
+    for number, db in enumerate(sqlite_twins):
+        hall = await WorkingCluster.started(db, tmp_path / str(number), seed=5)
+        hall.fates["again", 1] = Fate("killed", 33, 1)
+        job_id = await hall.submit(workers=3, name="again")
+        await hall.until(job_id, "completed")
+        events = [(e.kind, e.reason, e.time) for e in await hall.events(job_id)]
+        told.append((job_id, events, await hall.curve(job_id, "loss")))
+        await hall.close()
+    assert told[0] == told[1]
