@@ -118,7 +118,7 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
     state(page, "cancelled")
     steps = [step for step, _ in curve(page, "Loss", "loss")]
     assert steps == list(range(1, steps[-1] + 1))
-    page.get_by_role("tab", name="Attempts").click()
+    page.get_by_role("tab", name="What happened").click()
     expect(page.get_by_role("region", name=re.compile(r"^Attempt \d$"))).to_have_count(2)
     page.get_by_role("tab", name="Checkpoints").click()
     expect(page.get_by_role("table", name="Checkpoints").get_by_role("row")).to_have_count(2)
@@ -150,10 +150,12 @@ def test_the_curve_survives_a_reload_and_a_restart_of_the_coordinator(
     assert dict(points).items() <= stored.items()
     cluster.request("DELETE", f"/training/jobs/{job}")
     state(page, "cancelled")
-    page.get_by_role("tab", name="Events").click()
-    seqs = [int(row.get_attribute("data-seq") or 0) for row in page.locator("tr[data-seq]").all()]
+    page.get_by_role("tab", name="What happened").click()
+    told = page.locator("li[data-seq]")
     stored_events = cluster.get(f"/training/jobs/{job}/events", params={"limit": 500})["items"]
-    assert seqs[::-1] == [event["seq"] for event in stored_events]
+    expect(told).to_have_count(len(stored_events))
+    seqs = {int(row.get_attribute("data-seq") or 0) for row in told.all()}
+    assert seqs == {event["seq"] for event in stored_events}
 
 
 HOSTILE = r"""

@@ -10,7 +10,7 @@ import { useNow } from "@/shared/now";
 import { StreamBadge } from "@/shared/stream-badge";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { Ago } from "@/shared/ui/time";
+import { Ago, Moment } from "@/shared/ui/time";
 import classes from "./header.module.css";
 import { secondsLeft } from "./progress";
 
@@ -44,10 +44,7 @@ export function Header({ job, live }: Props) {
         </Group>
         <JobCommands job={job} />
       </Group>
-      <Text size="sm" mt={4} className={classes.reason ?? ""}>
-        {job.reason || "\u00a0"}
-        <QueuePlace job={job} />
-      </Text>
+      <Reason job={job} />
       <Facts job={job} />
       <JobProgress job={job} live={live} />
       <Numbers job={job} live={live} />
@@ -55,16 +52,36 @@ export function Header({ job, live }: Props) {
   );
 }
 
-function QueuePlace({ job }: { job: Job }) {
+/** Why the job is in its state; of one that waits, for what, and how many are ahead of it. */
+function Reason({ job }: { job: Job }) {
   const waits = job.state === "queued" || job.state === "recovering";
   const queue = useQueue(waits);
   const entry = waits ? queue.data?.find((each) => each.job_id === job.id) : undefined;
-  if (!entry) return null;
+  if (!entry) {
+    return (
+      <Text size="sm" mt={4} className={classes.reason ?? ""}>
+        {job.reason || "\u00a0"}
+      </Text>
+    );
+  }
+  const device = entry.needs.device === "cpu" ? "CPU slot" : "GPU";
   return (
-    <Text span size="sm" c="dimmed">
-      {" "}
-      · {entry.position === 1 ? "next in the queue" : `number ${entry.position} in the queue`}
-    </Text>
+    <section className={classes.waiting} aria-label="What it waits for">
+      <Text size="sm" fw={600} className={classes.reason ?? ""}>
+        {entry.reason}
+      </Text>
+      <Text size="xs" c="dimmed">
+        {entry.position === 1 ? "next in the queue" : `number ${entry.position} in the queue`} ·
+        needs {plural(entry.needs.count, device)}
+        {entry.earliest_start ? (
+          <>
+            {" "}
+            · not before <Moment value={entry.earliest_start} />
+          </>
+        ) : null}
+        {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
+      </Text>
+    </section>
   );
 }
 

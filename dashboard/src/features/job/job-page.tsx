@@ -10,12 +10,12 @@ import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
-import { AttemptsTab } from "./attempts-tab";
 import { CheckpointsTab } from "./checkpoints-tab";
-import { EventsTab } from "./events-tab";
 import { Header } from "./header";
+import classes from "./job-page.module.css";
 import { LogsTab } from "./logs-tab";
 import { firstTab, isTab, TABS, type Tab } from "./tabs";
+import { TimelineTab } from "./timeline-tab";
 
 // The plotting library comes with the curves alone.
 const CurvesTab = lazy(() => import("./curves-tab"));
@@ -27,9 +27,8 @@ const route = getRouteApi("/jobs/$jobId");
 const LABELS: Record<Tab, string> = {
   curves: "Curves",
   logs: "Logs",
-  events: "Events",
+  timeline: "What happened",
   checkpoints: "Checkpoints",
-  attempts: "Attempts",
   spec: "Spec",
 };
 
@@ -75,7 +74,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         void navigate({ search: (old) => ({ ...old, tab: next === first ? undefined : next }) });
       }}
     >
-      <Tabs.List aria-label="Parts of the job">
+      <Tabs.List aria-label="Parts of the job" className={classes.tabs ?? ""}>
         {TABS.map((name) => (
           <Tabs.Tab key={name} value={name}>
             {LABELS[name]}
@@ -86,9 +85,8 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         <Suspense fallback={<Skeleton height={420} />}>
           {tab === "curves" ? <CurvesTab job={job} live={live} /> : null}
           {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
-          {tab === "events" ? <EventsTab live={live} /> : null}
+          {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
           {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}
-          {tab === "attempts" ? <AttemptsTab job={job} /> : null}
           {tab === "spec" ? <SpecTab job={job} /> : null}
         </Suspense>
       </Tabs.Panel>

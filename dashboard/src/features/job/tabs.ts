@@ -1,4 +1,4 @@
-export const TABS = ["curves", "logs", "events", "checkpoints", "attempts", "spec"] as const;
+export const TABS = ["curves", "logs", "timeline", "checkpoints", "spec"] as const;
 export type Tab = (typeof TABS)[number];
 
 export function isTab(value: unknown): value is Tab {

@@ -1,8 +1,9 @@
 import { Tooltip } from "@mantine/core";
 import classes from "./state-badge.module.css";
+import tones from "./tones.module.css";
 
 // A state is always told by its word; the colour only helps the eye.
-const TONES: Record<string, string> = {
+export const TONES: Record<string, string> = {
   queued: "wait",
   starting: "begin",
   running: "run",
@@ -37,7 +38,7 @@ interface Props {
 export function StateBadge({ state, reason, size = "sm" }: Props) {
   const badge = (
     <span
-      className={classes.badge}
+      className={`${tones.tone} ${classes.badge}`}
       data-tone={TONES[state] ?? "off"}
       data-moving={MOVING.has(state) || undefined}
       data-size={size}

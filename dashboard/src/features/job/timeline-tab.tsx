@@ -1,0 +1,198 @@
+import { Code, Group, Skeleton, Stack, Text } from "@mantine/core";
+import { plainText } from "@/shared/ansi";
+import { type Attempt, isFinal, type Job, type JobEvent } from "@/shared/api/types";
+import { count, duration, plural } from "@/shared/format";
+import type { JobLive } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
+import { useNow } from "@/shared/now";
+import { AnchorLink } from "@/shared/ui/links";
+import { Problem } from "@/shared/ui/problem";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { Moment } from "@/shared/ui/time";
+import { useAttempts } from "./api/list-attempts";
+import { useCheckpoints } from "./api/list-checkpoints";
+import { StateBar } from "./state-bar";
+import { type Chapter, chaptersOf, type Entry, endOf, stretches } from "./timeline";
+import classes from "./timeline.module.css";
+
+/** What happened: the job's life at a glance, then every attempt with its events. */
+export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
+  const events = useSignal(live.events);
+  const attempts = useAttempts(job.id);
+  const checkpoints = useCheckpoints(job.id);
+  const now = useNow();
+  const last = events.at(-1);
+  if (attempts.error && !attempts.data) {
+    return (
+      <Problem
+        error={attempts.error}
+        what="The attempts could not be read"
+        onRetry={() => void attempts.refetch()}
+      />
+    );
+  }
+  if (!attempts.data || last === undefined) return <Skeleton height={160} />;
+  const ended = job.finished_at ? Date.parse(job.finished_at) : Date.parse(last.time);
+  const failures = attempts.data.flatMap(({ failure, finished_at }) =>
+    failure && finished_at ? [{ time: Date.parse(finished_at), message: failure.message }] : [],
+  );
+  return (
+    <Stack gap="md">
+      <StateBar
+        stretches={stretches(events, isFinal(job.state) ? ended : now)}
+        failures={failures}
+        checkpoints={checkpoints.data ?? []}
+      />
+      {chaptersOf(events, attempts.data).map((chapter) => (
+        <ChapterCard key={chapter.number} job={job} chapter={chapter} />
+      ))}
+    </Stack>
+  );
+}
+
+function ChapterCard({ job, chapter }: { job: Job; chapter: Chapter }) {
+  const { number, attempt, entries } = chapter;
+  const title = number === 0 ? "Before the first attempt" : `Attempt ${number}`;
+  return (
+    <section className={classes.card} aria-label={title}>
+      <Group justify="space-between">
+        <Group gap="sm">
+          <Text fw={600}>{title}</Text>
+          {attempt ? <StateBadge state={attempt.state} /> : null}
+        </Group>
+        {attempt ? (
+          <AnchorLink
+            size="sm"
+            to="/jobs/$jobId"
+            params={{ jobId: job.id }}
+            search={{ tab: "logs", attempt: number }}
+          >
+            Logs
+          </AnchorLink>
+        ) : null}
+      </Group>
+      {attempt ? <Facts attempt={attempt} /> : null}
+      {attempt?.failure ? <Failure job={job} attempt={attempt} failure={attempt.failure} /> : null}
+      <ol className={classes.events}>
+        {entries.map((entry) => (
+          <EntryRow key={entry[0]?.seq} entry={entry} />
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Facts({ attempt }: { attempt: Attempt }) {
+  const now = useNow();
+  const end = attempt.finished_at ? Date.parse(attempt.finished_at) : now;
+  return (
+    <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
+      {attempt.finished_at ? "ran for" : "running for"}{" "}
+      {duration((end - Date.parse(attempt.started_at)) / 1000)} from{" "}
+      <Moment value={attempt.started_at} /> · {plural(attempt.world_size, "worker")}
+      {attempt.generation > 1 ? ` · generation ${attempt.generation}` : ""}
+      {attempt.allocation.map((node) => ` · ${placed(node)}`).join("")}
+    </Text>
+  );
+}
+
+interface FailureProps {
+  job: Job;
+  attempt: Attempt;
+  failure: NonNullable<Attempt["failure"]>;
+}
+
+function Failure({ job, attempt, failure }: FailureProps) {
+  const tail = (failure.log_tail ?? "").trimEnd();
+  const how = endOf(failure);
+  return (
+    <div className={classes.failure}>
+      <Group justify="space-between" gap="xs">
+        <Text size="sm" fw={600}>
+          {failure.message}
+        </Text>
+        <Group gap="sm">
+          <Text size="xs" c="dimmed">
+            {how}
+          </Text>
+          {typeof failure.rank === "number" ? (
+            <AnchorLink
+              size="xs"
+              to="/jobs/$jobId"
+              params={{ jobId: job.id }}
+              search={{ tab: "logs", attempt: attempt.attempt, rank: failure.rank }}
+            >
+              Its output
+            </AnchorLink>
+          ) : null}
+        </Group>
+      </Group>
+      {tail ? (
+        <Code block className={classes.tail ?? ""}>
+          {tail.split("\n").map(plainText).join("\n")}
+        </Code>
+      ) : null}
+    </div>
+  );
+}
+
+function EntryRow({ entry }: { entry: Entry }) {
+  const [newest] = entry;
+  const oldest = entry.at(-1);
+  if (newest === undefined || oldest === undefined) return null;
+  if (entry.length === 1) return <EventRow event={newest} />;
+  return (
+    <li className={classes.event} data-kind="checkpoint">
+      <span className={classes.time}>
+        <Moment value={newest.time} />
+      </span>
+      <details>
+        <summary>
+          {count(entry.length)} checkpoints, the first at <Moment value={oldest.time} />
+        </summary>
+        <ol className={classes.events}>
+          {entry.map((event) => (
+            <EventRow key={event.seq} event={event} />
+          ))}
+        </ol>
+      </details>
+    </li>
+  );
+}
+
+function EventRow({ event }: { event: JobEvent }) {
+  const state = event.kind === "state" ? event.data.state : undefined;
+  const bad = event.kind === "attempt" && event.data.state === "failed";
+  return (
+    <li
+      className={classes.event}
+      data-seq={event.seq}
+      data-kind={event.kind}
+      data-bad={bad || undefined}
+    >
+      <span className={classes.time}>
+        <Moment value={event.time} />
+      </span>
+      <span className={classes.kind}>
+        {typeof state === "string" ? <StateBadge state={state} /> : event.kind}
+      </span>
+      <span className={classes.reason}>{event.reason}</span>
+    </li>
+  );
+}
+
+function placed(node: Attempt["allocation"][number]): string {
+  const ranks = node.ranks.map((rank) => rank.rank);
+  const devices = node.ranks.map((rank) => rank.device_index);
+  const kind = node.ranks[0]?.device_kind === "cuda" ? "GPU" : "slot";
+  return `${spanned("rank", ranks)} on ${node.node_name} (${spanned(kind, devices)})`;
+}
+
+/** "rank 3", "ranks 0 to 7", "ranks 0, 2, 5". */
+function spanned(noun: string, numbers: number[]): string {
+  const [first = 0] = numbers;
+  const last = numbers.at(-1) ?? first;
+  if (numbers.length === 1) return `${noun} ${first}`;
+  const row = numbers.every((number, i) => number === first + i);
+  return `${noun}s ${row && numbers.length > 2 ? `${first} to ${last}` : numbers.join(", ")}`;
+}

@@ -1,0 +1,75 @@
+import { describe, expect, it } from "vitest";
+import type { Attempt, JobEvent } from "@/shared/api/types";
+import { chaptersOf, endOf, stretches, timeByState } from "./timeline";
+
+let seq = 0;
+const event = (second: number, kind: string, attempt: number | null, state?: string): JobEvent => ({
+  seq: ++seq,
+  time: new Date(second * 1000).toISOString(),
+  kind,
+  reason: `${kind} ${state ?? ""}`,
+  attempt,
+  data: state === undefined ? {} : { state },
+});
+const attempt = (number: number) => ({ attempt: number }) as Attempt;
+
+describe("stretches", () => {
+  const events = [
+    event(0, "state", null, "queued"),
+    event(5, "state", 1, "running"),
+    event(6, "checkpoint", 1),
+    event(15, "state", 1, "recovering"),
+    event(16, "state", 2, "running"),
+  ];
+
+  it("last until the next state, and the last one until the end", () => {
+    const told = stretches(events, 20_000);
+    expect(told.map(({ state, begin, end }) => [state, begin, end])).toEqual([
+      ["queued", 0, 5000],
+      ["running", 5000, 15_000],
+      ["recovering", 15_000, 16_000],
+      ["running", 16_000, 20_000],
+    ]);
+    expect(timeByState(told)).toEqual([
+      ["running", 14_000],
+      ["queued", 5000],
+      ["recovering", 1000],
+    ]);
+  });
+
+  it("never end before they begin, as when a clock is behind", () => {
+    expect(stretches(events, 1000).at(-1)?.end).toBe(16_000);
+  });
+});
+
+describe("chaptersOf", () => {
+  it("tells the newest attempt first, and in it the newest event", () => {
+    const events = [
+      event(0, "state", null),
+      event(1, "attempt", 1),
+      event(2, "note", null),
+      event(3, "attempt", 2),
+    ];
+    const told = chaptersOf(events, [attempt(1), attempt(2)]);
+    expect(told.map(({ number }) => number)).toEqual([2, 1, 0]);
+    expect(told[1]?.entries.map(([first]) => first?.kind)).toEqual(["note", "attempt"]);
+    expect(told[2]?.attempt).toBeNull();
+  });
+
+  it("tells many checkpoints in a row as one", () => {
+    const saved = Array.from({ length: 5 }, (_, i) => event(i, "checkpoint", 1));
+    const [chapter] = chaptersOf([...saved, event(9, "note", 1)], [attempt(1)]);
+    expect(chapter?.entries.map((entry) => entry.length)).toEqual([1, 5]);
+    expect(chaptersOf(saved.slice(0, 2), [attempt(1)])[0]?.entries).toHaveLength(2);
+  });
+});
+
+describe("endOf", () => {
+  it("names rank, signal and exit code", () => {
+    expect(endOf({ rank: 1, signal: 9, exit_code: null, message: "" })).toBe(
+      "rank 1 · SIGKILL (9)",
+    );
+    expect(endOf({ rank: 0, exit_code: 3, message: "" })).toBe("rank 0 · exit code 3");
+    expect(endOf({ message: "gone" })).toBe("");
+  });
+});
