@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from trainhall.cli import checkpoints, config, doctor, jobs, logs, nodes, run, schema, serve, up
+from trainhall.cli import (
+    checkpoints,
+    config,
+    doctor,
+    jobs,
+    logs,
+    nodes,
+    run,
+    schema,
+    serve,
+    top,
+    up,
+)
 from trainhall.cli.errors import CliError
 
 app = typer.Typer(
@@ -31,6 +43,7 @@ app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)
 app.command("wait")(jobs.wait)
+app.command("top")(top.top)
 app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 app.add_typer(nodes.app, name="nodes")

@@ -1,15 +1,13 @@
 """The tab key offers what the coordinator knows, and is silent when it is away."""
 
-import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from support.cluster import TRAINHALL
+from support.rest import answering
 
 LISTS = {
     "/api/v1/training/jobs": [
@@ -24,27 +22,10 @@ LISTS = {
 }
 
 
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        data = json.dumps({"items": LISTS[self.path.partition("?")[0]]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering({path: {"items": items} for path, items in LISTS.items()}) as address:
+        yield address
 
 
 def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[str]:

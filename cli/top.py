@@ -1,0 +1,125 @@
+"""`trainhall top`: jobs and devices at a glance, live."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainhall.cli import output as out
+from trainhall.cli.connect import connect
+from trainhall.cli.errors import Unreachable
+from trainhall.cli.options import DEFAULT_URL, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
+
+RECENT_FINISHED = 5
+UNFINISHED = ["queued", "starting", "running", "pausing", "paused", "cancelling", "recovering"]
+FINISHED = ["completed", "failed", "cancelled"]
+
+
+def top(
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one table and end, as without a terminal.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, metavar="SECONDS", help="Between two looks.")
+    ] = 1.0,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Watch jobs and devices: progress, speed, time left, utilisation, memory, heat and power.
+
+    Press q (or Ctrl-C) to leave, the space bar to look again at once.
+
+    \b
+    Examples:
+      trainhall top
+      trainhall top --every 5
+      trainhall top --once
+    """
+    # An unanswered look is told on the screen and not waited for.
+    with connect(url) as client:
+        if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            _print_once(client)
+        else:
+            _watch(client, every)
+
+
+def _snapshot(client: "Client") -> out.Json:
+    """What one look shows: `{jobs, finished, nodes, summary}`."""
+    return {
+        "jobs": list(client.items("/training/jobs", state=UNFINISHED)),
+        "finished": list(client.items("/training/jobs", limit=RECENT_FINISHED, state=FINISHED)),
+        "nodes": list(client.items("/cluster/nodes")),
+        "summary": client.get("/metrics/cluster/summary"),
+    }
+
+
+def _print_once(client: "Client") -> None:
+    from rich.console import Console
+
+    from trainhall.cli.top_view import view
+
+    # A pipe has no width; what a wide terminal shows is easier to take apart than folded lines.
+    width = None if sys.stdout.isatty() else 160
+    console = Console(width=width, no_color=not out.colored(), highlight=False)
+    console.print(view(_snapshot(client), console.width, None))
+
+
+def _watch(client: "Client", every: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from trainhall.cli.top_view import view
+
+    console = Console(no_color=not out.colored(), highlight=False)
+    seen = _snapshot(client)
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        problem: str | None = None
+        while True:
+            # Drawn anew at each look, so that it follows the size of the window.
+            live.update(view(seen, console.width, console.height, problem), refresh=True)
+            if pressed(every) == "q":
+                return
+            try:
+                seen, problem = _snapshot(client), None
+            except Unreachable:
+                told = time.strftime("%H:%M:%S")
+                problem = f"{client.url} does not answer ({told}); this is what was seen last"
+
+
+@contextmanager
+def _keys() -> Iterator["KeyReader"]:
+    """Reads single keys without showing them; Ctrl-C and the end of input count as q."""
+    import termios
+    import tty
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    tty.setcbreak(handle)
+    try:
+        yield KeyReader(handle)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+class KeyReader:
+    """Waits for a key."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __call__(self, seconds: float) -> str:
+        """The key that was pressed within so many seconds, in lower case; or nothing."""
+        ready, _, _ = select.select([self._handle], [], [], seconds)
+        if not ready:
+            return ""
+        data = os.read(self._handle, 64)
+        return data.decode(errors="replace")[-1].lower() if data else "q"
