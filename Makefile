@@ -33,8 +33,8 @@ format: ## Rewrite the sources in the common style
 
 generate: ## Rewrite generated documents and the dashboard's API client
 	$(setup) lint
-	$(BIN)/python scripts/generate_docs.py
 	$(BIN)/python scripts/openapi.py
+	$(BIN)/python scripts/generate_docs.py
 	cd dashboard && npm run --silent generate
 
 bench: ## Run the benchmarks one after another and print their ratios

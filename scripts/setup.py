@@ -117,7 +117,9 @@ def install_python(extras):
                 "on Debian and Ubuntu it needs the package python3-venv"
             )
     step(f"Installing Trainhall with pip ({extras}); the first time this downloads PyTorch")
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check"]
+    # Minutes of silence look like a fault; a log has no use for the progress of downloads.
+    pip.append("--progress-bar=on" if sys.stderr.isatty() else "--quiet")
     run([*pip, TORCH, "-e", f".[{extras}]"], "pip could not install Trainhall")
     write_stamp(python_stamp(extras), python_digest())
 

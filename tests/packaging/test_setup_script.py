@@ -1,6 +1,7 @@
 """`scripts/setup.py`: what is missing is one clear line, told before anything is installed."""
 
 import os
+import pty
 import shutil
 import socket
 import subprocess
@@ -86,6 +87,25 @@ def test_an_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> N
     code, told = setup(checkout, programs, "run")
     assert code == 1
     assert told == "trainhall: pyproject.toml is missing: this is not a whole checkout\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, terminal: bool) -> None:
+    pip = checkout / ".venv" / "bin" / "python"
+    pip.parent.mkdir(parents=True)
+    pip.write_text('#!/bin/sh\necho "$@" > called\n')
+    pip.chmod(0o755)
+    main, side = pty.openpty() if terminal else os.pipe()
+    done = subprocess.run(
+        [sys.executable, checkout / "scripts" / "setup.py", "run"],
+        stderr=side, check=False, env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    os.close(main)
+    os.close(side)
+    assert done.returncode == 1  # npm, which comes next, is one that fails
+    called = (checkout / "called").read_text()
+    assert ("--progress-bar=on" in called) == terminal
+    assert ("--quiet" in called) != terminal
 
 
 def test_a_missing_python_is_one_line_of_make(checkout: Path) -> None:
