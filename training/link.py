@@ -101,6 +101,8 @@ class CheckpointPlan(LinkModel):
     """The folder is local: the agent uploads what was committed, and fetched `resume` into it."""
     resume: list[str] = []
     """Names of checkpoint folders to start from, best first; the next one is the fallback."""
+    lacking: dict[str, str] = {}
+    """Of better ones that this host could not get, why not."""
     keep_latest: int | None = None
     """Rank 0 removes all but so many. None: the coordinator decides what goes."""
 

@@ -31,6 +31,7 @@ class Saving:
         on_saved: Callable[[int], None],
     ) -> None:
         self._spec = launch.spec.checkpoint
+        self._plan = launch.checkpoint
         self._state = state
         self._events = events
         self._rank = rank
@@ -109,7 +110,8 @@ class Saving:
             NoGoodCheckpoint: none is. Starting over without a word would cost the work.
             StateMismatch: the first good one is of another model or optimizer.
         """
-        loaded = self._checkpointer.load(names, self._state.tensors())
+        lacking = self._plan.lacking
+        loaded = self._checkpointer.load(names, self._state.tensors(), lacking=lacking)
         if loaded is not None:
             self._state.restore(loaded.extra)
             self.saved_step = self._state.step

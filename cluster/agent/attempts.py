@@ -347,14 +347,18 @@ class Attempts:
         if plan.upload:
             folder = self._data_dir.checkpoints(launch.job_id)
             folder.mkdir(parents=True, exist_ok=True)
-            names = plan.resume
-            if names:
+            plan = plan.model_copy(update={"folder": str(folder)})
+            if plan.resume:
+                others = launch.num_nodes > 1
                 try:
-                    names = await transfer.fetch(self._api, folder, launch.job_id, names)
+                    fetched = await transfer.fetch(
+                        self._api, folder, launch.job_id, plan.resume, other_hosts=others
+                    )
                 except transfer.NotFetched as error:
                     self._end(attempt, Outcome.FAILED, Failure(message=str(error)))
                     return
-            plan = plan.model_copy(update={"folder": str(folder), "resume": names})
+                there = {"resume": fetched.names, "lacking": fetched.lacking}
+                plan = plan.model_copy(update=there)
             launch = launch.model_copy(update={"checkpoint": plan})
         elif plan.folder:
             # Where that fails the ranks tell why, in terms of what they wanted to save.

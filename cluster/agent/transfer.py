@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import logging
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,28 +77,51 @@ def _remove_older(folder: Path, told: str) -> None:
             logger.warning("an older copy could not be removed: %s", error)
 
 
-async def fetch(api: Fetching, folder: Path, job_id: str, names: list[str]) -> list[str]:
-    """Have the best of `names` in `folder`, verified; returns those that are there, in order.
+@dataclass(frozen=True)
+class Fetched:
+    names: list[str]
+    """Those that are in the folder, best first; the first was verified."""
+    lacking: dict[str, str]
+    """Of better ones, why they are not."""
+
+
+async def fetch(
+    api: Fetching, folder: Path, job_id: str, names: list[str], *, other_hosts: bool = False
+) -> Fetched:
+    """Have the best of `names` in `folder`, verified.
 
     A copy that is there already is verified too, and fetched again if it is damaged.
+
+    Args:
+        other_hosts: others start from the same names. Where the best one is a copy of this host
+            they may not get it, the coordinator's being damaged; so the next one is made sure of.
 
     Raises:
         NotFetched: none can be had.
     """
-    reasons = []
-    for position, name in enumerate(names):
+    lacking: dict[str, str] = {}
+    sure: list[str] = []
+    for name in names:
         if parse_name(name) is None:
-            reasons.append(f"{name!r} is no checkpoint's name")
+            lacking[name] = "that is no checkpoint's name"
             continue
         try:
-            if not await asyncio.to_thread(_is_good, folder / name, job_id):
+            is_local = await asyncio.to_thread(_is_good, folder / name, job_id)
+            if not is_local:
                 await _fetch_patiently(api, folder, job_id, name)
         except (Refused, BadCheckpoint) as error:
             logger.warning("checkpoint %s of job %s is passed over: %s", name, job_id, error)
-            reasons.append(f"{name}: {error}")
+            lacking[name] = str(error)
             continue
-        return [n for n in names[position:] if (folder / n / MANIFEST).is_file()]
-    raise NotFetched("no checkpoint to start from could be fetched: " + "; ".join(reasons))
+        sure.append(name)
+        if len(sure) == 2 or not (is_local and other_hosts):
+            break
+    if not sure:
+        reasons = "; ".join(f"{name}: {why}" for name, why in lacking.items())
+        raise NotFetched(f"no checkpoint to start from could be fetched: {reasons}")
+    rest = names[names.index(sure[-1]) + 1 :]
+    others = [name for name in rest if (folder / name / MANIFEST).is_file()]
+    return Fetched(sure + others, lacking)
 
 
 def _is_good(path: Path, job_id: str) -> bool:

@@ -17,9 +17,11 @@ from torch.distributed.tensor import DTensor
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training import random_state
+from trainhall.training.checkpoint import checkpointer as checkpointer_module
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.draft import Committed, Draft
-from trainhall.training.checkpoint.errors import NoGoodCheckpoint, StateMismatch
+from trainhall.training.checkpoint.errors import NoGoodCheckpoint, Problem, StateMismatch
+from trainhall.training.checkpoint.manifest import FileRecord
 from trainhall.training.checkpoint.names import scan
 
 CPU = torch.device("cpu")
@@ -86,12 +88,35 @@ def choose_alike(folder: Path, rank: int) -> None:
     outcome: dict[str, Any]
     try:
         given = json.loads((folder / "names.json").read_text())
-        loaded = checkpointer.load(given[rank], target)
+        lacking = {"step-00000009-a1-g1": "its copy is damaged"} if rank == 1 else {}
+        loaded = checkpointer.load(given[rank], target, lacking=lacking)
         assert loaded is not None
         outcome = {"name": loaded.name, "notes": [str(note) for note in loaded.notes]}
     except NoGoodCheckpoint as error:
         outcome = {"name": None, "notes": [str(note) for note in error.notes]}
     (folder / f"outcome{rank}.json").write_text(json.dumps(outcome))
+
+
+@as_rank
+def share_the_hashing(folder: Path, rank: int) -> None:
+    """Note which files this rank hashes, and what comes of loading."""
+    hashed: list[str] = []
+    verify = checkpointer_module.verify_files
+
+    def noting(where: Path, files: list[FileRecord]) -> list[Problem]:
+        hashed.extend(file.path for file in files)
+        return verify(where, files)
+
+    checkpointer = Checkpointer(folder, TOKEN, process_group.cpu_group(), lambda _: None)
+    checkpointer_module.verify_files = noting  # type: ignore[assignment]
+    try:
+        checkpointer.load(names(folder), {"model": {"weight": torch.zeros(4)}})
+        told = None
+    except NoGoodCheckpoint as error:
+        told = str(error)
+    finally:
+        checkpointer_module.verify_files = verify
+    (folder / f"hashed{rank}.json").write_text(json.dumps([hashed, told]))
 
 
 @as_rank

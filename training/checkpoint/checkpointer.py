@@ -19,6 +19,7 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.tensor import DTensor
 
+from trainhall.training.checkpoint.difference import first_difference
 from trainhall.training.checkpoint.draft import Committed, Draft
 from trainhall.training.checkpoint.errors import (
     BadCheckpoint,
@@ -34,12 +35,21 @@ from trainhall.training.checkpoint.manifest import (
     FileRecord,
     Manifest,
     describe,
+    divide,
     encode_manifest,
     read_manifest,
     verify_files,
 )
 from trainhall.training.checkpoint.names import Token, parse_name
-from trainhall.training.checkpoint.ranks import Alone, Group, Ranks, together, twin
+from trainhall.training.checkpoint.ranks import (
+    Alone,
+    Group,
+    Place,
+    Ranks,
+    place_of,
+    together,
+    twin,
+)
 from trainhall.training.checkpoint.removal import keep_latest, remove_leftovers
 from trainhall.training.checkpoint.staging import Staging
 from trainhall.training.checkpoint.state import (
@@ -168,6 +178,8 @@ class Checkpointer:
         self._plan: _Plan | None = None
         self._thread: threading.Thread | None = None
         self._cleaned = False
+        self._places: list[Place] = [place_of(folder)] * self._ranks.size
+        """Of every rank: through what it sees its folder."""
 
     @property
     def _idle(self) -> bool:
@@ -249,13 +261,23 @@ class Checkpointer:
             self._thread.join()
             self._thread = None
 
-    def load(self, names: Sequence[str], state: dict[str, Any]) -> Loaded | None:
+    def load(
+        self,
+        names: Sequence[str],
+        state: dict[str, Any],
+        *,
+        lacking: Mapping[str, str] | None = None,
+    ) -> Loaded | None:
         """Load the first good checkpoint among `names`, on all ranks the same.
 
-        Every file is hashed before any is used. Tensors are filled in place and plain values
+        Every file is hashed before any is used, once on every host: the ranks that see the same
+        folder through the same kernel share the work. Tensors are filled in place and plain values
         replaced in place; `extra` comes back in the result and is not looked for in `state`.
         Hosts without shared storage may have been given different names (one of them could not
         fetch the newest): only those that all ranks have are tried, in rank 0's order.
+
+        Args:
+            lacking: of better ones that are not among this rank's `names`, why not.
 
         Returns:
             None if `names` is empty on all ranks.
@@ -267,12 +289,16 @@ class Checkpointer:
         self.wait()
         target = {key: part for key, part in state.items() if key != EXTRA}
         flat = flatten(target)
-        lists = self._ranks.gather(list(names))
+        told = self._ranks.gather((list(names), dict(lacking or {}), place_of(self.folder)))
+        lists = [names for names, _, _ in told]
+        self._places = [place for _, _, place in told]
         notes: list[PassedOver] = []
         for name in _merged(lists):
-            lacking = [rank for rank, others in enumerate(lists) if name not in others]
-            if lacking:
-                text = f"rank {lacking[0]} does not have it"
+            without = [rank for rank, others in enumerate(lists) if name not in others]
+            if without:
+                whys = [told[rank][1].get(name) for rank in without]
+                text = f"rank {without[0]} does not have it"
+                text += next((f": {why}" for why in whys if why), "")
                 notes.append(PassedOver(name, Reason.MISSING, text))
                 continue
             outcome = self._open(name)
@@ -419,25 +445,34 @@ class Checkpointer:
 
     def _open(self, name: str) -> "tuple[Manifest, SafetensorsReader] | _Why":
         """A candidate that is good on all ranks, or what is wrong with it."""
-        opened: list[tuple[Manifest, SafetensorsReader]] = []
+        folder = self.folder / name
+        seen: list[Manifest] = []
+        opened: list[SafetensorsReader] = []
 
-        def verify() -> str:
+        def verify() -> None:
             if parse_name(name) is None:
                 raise _NotNamed("it is not named like a checkpoint")
-            folder = self.folder / name
             manifest = read_manifest(folder)
-            if problems := verify_files(folder, manifest.files):
+            if problems := verify_files(folder, self._share(manifest.files)):
                 raise BadCheckpoint(problems)
-            opened.append((manifest, SafetensorsReader(folder, manifest)))
-            return hashlib.sha256(encode_manifest(manifest)).hexdigest()
+            seen.append(manifest)
 
-        seen: list[str] = []
-        if why := self._agreed(lambda: seen.append(verify())):
+        if why := self._agreed(verify):
             return why
-        if len(set(self._ranks.gather(seen[0]))) > 1:
+        # Only now is every file verified: what a rank did not hash, another one of its host did.
+        digest = hashlib.sha256(encode_manifest(seen[0])).hexdigest()
+        if len(set(self._ranks.gather(digest))) > 1:
             text = "the ranks see different checkpoints under this name"
             return _Why(Reason.DISAGREEMENT, text)
-        return opened[0]
+        if why := self._agreed(lambda: opened.append(SafetensorsReader(folder, seen[0]))):
+            return why
+        return seen[0], opened[0]
+
+    def _share(self, files: Sequence[FileRecord]) -> list[FileRecord]:
+        """What this rank hashes: the ranks of a place divide the bytes as evenly as files allow."""
+        here = self._places[self._ranks.rank]
+        ranks = [rank for rank, place in enumerate(self._places) if place == here]
+        return divide(files, len(ranks))[ranks.index(self._ranks.rank)]
 
     def _agreed(self, action: Callable[[], None]) -> "_Why | None":
         """Try something on all ranks; what failed anywhere, or None."""
@@ -449,6 +484,9 @@ class Checkpointer:
         except (CheckpointError, SafetensorError) as error:
             failure = _Why(_reason_of(error), str(error))
         failures = self._ranks.gather(failure)
+        # What one rank finds wrong with a folder is wrong for all that read the same one.
+        wrong = {p: why for p, why in zip(self._places, failures, strict=True) if why}
+        failures = [why or wrong.get(p) for p, why in zip(self._places, failures, strict=True)]
         told = {why: rank for rank, why in reversed(list(enumerate(failures))) if why}
         if not told:
             return None
@@ -460,7 +498,7 @@ class Checkpointer:
         return _Why(Reason.DAMAGED if damaged else first.reason, text)
 
     def _refuse_mismatch(self, name: str, flat: FlatState, index: Index) -> None:
-        found = _first_difference(flat, index, self._ranks.rank)
+        found = first_difference(flat, index, self._ranks.rank)
         for rank, difference in enumerate(self._ranks.gather(found)):
             if difference is not None:
                 where = f" (rank {rank})" if self._ranks.size > 1 else ""
@@ -487,35 +525,6 @@ def _merged(lists: Sequence[list[str]]) -> list[str]:
             else:
                 merged.insert(before, name)
     return merged
-
-
-def _first_difference(flat: FlatState, index: Index, rank: int) -> str | None:
-    """The first name, in order, at which a checkpoint and the state to fill differ."""
-    saved: dict[str, Any] = {**index.metadata.state_dict_metadata}
-    values = index.values_of(rank)
-    mine = {**flat.tensors, **flat.values}
-    for name in sorted(mine.keys() | saved.keys() | values.keys()):
-        if name not in mine:
-            return f"{name} is in the checkpoint, but not in the model or optimizer"
-        if name not in saved and name not in values:
-            return f"{name} is not in the checkpoint"
-        if (name in flat.tensors) != (name in saved):
-            kinds = ("a tensor", "a plain value")
-            here, there = kinds if name in flat.tensors else reversed(kinds)
-            return f"{name} is {there} in the checkpoint, but {here} here"
-        if name in flat.tensors:
-            tensor, entry = flat.tensors[name], saved[name]
-            if tuple(tensor.shape) != tuple(entry.size):
-                return (
-                    f"{name} has the shape {list(entry.size)} in the checkpoint, but "
-                    f"{list(tensor.shape)} here"
-                )
-            if tensor.dtype != entry.properties.dtype:
-                return (
-                    f"{name} has the dtype {entry.properties.dtype} in the checkpoint, but "
-                    f"{tensor.dtype} here"
-                )
-    return None
 
 
 def _read_tensors(reader: SafetensorsReader, tensors: dict[str, Tensor]) -> None:

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -178,6 +179,17 @@ def verify_files(folder: Path, files: list[FileRecord]) -> list[Problem]:
     """Compare files with their records, sizes before hashes (a truncated file is told as such)."""
     problems = (_verify_file(folder, record) for record in files)
     return [problem for problem in problems if problem is not None]
+
+
+def divide(files: Sequence[FileRecord], parts: int) -> list[list[FileRecord]]:
+    """The files in so many parts of similar size: each one, largest first, to the smallest part."""
+    divided: list[list[FileRecord]] = [[] for _ in range(parts)]
+    sizes = [0] * parts
+    for file in sorted(files, key=lambda f: (-f.size, f.path)):
+        part = sizes.index(min(sizes))
+        divided[part].append(file)
+        sizes[part] += file.size
+    return divided
 
 
 def open_within(folder: Path, path: str) -> io.FileIO:

@@ -1,7 +1,10 @@
 """How the ranks of one save or load agree."""
 
+import contextlib
+import socket
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch.distributed as dist
@@ -20,6 +23,25 @@ class Ranks(Protocol):
     def gather(self, value: T) -> list[T]:
         """Everybody's value, in rank order, on every rank."""
         ...
+
+
+Place = tuple[str, int, int]
+
+
+def place_of(folder: Path) -> Place:
+    """The running kernel through which this process sees a folder, and which folder it is there.
+
+    Processes of one place read the same bytes: they share its file systems and their caches.
+    """
+    # Copies of one virtual machine may share the boot's number, hosts without one only the name.
+    kernel = socket.gethostname()
+    with contextlib.suppress(OSError):
+        kernel += Path("/proc/sys/kernel/random/boot_id").read_text()
+    try:
+        stat = folder.stat()
+    except OSError:
+        return (kernel, -1, -1)
+    return (kernel, stat.st_dev, stat.st_ino)
 
 
 class Alone:

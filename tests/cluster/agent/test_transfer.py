@@ -101,7 +101,7 @@ async def test_there_and_back(tmp_path: Path) -> None:
     assert store.steps == ["rank-0.safetensors", "state/extra.json", "manifest.json", "commit"]
     there = tmp_path / "there"
     there.mkdir()
-    assert await transfer.fetch(store, there, "job", [NAME]) == [NAME]
+    assert (await transfer.fetch(store, there, "job", [NAME])).names == [NAME]
     for file in (*FILES, "manifest.json"):
         assert (there / NAME / file).read_bytes() == (path / file).read_bytes()
     assert [p.name for p in there.iterdir()] == [NAME]
@@ -124,7 +124,7 @@ async def test_what_came_damaged_is_passed_over(tmp_path: Path, damage: str) -> 
         case "manifest":
             manifest = store.files[(NAME, "manifest.json")]
             store.files[(NAME, "manifest.json")] = manifest.replace(b"7000", b"7001")
-    assert await transfer.fetch(store, there, "job", [NAME, older]) == [older]
+    assert (await transfer.fetch(store, there, "job", [NAME, older])).names == [older]
     assert [p.name for p in there.iterdir()] == [older]
 
 
@@ -142,7 +142,7 @@ async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
     write_checkpoint(here, FILES)
     await transfer.upload(store, here, "job", {"name": NAME})
     store.away = 2
-    assert await transfer.fetch(store, there, "job", [NAME]) == [NAME]
+    assert (await transfer.fetch(store, there, "job", [NAME])).names == [NAME]
     store.away = 1
     with pytest.raises(Unreachable):
         await transfer.upload(store, here, "job", {"name": NAME})
@@ -150,7 +150,9 @@ async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
 
 async def test_a_local_checkpoint_is_not_fetched_again(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, FILES)
-    assert await transfer.fetch(Store(), tmp_path, "job", [NAME, "step-00000100-a1-g1"]) == [NAME]
+    assert (
+        await transfer.fetch(Store(), tmp_path, "job", [NAME, "step-00000100-a1-g1"])
+    ).names == [NAME]
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing", "manifest", "bare"])
@@ -172,7 +174,7 @@ async def test_a_local_checkpoint_that_is_damaged_is_fetched_again(
             (path / "manifest.json").write_bytes(b"{}")
         case "bare":
             (path / "manifest.json").unlink()
-    assert await transfer.fetch(store, tmp_path, "job", [NAME]) == [NAME]
+    assert (await transfer.fetch(store, tmp_path, "job", [NAME])).names == [NAME]
     for file, data in FILES.items():
         assert (path / file).read_bytes() == data
     assert names_in(tmp_path) == [NAME]
@@ -183,7 +185,29 @@ async def test_a_damaged_copy_that_cannot_be_fetched_is_passed_over(tmp_path: Pa
     path = write_checkpoint(tmp_path, FILES)
     write_checkpoint(tmp_path, FILES, older)
     (path / "rank-0.safetensors").write_bytes(b"rotten")
-    assert await transfer.fetch(Store(), tmp_path, "job", [NAME, older]) == [older]
+    assert (await transfer.fetch(Store(), tmp_path, "job", [NAME, older])).names == [older]
+
+
+async def test_hosts_find_one_in_common_where_only_one_of_them_has_a_good_copy(
+    tmp_path: Path,
+) -> None:
+    store, older = Store(), "step-00000100-a1-g1"
+    origin, lucky, other = tmp_path / "origin", tmp_path / "lucky", tmp_path / "other"
+    for name in (older, NAME):
+        write_checkpoint(origin, FILES, name)
+        await transfer.upload(store, origin, "job", {"name": name})
+    store.files[(NAME, "rank-0.safetensors")] = b"rotten"
+    write_checkpoint(lucky, FILES)
+    other.mkdir()
+    mine = await transfer.fetch(store, lucky, "job", [NAME, older], other_hosts=True)
+    assert (mine.names, mine.lacking) == ([NAME, older], {})
+    theirs = await transfer.fetch(store, other, "job", [NAME, older], other_hosts=True)
+    assert theirs.names == [older]
+    assert list(theirs.lacking) == [NAME]
+    assert "rank-0.safetensors: expected" in theirs.lacking[NAME]
+    # By itself it takes what it has.
+    shutil.rmtree(lucky / older)
+    assert (await transfer.fetch(store, lucky, "job", [NAME, older])).names == [NAME]
 
 
 async def test_a_checkpoint_of_another_job_is_neither_sent_nor_taken(tmp_path: Path) -> None:

@@ -16,8 +16,10 @@ from support.checkpoint_writer import write
 
 from trainhall.training.checkpoint.errors import BadCheckpoint
 from trainhall.training.checkpoint.manifest import (
+    FileRecord,
     Manifest,
     decode_manifest,
+    divide,
     encode_manifest,
     read_manifest,
     verify_folder,
@@ -231,3 +233,15 @@ def test_verifying_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@given(st.lists(st.integers(0, 1000)), st.integers(1, 9))
+def test_the_work_of_hashing_is_divided_evenly(sizes: list[int], parts: int) -> None:
+    files = [
+        FileRecord(path=f"{i}.bin", size=size, sha256="0" * 64) for i, size in enumerate(sizes)
+    ]
+    divided = divide(files, parts)
+    assert len(divided) == parts
+    assert sorted(f.path for part in divided for f in part) == sorted(f.path for f in files)
+    sums = [sum(f.size for f in part) for part in divided]
+    assert max(sums) - min(sums) <= max(sizes, default=0)

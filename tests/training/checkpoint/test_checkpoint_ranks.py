@@ -79,6 +79,39 @@ def test_all_ranks_take_the_same_checkpoint(ranks: RankServer, tmp_path: Path) -
     ]
 
 
+def test_what_a_host_could_not_get_is_said(ranks: RankServer, tmp_path: Path) -> None:
+    save_alone(tmp_path / "host0", 9)
+    old = save_alone(tmp_path / "host1", 1)
+    first, second = outcomes(ranks, tmp_path, ["step-00000009-a1-g1"], [old])
+    assert first == second == {
+        "name": None,
+        "notes": [
+            "step-00000009-a1-g1 was not used: rank 1 does not have it: its copy is damaged",
+            f"{old} was not used: rank 0 does not have it",
+        ],
+    }  # fmt: skip
+
+
+def test_ranks_of_a_host_share_the_hashing(ranks: RankServer, tmp_path: Path) -> None:
+    name = save_alone(tmp_path, 1)
+    for damaged in (None, "state.json", "tensors-00000-00000.safetensors"):
+        if damaged is not None:
+            path = tmp_path / name / damaged
+            data = bytearray(path.read_bytes())
+            data[-1] ^= 1
+            path.write_bytes(data)
+        call(ranks, "share_the_hashing", 2, tmp_path)
+        told = [json.loads((tmp_path / f"hashed{rank}.json").read_text()) for rank in range(2)]
+        (first, why), (second, same) = told
+        assert first, "one rank did all the work"
+        assert sorted(first + second) == ["state.json", "tensors-00000-00000.safetensors"]
+        assert why == same
+        assert why is None if damaged is None else f"{damaged}: expected SHA-256" in why
+        if damaged is not None:
+            data[-1] ^= 1
+            path.write_bytes(data)
+
+
 def test_a_mismatch_on_one_rank_stops_all(ranks: RankServer, tmp_path: Path) -> None:
     save_alone(tmp_path, 1)
     call(ranks, "mismatch_on_one", 2, tmp_path)
