@@ -133,6 +133,22 @@ NODE: Example = {
     },
 }
 NEW_NODE: Example = {"name": "gpu-07", "labels": {"rack": "b"}}
+NODE_HISTORY: Example = {
+    "items": [
+        {
+            "index": 0,
+            "points": [
+                {
+                    "time": "2026-01-05T09:30:00.000000Z",
+                    "utilization": 93.5,
+                    "memory_used": 61203283968,
+                    "temperature": 64.0,
+                    "power": 612.0,
+                }
+            ],
+        }
+    ]
+}
 ANNOUNCED: Example = {
     "id": "9b1d44e0c2aa",
     "name": "gpu-07",

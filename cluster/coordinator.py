@@ -22,6 +22,7 @@ from trainhall.cluster.store import Store
 from trainhall.cluster.tasks import Tasks, end_process
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
+from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.live import Hub
 from trainhall.monitoring.packer import Packer
@@ -103,6 +104,8 @@ class Coordinator:
                 await self.checkpoints.housekeep()
                 await self.store.sweep(self.options.abandoned_upload_seconds)
                 await self.code.sweep(self.options.unused_code_seconds)
+                async with self.db.transaction() as session:
+                    await devices.forget(session, self.clock.now())
                 self.gateway.wake_all()  # what they are told is derived anew from time to time
             except (DBAPIError, OSError) as error:
                 log.error("housekeeping failed; it is tried again", error=str(error))

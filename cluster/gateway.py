@@ -34,6 +34,7 @@ from trainhall.cluster.reports import store_report
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.models import Node
+from trainhall.monitoring.devices import DeviceRecorder
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +100,7 @@ class Gateway:
         self._replaced: dict[str, set[str]] = {}
         """node id → agents that a newer one took over from."""
         self._readings: dict[str, _Reading] = {}
+        self._recorder = DeviceRecorder()
         self._stopping = False
 
     @property
@@ -321,10 +323,9 @@ class Gateway:
                     .where(Node.id == node_id)
                     .values(last_seen_at=now, host_use=reading.host.model_dump())
                 )
-            await store_device_use(
-                session,
-                [(node_id, use) for node_id, r in sorted(readings.items()) for use in r.devices],
-            )
+            uses = [(node_id, use) for node_id, r in sorted(readings.items()) for use in r.devices]
+            await store_device_use(session, uses)
+            await self._recorder.record(session, now, uses)
 
     async def keep_flushing(self) -> None:
         """Until cancelled."""

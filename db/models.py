@@ -175,6 +175,22 @@ class Device(Base):
     power: Mapped[float | None]
 
 
+class DeviceReading(Base):
+    """What the devices of a node did in half a minute."""
+
+    __tablename__ = "device_readings"
+
+    node_id: Mapped[str] = mapped_column(
+        ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
+    )
+    time: Mapped[datetime] = mapped_column(primary_key=True)
+    """When it ended."""
+    devices: Mapped[list[Any]]
+    """One a device: `[index, utilization, memory_used, temperature, power]`."""
+
+    __table_args__ = (Index("ix_device_readings_time", "time"),)
+
+
 class Grant(Base):
     """A device held by an attempt. The key makes it impossible to hold one twice."""
 

@@ -1,6 +1,10 @@
 """/cluster: nodes, devices and the queue."""
 
-from fastapi import APIRouter, Request, Response
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import AwareDatetime
 
 from trainhall.api import examples
 from trainhall.api.addresses import join_command, join_note
@@ -22,13 +26,16 @@ from trainhall.api.problems import invalid
 from trainhall.api.schemas.nodes import (
     AnnouncedNode,
     Device,
+    DeviceHistory,
     DevicePage,
     NewNode,
     Node,
+    NodeHistory,
     NodePage,
     QueueEntry,
     QueuePage,
 )
+from trainhall.monitoring import devices
 
 router = APIRouter(prefix="/cluster", tags=["cluster"])
 
@@ -85,6 +92,30 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
 async def get_node(hall: Hall, node_id: NodeId) -> Node:
     """Its state, its devices and what they do."""
     return Node.model_validate(await hall.nodes.get(node_id))
+
+
+@router.get(
+    "/nodes/{node_id}/history",
+    summary="Read what a node's devices did",
+    responses=answers(examples.NODE_HISTORY, NO_NODE, told="The history."),
+)
+async def read_node_history(
+    hall: Hall,
+    node_id: NodeId,
+    since: Annotated[
+        AwareDatetime | None, Query(description="An hour before `until` when it is left out.")
+    ] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Now when it is left out.")] = None,
+    max_points: Annotated[
+        int, Query(ge=1, le=6000, description="How many points a device has at most.")
+    ] = 240,
+) -> NodeHistory:
+    """One point for each half minute of the last two days, or fewer that stand for more time."""
+    await hall.nodes.get(node_id)
+    end = until or hall.clock.now()
+    begin = since or end - timedelta(hours=1)
+    found = await devices.read_history(hall.db, node_id, begin, end, max_points)
+    return NodeHistory(items=[DeviceHistory.model_validate(each) for each in found])
 
 
 @router.delete(

@@ -109,6 +109,34 @@ class AnnouncedNode(Schema):
     """When the token ends."""
 
 
+class DevicePoint(Schema):
+    """What a device did in the time up to `time`."""
+
+    time: Time
+    utilization: float | None
+    """Mean, 0 to 100."""
+    memory_used: int | None
+    """Largest, bytes."""
+    temperature: float | None
+    """Largest, degrees Celsius."""
+    power: float | None
+    """Mean, watts."""
+
+
+class DeviceHistory(Schema):
+    """What one device of a node did."""
+
+    index: int
+    points: list[DevicePoint]
+    """The oldest first."""
+
+
+class NodeHistory(Schema):
+    """What the devices of a node did."""
+
+    items: list[DeviceHistory]
+
+
 class Needs(Schema):
     """What a waiting job needs."""
 

@@ -52,6 +52,19 @@ async def test_a_node_is_announced_with_a_command(client: httpx.AsyncClient) -> 
     assert unnamed.status_code == 201, "the body is optional"
 
 
+async def test_a_node_has_a_history(client: httpx.AsyncClient) -> None:
+    node = await announced(client)
+    path = f"{API}/cluster/nodes/{node['id']}/history"
+    assert (await client.get(path)).json() == {"items": []}
+    days = {"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00+02:00"}
+    assert (await client.get(path, params=days)).status_code == 200
+    for query in ({"since": "yesterday"}, {"until": "2026-01-01T00:00:00"}, {"max_points": 0}):
+        reply = await client.get(path, params=query)
+        assert reply.status_code == 422, reply.text
+        assert [error["field"] for error in reply.json()["errors"]] == list(query)
+    assert (await client.get(f"{API}/cluster/nodes/nosuchnode/history")).status_code == 404
+
+
 async def test_a_token_works_once(client: httpx.AsyncClient) -> None:
     node = await announced(client)
     first = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))

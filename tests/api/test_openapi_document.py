@@ -36,6 +36,7 @@ NAMES = {
     "announceNode",
     "getNode",
     "removeNode",
+    "readNodeHistory",
     "listDevices",
     "readQueue",
     "readMetrics",

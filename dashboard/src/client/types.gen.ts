@@ -306,6 +306,24 @@ export type Device = {
 };
 
 /**
+ * DeviceHistory
+ *
+ * What one device of a node did.
+ */
+export type DeviceHistory = {
+    /**
+     * Index
+     */
+    index: number;
+    /**
+     * Points
+     *
+     * The oldest first.
+     */
+    points: Array<DevicePoint>;
+};
+
+/**
  * DevicePage
  *
  * Devices of all nodes.
@@ -321,6 +339,42 @@ export type DevicePage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+};
+
+/**
+ * DevicePoint
+ *
+ * What a device did in the time up to `time`.
+ */
+export type DevicePoint = {
+    /**
+     * Time
+     */
+    time: string;
+    /**
+     * Utilization
+     *
+     * Mean, 0 to 100.
+     */
+    utilization: number | null;
+    /**
+     * Memory Used
+     *
+     * Largest, bytes.
+     */
+    memory_used: number | null;
+    /**
+     * Temperature
+     *
+     * Largest, degrees Celsius.
+     */
+    temperature: number | null;
+    /**
+     * Power
+     *
+     * Mean, watts.
+     */
+    power: number | null;
 };
 
 /**
@@ -925,6 +979,18 @@ export type NodeAllocation = {
      * Ranks
      */
     ranks: Array<RankPlacement>;
+};
+
+/**
+ * NodeHistory
+ *
+ * What the devices of a node did.
+ */
+export type NodeHistory = {
+    /**
+     * Items
+     */
+    items: Array<DeviceHistory>;
 };
 
 /**
@@ -2405,6 +2471,73 @@ export type GetNodeResponses = {
 };
 
 export type GetNodeResponse = GetNodeResponses[keyof GetNodeResponses];
+
+export type ReadNodeHistoryData = {
+    body?: never;
+    path: {
+        /**
+         * Node Id
+         *
+         * The node's id.
+         */
+        node_id: string;
+    };
+    query?: {
+        /**
+         * Since
+         *
+         * An hour before `until` when it is left out.
+         */
+        since?: string | null;
+        /**
+         * Until
+         *
+         * Now when it is left out.
+         */
+        until?: string | null;
+        /**
+         * Max Points
+         *
+         * How many points a device has at most.
+         */
+        max_points?: number;
+    };
+    url: '/api/v1/cluster/nodes/{node_id}/history';
+};
+
+export type ReadNodeHistoryErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ReadNodeHistoryError = ReadNodeHistoryErrors[keyof ReadNodeHistoryErrors];
+
+export type ReadNodeHistoryResponses = {
+    /**
+     * The history.
+     */
+    200: NodeHistory;
+};
+
+export type ReadNodeHistoryResponse = ReadNodeHistoryResponses[keyof ReadNodeHistoryResponses];
 
 export type ListDevicesData = {
     body?: never;

@@ -333,6 +333,21 @@ def upgrade() -> None:
         "ix_metric_chunks_step", "metric_chunks", ["series_id", "level", "last_step"], unique=False
     )
 
+    op.create_table(
+        "device_readings",
+        sa.Column("node_id", sa.String(length=32), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("devices", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["node_id"],
+            ["nodes.id"],
+            name=op.f("fk_device_readings_node_id_nodes"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("node_id", "time", name=op.f("pk_device_readings")),
+    )
+    op.create_index("ix_device_readings_time", "device_readings", ["time"], unique=False)
+
 
 def downgrade() -> None:
     raise NotImplementedError("there is nothing before the first tables")
