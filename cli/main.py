@@ -14,6 +14,7 @@ from trainhall.cli import (
     logs,
     nodes,
     run,
+    sample,
     schema,
     serve,
     top,
@@ -34,6 +35,7 @@ app.command("up")(up.up)
 app.command("server")(serve.server)
 app.command("agent")(serve.agent)
 app.command("run")(run.run)
+app.command("sample")(sample.sample)
 app.command("submit")(jobs.submit)
 app.command("ls")(jobs.list_jobs)
 app.command("list", hidden=True)(jobs.list_jobs)

@@ -108,6 +108,7 @@ class Loop:
             device=self.device,
             group=group,
             seed=self.training.seed,
+            task=spec.task,
         )
         self.reader = Reader(self.task, self.task.train_data, self.training.seed)
         self.share = Share(self.rank, self.world_size, self.training.gradient_accumulation)

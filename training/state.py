@@ -13,6 +13,7 @@ from trainhall.training import random_state
 from trainhall.training.data import Sampler
 from trainhall.training.optim import named_state
 from trainhall.training.precision import MixedPrecision
+from trainhall.training.spec import TaskSpec
 
 
 @dataclass
@@ -27,6 +28,8 @@ class TrainingState:
     device: torch.device
     group: dist.ProcessGroup
     seed: int
+    task: TaskSpec | None
+    """What is trained: with it a checkpoint can be used without its job."""
     step: int = 0
     """Finished optimizer steps."""
 
@@ -44,6 +47,7 @@ class TrainingState:
         dist.all_gather_object(ranks, mine, group=self.group)
         extra = {
             "step": self.step,
+            "task": None if self.task is None else self.task.model_dump(mode="json"),
             "sampler": self.sampler.state(),
             "scaler": self.precision.state(),
             "random": ranks,

@@ -1,0 +1,158 @@
+"""Text from a language model's checkpoint."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from support.attempts import RankServer
+from support.data_files import write_text
+from typer.testing import CliRunner
+
+from trainhall.cli import sample as command
+from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.main import app
+from trainhall.training import sample
+from trainhall.training.checkpoint.errors import BadCheckpoint, StateMismatch
+from trainhall.training.checkpoint.loading import load_model
+from trainhall.training.tasks.gpt import GPT, Shape
+
+
+@pytest.fixture(scope="module")
+def trained(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the checkpoints of steps 2 and 4 of a tiny model."""
+    folder = tmp_path_factory.mktemp("language")
+    write_text(folder / "text.txt")
+    params = {"files": str(folder / "text.txt"), "size": "tiny", "context": 16}
+    attempt = ranks.run(
+        folder,
+        {
+            "task": {"name": "language_model", "params": params},
+            "training": {"steps": 4, "global_batch_size": 8},
+            "checkpoint": {"every_steps": 2},
+        },
+    )
+    assert attempt.codes == [0], attempt.stderr()
+    return folder
+
+
+def write(model: GPT, prompt: bytes, length: int, temperature: float, seed: int = 0) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return list(
+        sample.continuation(model, prompt, length, temperature=temperature, generator=generator)
+    )
+
+
+def test_a_checkpoint_is_enough_to_write_text(trained: Path) -> None:
+    model = sample.read_model(trained / "checkpoints" / "step-00000004-a1-g1")
+    # Longer than the context, so that the window moves.
+    text = write(model, b"to be", 40, 1.0)
+    assert len(text) == 40
+    assert all(0 <= byte < 256 for byte in text)
+    assert text == write(model, b"to be", 40, 1.0)
+    assert text != write(model, b"to be", 40, 1.0, seed=1)
+    coldest = write(model, b"to be", 10, 0.0)
+    assert coldest == write(model, b"to be", 10, 0.0, seed=1)
+
+
+def test_the_likeliest_byte_follows() -> None:
+    torch.manual_seed(0)
+    model = GPT(Shape(layers=1, heads=1, width=8, context=4, vocabulary=300)).eval()
+    with torch.no_grad():
+        (first,) = write(model, b"ab", 1, 0.0)
+        assert first == model(torch.tensor([[97, 98]]))[0, -1, :256].argmax().item()
+        (empty,) = write(model, b"", 1, 0.0)
+        assert empty == model(torch.tensor([[10]]))[0, -1, :256].argmax().item()
+
+
+def test_a_model_of_another_shape_is_refused(trained: Path) -> None:
+    folder = trained / "checkpoints" / "step-00000004-a1-g1"
+    with pytest.raises(StateMismatch, match=r"positions.weight is \[16, 64\], not \[8, 64\]"):
+        load_model(folder, GPT(Shape(layers=2, heads=2, width=64, context=8)))
+    with pytest.raises(StateMismatch, match=r"blocks\.2\..* is not there"):
+        load_model(folder, GPT(Shape(layers=3, heads=2, width=64, context=16)))
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["sample", *arguments])
+
+
+def test_the_command_writes_the_prompt_and_what_follows(
+    trained: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = run(str(trained), "--prompt", "-- to be, é", "--length", "5", "--temperature=0")
+    assert done.exception is None, done.exception
+    prompt, step = "-- to be, é".encode(), "step-00000004-a1-g1"
+    model = sample.read_model(trained / "checkpoints" / step)
+    expected = prompt + bytes(write(model, prompt, 5, 0.0)) + b"\n"
+    assert capfd.readouterr().out.encode() == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "step"), [("", 4), ("checkpoints", 4), ("checkpoints/step-00000002-a1-g1", 2)]
+)
+def test_any_folder_with_checkpoints_will_do(trained: Path, place: str, step: int) -> None:
+    assert command._newest_below(trained / place).name == f"step-{step:08d}-a1-g1"
+
+
+def test_what_is_no_language_model_is_said(ranks: RankServer, tmp_path: Path) -> None:
+    spec = {"task": {"name": "digits"}, "training": {"steps": 1}}
+    ranks.run(tmp_path, spec)
+    done = run(str(tmp_path))
+    assert isinstance(done.exception, CliError)
+    assert "is of the task digits; text is written by language_model" in str(done.exception)
+
+
+def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
+    source = trained / "checkpoints" / "step-00000004-a1-g1"
+    copy = tmp_path / source.name
+    copy.mkdir()
+    for file in source.iterdir():
+        data = file.read_bytes()
+        (copy / file.name).write_bytes(data if file.suffix == ".json" else data[:-1])
+    with pytest.raises(BadCheckpoint, match="expected"):
+        sample.read_model(copy)
+
+
+@pytest.mark.parametrize("source", ["", "./gone", "/no/such/folder"])
+def test_what_is_no_folder_is_said(source: str) -> None:
+    done = run(source)
+    assert isinstance(done.exception, Usage)
+    assert "is not a folder" in str(done.exception)
+
+
+def test_a_folder_without_checkpoints_is_said(tmp_path: Path) -> None:
+    assert "there is no checkpoint in" in str(run(str(tmp_path)).exception)
+
+
+def test_a_job_s_checkpoints_are_found_on_this_host(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"id": "3f2a9c51d07b", "spec": {"checkpoint": {"path": str(tmp_path / "shared")}}}
+
+    class Coordinator:
+        def __enter__(self) -> Any:
+            return SimpleNamespace(job=lambda reference: job)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(command, "connect", lambda url: Coordinator())
+    data = tmp_path / "data"
+    done = run("3f2a", "--data-dir", str(data))
+    assert "no checkpoint of job 3f2a9c51d07b is on this host" in str(done.exception)
+    (data / "checkpoints").mkdir(parents=True)
+    (data / "checkpoints" / job["id"]).symlink_to(trained / "checkpoints")
+    assert command._newest_of_job("", "3f2a", data).name == "step-00000004-a1-g1"
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / job["id"]).symlink_to(trained / "checkpoints")
+    found = command._newest_of_job("", "3f2a", data)
+    assert found == tmp_path / "shared" / job["id"] / "step-00000004-a1-g1"
+
+
+def test_without_torch_it_says_what_to_install(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "pip install 'trainhall[train]'" in str(run(str(trained)).exception)

@@ -1,0 +1,30 @@
+"""Reading a model out of a checkpoint, without the optimizer and outside a process group."""
+
+from pathlib import Path
+
+from torch import nn
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+
+from trainhall.training.checkpoint.errors import StateMismatch
+from trainhall.training.checkpoint.state import flatten
+from trainhall.training.checkpoint.storage import SafetensorsReader
+
+
+def load_model(folder: Path, model: nn.Module) -> None:
+    """Fill a model with the weights of a checkpoint, every byte of which is verified first.
+
+    Raises:
+        BadCheckpoint: the checkpoint is damaged, incomplete or not understood.
+        StateMismatch: it holds another model; it names the first tensor that differs.
+    """
+    reader = SafetensorsReader(folder)
+    wanted = flatten({"model": model.state_dict()}).tensors
+    stored = reader.read_metadata().state_dict_metadata
+    for name, tensor in wanted.items():
+        size = getattr(stored.get(name), "size", None)
+        if size != tensor.shape:
+            found = "not there" if size is None else f"{list(size)}"
+            raise StateMismatch(f"{folder}: {name} is {found}, not {list(tensor.shape)}")
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner(dict(wanted), reader.read_metadata(), is_coordinator=True)
+    reader.read_data(planner.create_local_plan(), planner).wait()

@@ -1,0 +1,105 @@
+"""Writes text with a language model from its checkpoint.
+
+    python -m trainhall.training.sample FOLDER [--prompt TEXT] [--length N] [--temperature T]
+
+The text goes to standard output as it comes, byte by byte; a complaint is one line on standard
+error, with exit code 1. `trainhall sample` starts this, since the command line needs no torch.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+
+from trainhall.training.checkpoint.errors import CheckpointError
+from trainhall.training.checkpoint.loading import load_model
+from trainhall.training.checkpoint.manifest import read_manifest
+from trainhall.training.checkpoint.state import from_json
+from trainhall.training.spec import TaskSpec
+from trainhall.training.spec.tasks import LanguageModelParams
+from trainhall.training.tasks.gpt import GPT
+from trainhall.training.tasks.language_model import shape_of
+
+_NUM_BYTES = 256
+
+
+class NoLanguageModel(ValueError):
+    """The checkpoint holds another kind of model."""
+
+
+def read_model(folder: Path) -> GPT:
+    """The decoder of a checkpoint, with its weights, in evaluation mode.
+
+    Raises:
+        CheckpointError: the folder is no checkpoint, is damaged, or does not fit the model.
+        NoLanguageModel: it is of another task.
+    """
+    kept = from_json(read_manifest(folder).extra).get("task")
+    if kept is None or kept["name"] != "language_model":
+        name = "an unknown task" if kept is None else f"the task {kept['name']}"
+        raise NoLanguageModel(f"{folder} is of {name}; text is written by language_model alone")
+    params = TaskSpec.model_validate(kept).parsed_params()
+    model = GPT(shape_of(cast(LanguageModelParams, params)))
+    load_model(folder, model)
+    return model.eval()
+
+
+@torch.no_grad()
+def continuation(
+    model: GPT, prompt: bytes, length: int, *, temperature: float, generator: torch.Generator
+) -> Iterator[int]:
+    """`length` bytes that follow `prompt`, each drawn given those before it.
+
+    Args:
+        temperature: divides the logits; 0 takes the likeliest byte each time.
+    """
+    # A text begins behind a line's end.
+    tokens = list(prompt or b"\n")
+    for _ in range(length):
+        seen_1T = torch.tensor([tokens[-model.shape.context :]])
+        # Further rows of the embedding stand for no byte.
+        logits_V = model(seen_1T)[0, -1, :_NUM_BYTES].float()
+        if temperature == 0:
+            following = int(logits_V.argmax())
+        else:
+            chances_V = nn.functional.softmax(logits_V / temperature, dim=0)
+            following = int(torch.multinomial(chances_V, 1, generator=generator))
+        tokens.append(following)
+        yield following
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainhall.training.sample")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--prompt", default="")
+    parser.add_argument("--length", type=int, default=500)
+    parser.add_argument("--temperature", type=float, default=0.8)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    try:
+        model = read_model(options.folder)
+    except (CheckpointError, NoLanguageModel) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    prompt = options.prompt.encode("utf-8", "surrogateescape")
+    output = sys.stdout.buffer
+    output.write(prompt)
+    for byte in continuation(
+        model,
+        prompt,
+        options.length,
+        temperature=options.temperature,
+        generator=torch.Generator().manual_seed(options.seed),
+    ):
+        output.write(bytes([byte]))
+        output.flush()
+    output.write(b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
