@@ -1,7 +1,11 @@
-# One image for the coordinator and for agents; TRAIN=1 adds PyTorch, which only agents need.
+# One image for the coordinator and for agents. Only agents need PyTorch:
 #
-#   docker build -t trainhall .
-#   docker build -t trainhall-agent --build-arg TRAIN=1 .
+#   docker build -t trainhall .                                        the coordinator
+#   docker build -t trainhall-agent --build-arg TORCH=cpu .            an agent for hosts without GPUs
+#   docker build -t trainhall-agent --build-arg TORCH=cuda .           an agent for NVIDIA GPUs
+#
+# PyTorch's own packages bring CUDA, cuDNN and NCCL, so the CUDA variant needs no CUDA base image:
+# the host has the driver and the NVIDIA Container Toolkit, and runs it with `--gpus all`.
 
 FROM node:22-slim AS dashboard
 WORKDIR /src/dashboard
@@ -11,11 +15,22 @@ COPY dashboard ./
 RUN npm run build
 
 FROM python:3.12-slim
-ARG TRAIN=
+ARG TORCH=none
+# What the NVIDIA Container Toolkit hands in; without a GPU nobody reads it.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+# PyTorch has its own layer: a change to Trainhall does not download it again.
+RUN case "$TORCH" in \
+      none) ;; \
+      cpu) pip install --no-cache-dir "torch>=2.11,<2.14" torchvision \
+             --index-url https://download.pytorch.org/whl/cpu ;; \
+      cuda) pip install --no-cache-dir "torch>=2.11,<2.14" torchvision ;; \
+      *) echo "TORCH is none, cpu or cuda, not $TORCH" >&2; exit 2 ;; \
+    esac
 WORKDIR /src
 COPY . .
 COPY --from=dashboard /src/api/static api/static
-RUN pip install --no-cache-dir ".${TRAIN:+[train]}" \
+RUN extras=; [ "$TORCH" = none ] || extras="[train]"; \
+    pip install --no-cache-dir ".$extras" \
     && useradd --create-home trainhall \
     && install -d -o trainhall /var/lib/trainhall
 USER trainhall

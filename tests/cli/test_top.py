@@ -44,7 +44,7 @@ SEEN: dict[str, Any] = {
 def drawn(seen: dict[str, Any], width: int, height: int | None = None, **more: Any) -> str:
     console = Console(file=io.StringIO(), width=width, height=height)
     console.print(view(seen, width, height, **more))
-    return console.file.getvalue()  # type: ignore[attr-defined]
+    return console.file.getvalue()
 
 
 def line_of(text: str, *words: str) -> str:

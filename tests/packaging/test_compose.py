@@ -1,9 +1,13 @@
 """docker-compose.yml, as far as it can be tried without Docker: its commands run as they stand."""
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,31 +19,43 @@ pytestmark = pytest.mark.acceptance
 
 ROOT = Path(__file__).parents[2]
 SERVICES = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def states(cluster: Cluster) -> list[str]:
     return [node["state"] for node in cluster.get("/cluster/nodes")["items"]]
 
 
+def agent_script(url: str, data: Path) -> str:
+    """The agent's command as its container runs it, but for the addresses."""
+    (script,) = SERVICES["agent"]["command"]
+    return (
+        str(script)
+        .replace("$$", "$")
+        .replace("/var/lib/trainhall", str(data))
+        .replace("http://coordinator:8000", url)
+    )
+
+
+def agent_env(cluster: Cluster, data: Path) -> dict[str, str]:
+    return {
+        **{k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "TRAINHALL_DATA_DIR": str(data),
+        "TRAINHALL_SLOTS": "1",
+        "TRAINHALL_RUNTIME_DIR": str(cluster.runtime),
+    }
+
+
 def test_the_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     data = tmp_path / "agent"
     shell = SERVICES["agent"]["entrypoint"]
-    (script,) = SERVICES["agent"]["command"]
     try:
         cluster.start_coordinator()
-        script = (
-            script.replace("$$", "$")
-            .replace("/var/lib/trainhall", str(data))
-            .replace("http://coordinator:8000", cluster.url)
-        )
-        env = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")},
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "TRAINHALL_DATA_DIR": str(data),
-            "TRAINHALL_SLOTS": "1",
-            "TRAINHALL_RUNTIME_DIR": str(cluster.runtime),
-        }
+        script = agent_script(cluster.url, data)
+        env = agent_env(cluster, data)
         for start in (1, 2):
             output = tmp_path / f"agent.{start}.log"
             with output.open("wb") as log:
@@ -62,17 +78,78 @@ def test_the_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
         cluster.sweep()
 
 
-def test_the_coordinator_runs_on_postgres_beyond_loopback(
-    tmp_path: Path, database_url: str
+def test_the_coordinator_on_postgres_and_the_agent_train_together(
+    tmp_path: Path, new_postgres: Callable[[], str]
 ) -> None:
     cluster = Cluster(tmp_path)
+    data = tmp_path / "agent"
     arguments = [*SERVICES["coordinator"]["command"], "--port", "0"]
     assert arguments[0] == "server"
     cluster.coordinator.arguments = [*arguments, "--data-dir", str(tmp_path / "data")]
-    cluster.coordinator.env["DATABASE_URL"] = database_url
+    cluster.coordinator.env["DATABASE_URL"] = new_postgres()
+    agent: subprocess.Popen[bytes] | None = None
     try:
         cluster.start_coordinator()
-        assert cluster.get("/training/jobs")["items"] == []
+        _, *probe = SERVICES["coordinator"]["healthcheck"]["test"]
+        health = [word.replace("http://127.0.0.1:8000", cluster.url) for word in probe]
+        subprocess.run([sys.executable, *health[1:]], check=True)
+        with (tmp_path / "agent.log").open("wb") as log:
+            agent = subprocess.Popen(
+                [*SERVICES["agent"]["entrypoint"], agent_script(cluster.url, data)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=agent_env(cluster, data),
+            )  # fmt: skip
+        eventually("the node", lambda: states(cluster) == ["ready"])
+        spec = {"name": "q", "task": {"name": "digits"}, "training": {"steps": 5}}
+        assert cluster.wait_for(cluster.submit(spec), "completed")["step"] == 5
     finally:
+        if agent is not None:
+            agent.terminate()
+            agent.wait(30)
         cluster.stop()
         cluster.sweep()
+
+
+def test_the_files_agree_about_folders_arguments_and_programs() -> None:
+    instructions = [
+        line.split(maxsplit=1) for line in DOCKERFILE.splitlines() if line[:1].isupper()
+    ]
+    named = dict(instructions)
+    assert json.loads(named["ENTRYPOINT"]) == ["trainhall"]
+    folder = named["VOLUME"]
+    assert f"TRAINHALL_DATA_DIR={folder}" in DOCKERFILE
+    arguments = {rest.partition("=")[0] for word, rest in instructions if word == "ARG"}
+    for name, service in SERVICES.items():
+        if name == "postgres":
+            continue
+        assert set(service["build"].get("args", {}) if service["build"] != "." else {}) <= arguments
+        assert [mount.split(":")[1] for mount in service["volumes"]] == [folder]
+    for source in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.M):
+        for path in source.split():
+            assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize(
+    ("torch", "installed"),
+    [("none", []), ("cpu", ["whl/cpu"]), ("cuda", ["torchvision"]), ("gpu", None)],
+)
+def test_the_image_takes_the_pytorch_that_was_asked_for(
+    torch: str, installed: list[str] | None, tmp_path: Path
+) -> None:
+    (script,) = re.findall(r"^RUN (case .*?esac)$", DOCKERFILE, re.M | re.S)
+    pip = tmp_path / "pip"
+    pip.write_text('#!/bin/sh\necho "$@"\n')
+    pip.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script.replace("\\\n", " ")], capture_output=True, text=True, check=False,
+        env={"PATH": f"{tmp_path}:/bin:/usr/bin", "TORCH": torch},
+    )  # fmt: skip
+    if installed is None:
+        assert done.returncode == 2
+        assert "TORCH is none, cpu or cuda, not gpu" in done.stderr
+        return
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in installed)
+    assert bool(done.stdout) == bool(installed)
+    assert ("whl/cpu" in done.stdout) == (torch == "cpu")
+    (needed,) = [d for d in PROJECT["optional-dependencies"]["train"] if d.startswith("torch>")]
+    assert needed in done.stdout or torch == "none"

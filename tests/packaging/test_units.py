@@ -1,0 +1,97 @@
+"""The systemd units: they are valid, and stopping the agent's leaves its shims and ranks alone."""
+
+import configparser
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+from support.cluster import Cluster
+from support.waiting import eventually
+
+from trainhall.cli.main import app
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted(DEPLOY.glob("*.service"))
+PACED = {
+    "name": "paced",
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.02}},
+    "training": {"steps": 200},
+}
+
+
+def service(unit: Path) -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str
+    parser.read(unit)
+    return parser["Service"]
+
+
+def command(unit: Path) -> list[str]:
+    program, *arguments = service(unit)["ExecStart"].split()
+    assert program == "/opt/trainhall/bin/trainhall"
+    return arguments
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze here")
+    copy = tmp_path / unit.name
+    program = Path(sys.executable).parent / "trainhall"
+    copy.write_text(unit.read_text().replace("/opt/trainhall/bin/trainhall", str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(copy)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)
+def test_the_command_of_a_unit_exists(unit: Path) -> None:
+    name, *arguments = command(unit)
+    found = typer.main.get_command(app).commands[name]
+    options = {option for param in found.params for option in param.opts}
+    assert {word for word in arguments if word.startswith("--")} <= options
+
+
+def test_variables_of_the_agent_are_those_it_reads() -> None:
+    named = set(re.findall(r"^#?(TRAINHALL_\w+)=", (DEPLOY / "agent.env").read_text(), re.M))
+    agent = typer.main.get_command(app).commands["agent"]
+    assert named <= {param.envvar for param in agent.params}
+
+
+@pytest.mark.acceptance
+def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path) -> None:
+    unit = DEPLOY / "trainhall-agent.service"
+    # Of the whole control group systemd signals the main process alone.
+    assert service(unit)["KillMode"] == "process"
+    cluster = Cluster(tmp_path, slots=1)
+    cluster.agent.arguments = [
+        word.replace("/var/lib/trainhall", str(tmp_path)) for word in command(unit)
+    ]
+    try:
+        cluster.start_coordinator()
+        token = cluster.post("/cluster/nodes", json={"name": "here"})["join_token"]
+        cluster.agent.env |= {"TRAINHALL_COORDINATOR": cluster.url, "TRAINHALL_SLOTS": "1"}
+        cluster.agent.env["TRAINHALL_TOKEN"] = token
+        cluster.agent.start()
+        eventually("the node", cluster.node_is_ready)
+        job = cluster.submit(PACED)
+        cluster.wait_for_step(job, 5)
+        ranks = [process.pid for process in cluster.rank_processes(job)]
+        cluster.agent.signal(signal.SIGTERM)
+        assert cluster.agent.process is not None
+        assert cluster.agent.process.wait(20) == 0
+        assert [process.pid for process in cluster.rank_processes(job)] == ranks
+        # The file may lose the token once the agent has joined.
+        del cluster.agent.env["TRAINHALL_TOKEN"]
+        cluster.agent.start()
+        assert cluster.wait_for(job, "completed")["attempt"] == 1
+    finally:
+        cluster.stop()
+        cluster.sweep()
