@@ -2,6 +2,7 @@ import { Stack } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useState } from "react";
 import type { Job } from "@/shared/api/types";
+import type { Range } from "@/shared/curves/axis";
 import { Chart } from "@/shared/curves/chart";
 import { CurveControls } from "@/shared/curves/controls";
 import controls from "@/shared/curves/controls.module.css";
@@ -11,6 +12,7 @@ import { type JobLive, originOf } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
+import { DeviceUse } from "./device-use";
 import { panelsOf, ranksOf } from "./panels";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -33,9 +35,26 @@ export default function CurvesTab({ job, live }: Props) {
     () => panelsOf(live.curves, store, { origin, ranks, known }),
     [live, store, origin, ranks, known],
   );
-  if (panels.length === 0) return <NoCurves job={job} live={live} />;
   const change = (next: Partial<typeof view>) =>
     void navigate({ search: (old) => ({ ...old, ...next }), replace: !("from" in next) });
+  const zoom = (chosen: Range | null) => change({ from: chosen?.from, to: chosen?.to });
+  // Devices know no steps: then their charts are about the clock, all of it.
+  const devices = (
+    <DeviceUse
+      job={job}
+      axis={x === "elapsed" ? "elapsed" : "time"}
+      range={x === "step" ? null : range}
+      onRange={x === "step" ? () => undefined : zoom}
+    />
+  );
+  if (panels.length === 0) {
+    return (
+      <Stack gap="md">
+        <NoCurves job={job} live={live} />
+        {devices}
+      </Stack>
+    );
+  }
   return (
     <Stack gap="md">
       <CurveControls
@@ -54,10 +73,11 @@ export default function CurvesTab({ job, live }: Props) {
             smoothing={dragged ?? smooth}
             syncKey={job.id}
             range={range}
-            onRange={(chosen) => change({ from: chosen?.from, to: chosen?.to })}
+            onRange={zoom}
           />
         ))}
       </div>
+      {devices}
     </Stack>
   );
 }

@@ -1,7 +1,7 @@
-import { Button, Code, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
+import { Alert, Button, Code, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { CopyButton } from "@/shared/ui/copy-button";
-import { PlusIcon } from "@/shared/ui/icons";
+import { AlertIcon, PlusIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { useAnnounceNode } from "./api/announce-node";
 
@@ -30,6 +30,11 @@ export function AddHost() {
             <Code block style={{ whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>
               {announce.data.command}
             </Code>
+            {announce.data.note ? (
+              <Alert color="orange" icon={<AlertIcon />} title="Not from another host">
+                {sentence(announce.data.note)}
+              </Alert>
+            ) : null}
             <Group justify="space-between">
               <CopyButton value={announce.data.command} label="Copy the command" />
               <Button size="xs" onClick={close}>
@@ -69,4 +74,8 @@ export function AddHost() {
       </Modal>
     </>
   );
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

@@ -1,14 +1,19 @@
-import { ActionIcon, Group, Text, Title, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, Group, Skeleton, Stack, Text, Title, Tooltip } from "@mantine/core";
+import { lazy, Suspense, useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
-import { bytes, percent } from "@/shared/format";
+import { bytes, percent, plural } from "@/shared/format";
 import { Confirm } from "@/shared/ui/confirm";
 import { TrashIcon } from "@/shared/ui/icons";
+import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import { useRemoveNode } from "./api/remove-node";
 import { DeviceTable, share } from "./device-table";
 import classes from "./nodes.module.css";
+
+// The plotting library comes with a history alone.
+const NodeHistory = lazy(async () => ({ default: (await import("./node-history")).NodeHistory }));
 
 interface Props {
   node: ClusterNode;
@@ -17,6 +22,7 @@ interface Props {
 
 export function NodeCard({ node, names }: Props) {
   const remove = useRemoveNode();
+  const [open, setOpen] = useState(false);
   const busy = node.devices.filter((device) => device.job_id).length;
   return (
     <section className={classes.card} aria-label={`Node ${node.name}`}>
@@ -46,7 +52,7 @@ export function NodeCard({ node, names }: Props) {
         <HostUse node={node} />
         <Confirm
           title={`Remove ${node.name}?`}
-          text="It gets no new work, and is removed once what runs on it has ended. To come back, it has to be added again."
+          text={<WhatMoves node={node} names={names} />}
           action="Remove the node"
           onConfirm={() => remove.mutate(node.id)}
         >
@@ -69,11 +75,62 @@ export function NodeCard({ node, names }: Props) {
         <DeviceTable node={node.name} devices={node.devices} names={names} />
       ) : null}
       {node.devices.length > 0 ? (
-        <Text size="xs" c="dimmed" className={classes.foot ?? ""}>
-          {busy} of {node.devices.length} busy
-        </Text>
+        <Group justify="space-between" className={classes.foot ?? ""}>
+          <Text size="xs" c="dimmed">
+            {busy} of {node.devices.length} busy
+          </Text>
+          <Button
+            size="compact-xs"
+            variant="subtle"
+            aria-expanded={open}
+            aria-label={`History of ${node.name}`}
+            onClick={() => setOpen(!open)}
+          >
+            {open ? "Hide the history" : "History"}
+          </Button>
+        </Group>
+      ) : null}
+      {open ? (
+        <Suspense fallback={<Skeleton height={220} />}>
+          <NodeHistory node={node} />
+        </Suspense>
       ) : null}
     </section>
+  );
+}
+
+/** What removing a node means, and for which jobs. */
+function WhatMoves({ node, names }: Props) {
+  const held = node.devices.flatMap(({ job_id }) => (job_id ? [job_id] : []));
+  const jobs = [...new Set(held)];
+  return (
+    <Stack gap="xs">
+      {jobs.length === 0 ? (
+        <span>Nothing runs on it: it goes at once.</span>
+      ) : (
+        <>
+          <span>
+            It gets no new work. {jobs.length === 1 ? "This job saves" : "These jobs save"} and{" "}
+            {jobs.length === 1 ? "moves" : "move"} to other devices, or{" "}
+            {jobs.length === 1 ? "waits" : "wait"} for some; then the node goes:
+          </span>
+          <ul className={classes.moving}>
+            {jobs.map((id) => {
+              const devices = held.filter((each) => each === id).length;
+              return (
+                <li key={id}>
+                  <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} size="sm">
+                    {names.get(id) ?? id.slice(0, 12)}
+                  </AnchorLink>{" "}
+                  ({plural(devices, "device")} here)
+                </li>
+              );
+            })}
+          </ul>
+        </>
+      )}
+      <span>To come back, it has to be added again.</span>
+    </Stack>
   );
 }
 

@@ -7,6 +7,8 @@ export const keys = {
   loss: (id: string) => ["job", id, "recent loss"] as const,
   logs: (id: string) => ["job", id, "logs"] as const,
   nodes: ["nodes"] as const,
+  nodeHistory: (id: string, since: string, until: string | null) =>
+    ["node history", id, since, until] as const,
   queue: ["queue"] as const,
   summary: ["summary"] as const,
 };

@@ -4,6 +4,7 @@ export type {
   Attempt,
   Checkpoint,
   Device,
+  DeviceHistory,
   Event as JobEvent,
   Job,
   LogLine,

@@ -3,7 +3,7 @@ import { useState } from "react";
 
 interface Props {
   title: string;
-  text: string;
+  text: React.ReactNode;
   /** The word on the button that does it. */
   action: string;
   onConfirm: () => void;
@@ -18,7 +18,9 @@ export function Confirm({ title, text, action, onConfirm, children }: Props) {
     <>
       {children(() => setOpen(true))}
       <Modal opened={open} onClose={() => setOpen(false)} title={title} centered>
-        <Text size="sm">{text}</Text>
+        <Text size="sm" component="div">
+          {text}
+        </Text>
         <Group justify="flex-end" mt="lg">
           <Button variant="default" data-autofocus onClick={() => setOpen(false)}>
             Keep

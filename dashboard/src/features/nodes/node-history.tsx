@@ -1,0 +1,64 @@
+import { SegmentedControl, Skeleton, Text } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { nodeHistoryOptions } from "@/shared/api/read-node-history";
+import type { ClusterNode } from "@/shared/api/types";
+import { Chart } from "@/shared/curves/chart";
+import controls from "@/shared/curves/controls.module.css";
+import { devicePanels } from "@/shared/devices/panels";
+import { Problem } from "@/shared/ui/problem";
+import classes from "./nodes.module.css";
+
+const HOURS = ["1", "6", "24", "48"];
+
+/** What a node's devices did: utilisation, memory, temperature and power over some hours. */
+export function NodeHistory({ node }: { node: ClusterNode }) {
+  const [hours, setHours] = useState("1");
+  const since = useMemo(
+    () => new Date(Date.now() - Number(hours) * 3600_000).toISOString(),
+    [hours],
+  );
+  const history = useQuery({
+    ...nodeHistoryOptions(node.id, { since, until: null }),
+    placeholderData: (before) => before,
+  });
+  const noun = node.devices.some((device) => device.kind === "cuda") ? "GPU" : "slot";
+  const panels = useMemo(() => {
+    const shown = (history.data ?? []).map((each) => ({
+      label: `${noun} ${each.index}`,
+      history: each,
+    }));
+    return devicePanels(shown);
+  }, [history.data, noun]);
+  return (
+    <div className={classes.history}>
+      <SegmentedControl
+        size="xs"
+        aria-label="Hours of history"
+        data={HOURS.map((value) => ({ value, label: `${value} h` }))}
+        value={hours}
+        onChange={setHours}
+      />
+      {history.error && !history.data ? (
+        <Problem error={history.error} what="The history could not be read" />
+      ) : null}
+      {history.isPending ? <Skeleton height={220} /> : null}
+      {history.data && panels.length === 0 ? (
+        <Text size="sm" c="dimmed">
+          Nothing was recorded in this time. A reading is kept every half minute.
+        </Text>
+      ) : null}
+      <div className={controls.grid}>
+        {panels.map((panel) => (
+          <Chart
+            key={panel.title}
+            {...panel}
+            axis="time"
+            smoothing={0}
+            syncKey={`node-${node.id}`}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
