@@ -1,7 +1,8 @@
 """Writes the documents that follow from the code; `--check` only says whether they are current.
 
-docs/job-spec.md is written whole, from the schema of the job spec. In docs/architecture.md the
-drawings of the states are written between their markers, from the tables of cluster/lifecycle.py.
+docs/job-spec.md is written whole, from the schema of the job spec, and docs/cli.md from the
+commands. In docs/architecture.md the drawings of the states are written between their markers, from
+the tables of cluster/lifecycle.py.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from cli_page import cli_page
 from steps import ROOT
 
 from trainhall.cluster import lifecycle
@@ -18,6 +20,7 @@ from trainhall.training.spec import JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
 
 SPEC_PAGE = ROOT / "docs" / "job-spec.md"
+CLI_PAGE = ROOT / "docs" / "cli.md"
 ARCHITECTURE_PAGE = ROOT / "docs" / "architecture.md"
 
 SPEC_HEAD = """\
@@ -52,6 +55,7 @@ def main() -> int:
     options = parser.parse_args()
     pages = {
         SPEC_PAGE: spec_page(),
+        CLI_PAGE: cli_page(),
         ARCHITECTURE_PAGE: with_states(ARCHITECTURE_PAGE.read_text(encoding="utf-8")),
     }
     stale = 0
