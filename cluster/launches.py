@@ -70,6 +70,7 @@ def assignment(attempt: Attempt, spec: dict[str, object], node_id: str, address:
                     "folder": plan.get("folder") or "",
                     "upload": plan["upload"],
                     "resume": plan["resume"],
+                    "unrecorded": plan.get("unrecorded"),
                 },
             },
         }

@@ -7,7 +7,7 @@ that step is not taken up again by accident.
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.models import Attempt, Checkpoint, Job
@@ -23,7 +23,29 @@ async def checkpoint_plan(
     path = job.spec["checkpoint"].get("path")
     folder = f"{str(path).rstrip('/')}/{job.id}" if path else None
     names, notes = await _candidates(session, job)
-    return {"folder": folder, "upload": folder is None, "resume": names[:limit]}, notes
+    plan: dict[str, Any] = {"folder": folder, "upload": folder is None, "resume": names[:limit]}
+    if folder is not None and job.restore_checkpoint_id is None:
+        plan["unrecorded"] = await _unrecorded(session, job)
+    return plan, notes
+
+
+async def _unrecorded(session: AsyncSession, job: Job) -> dict[str, int] | None:
+    """What the last attempt may have committed while nobody was left to tell of it.
+
+    What a revoked one commits does not count: it may have been written after the revocation.
+    """
+    last = await session.get(Attempt, (job.id, job.attempt)) if job.attempt else None
+    if last is None or last.revoked:
+        return None
+    newest = await session.scalar(
+        select(func.max(Checkpoint.step)).where(
+            Checkpoint.job_id == job.id,
+            Checkpoint.attempt == last.number,
+            Checkpoint.generation == last.generation,
+        )
+    )
+    after = -1 if newest is None else newest
+    return {"attempt": last.number, "generation": last.generation, "after_step": after}
 
 
 async def _candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:

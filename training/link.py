@@ -92,6 +92,15 @@ class Rendezvous(LinkModel):
     port: int
 
 
+class Unrecorded(LinkModel):
+    """What an earlier attempt may have committed without its agent telling: it was not revoked."""
+
+    attempt: int
+    generation: int
+    after_step: int
+    """The last step of it that is known; -1: none is. What is known may be given up by now."""
+
+
 class CheckpointPlan(LinkModel):
     """Where an attempt's checkpoints go and which one it starts from."""
 
@@ -101,6 +110,8 @@ class CheckpointPlan(LinkModel):
     """The folder is local: the agent uploads what was committed, and fetched `resume` into it."""
     resume: list[str] = []
     """Names of checkpoint folders to start from, best first; the next one is the fallback."""
+    unrecorded: Unrecorded | None = None
+    """Where the folder is shared: checkpoints to look for there, which are better than `resume`."""
     lacking: dict[str, str] = {}
     """Of better ones that this host could not get, why not."""
     keep_latest: int | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainhall.cluster.agent import claims, linux, outcome, processes, transfer
+from trainhall.cluster.agent import claims, linux, outcome, processes, recovered, transfer
 from trainhall.cluster.agent.api import CoordinatorApi
 from trainhall.cluster.agent.claims import Claim
 from trainhall.cluster.agent.code import CodeCache, NotFetched
@@ -364,6 +364,9 @@ class Attempts:
             # Where that fails the ranks tell why, in terms of what they wanted to save.
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
+                found = await asyncio.to_thread(recovered.find_unrecorded, launch)
+                plan = plan.model_copy(update={"resume": [*found, *plan.resume]})
+            launch = launch.model_copy(update={"checkpoint": plan})
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
         shutil.rmtree(part.path, ignore_errors=True)

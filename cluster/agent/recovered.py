@@ -2,6 +2,9 @@
 
 What its events do not tell is looked for once no process of the attempt is left. It goes the way of
 every event, under a writer's name of its own; the coordinator fences it as it does all others.
+
+Where the host never came back to tell, and others see the same storage, the job's next attempt
+starts from what is found there, and its first host tells of it in the name of the earlier one.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ from trainhall.training.checkpoint.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.errors import BadCheckpoint
 from trainhall.training.checkpoint.manifest import FileRecord
 from trainhall.training.checkpoint.names import MANIFEST, Found, scan
-from trainhall.training.link import AttemptFolder, Launch, RankEvent
+from trainhall.training.link import Launch, RankEvent
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +44,8 @@ class RecoveredSpool(EventSpool):
     They are held in memory, so that a full disk is no obstacle: another agent finds them again.
 
     Args:
+        told: the file of what rank 0 told, where this host has it.
+        after_step: what is not later is known.
         ready: no process of the attempt is left, and all that rank 0 told has arrived. Before that
             what is untold may still be told; and an upload makes room by removing older copies.
     """
@@ -49,16 +54,19 @@ class RecoveredSpool(EventSpool):
 
     def __init__(
         self,
-        folder: AttemptFolder,
+        told: Path | None,
         launch: Launch,
         api: Shipping,
         upload: Upload | None,
         ready: Callable[[], bool],
+        *,
+        after_step: int = -1,
     ) -> None:
         source = Source(launch.job_id, launch.attempt, 0, writer_name(launch))
         super().__init__(source, Path(launch.checkpoint.folder), api, upload)
         self._launch = launch
-        self._told = folder.events(0)
+        self._told = told
+        self._after_step = after_step
         self._ready = ready
         self._events: bytes | None = None
         """One JSON object a line; None before it was looked."""
@@ -68,7 +76,9 @@ class RecoveredSpool(EventSpool):
 
     async def ship(self) -> bool:
         if self._events is None:
-            events = await asyncio.to_thread(find_untold, self._launch, self._told)
+            events = await asyncio.to_thread(
+                find_untold, self._launch, self._told, self._after_step
+            )
             self._events = b"".join(e.model_dump_json().encode() + b"\n" for e in events)
         return await super().ship()
 
@@ -85,18 +95,37 @@ class RecoveredSpool(EventSpool):
         """From the start on: the coordinator skips what it has."""
 
 
-def find_untold(launch: Launch, events: Path) -> list[RankEvent]:
+def earlier(launch: Launch) -> Launch | None:
+    """The attempt whose untold checkpoints this one looks for on shared storage, if any."""
+    found = launch.checkpoint.unrecorded
+    if found is None or launch.checkpoint.upload:
+        return None
+    return launch.model_copy(update={"attempt": found.attempt, "generation": found.generation})
+
+
+def find_unrecorded(launch: Launch) -> list[str]:
+    """Names of the earlier attempt's untold checkpoints, best first; loading verifies them."""
+    before, plan = earlier(launch), launch.checkpoint
+    if before is None or plan.unrecorded is None:
+        return []
+    found = _untold(Path(plan.folder), before, set(), plan.unrecorded.after_step)
+    return [each.path.name for each in reversed(found)]
+
+
+def find_untold(launch: Launch, events: Path | None, after_step: int = -1) -> list[RankEvent]:
     """The events that are missing: `checkpoint` for each whole one, in order of steps.
 
     What is not whole, or cannot be looked at, is told as a `note`. An event's sequence follows from
     its step alone: it is the same whatever else is found, now or by another agent.
 
     Args:
-        events: the file of rank 0's events.
+        events: the file of rank 0's events, where this host has it.
+        after_step: what is not later is known.
     """
     folder = Path(launch.checkpoint.folder)
+    told = _names_told(events) if events is not None else set()
     try:
-        untold = _untold(folder, launch, _names_told(events)) if launch.checkpoint.folder else []
+        untold = _untold(folder, launch, told, after_step) if launch.checkpoint.folder else []
         if untold:
             # The rename may not have reached the disk: what is recorded must outlast the host.
             fsync_folder(folder)
@@ -120,14 +149,14 @@ def _event(step: int, kind: Literal["checkpoint", "note"], data: dict[str, Any])
     return RankEvent(sequence=step + 1, time=time.time(), rank=0, kind=kind, data=data)
 
 
-def _untold(folder: Path, launch: Launch, told: set[str]) -> list[Found]:
+def _untold(folder: Path, launch: Launch, told: set[str], after_step: int) -> list[Found]:
     token = (launch.attempt, launch.generation)
     return [
         found
         for found in reversed(scan(folder))
         if (found.name.attempt, found.name.generation) == token
         and found.path.name not in told
-        and found.name.step < MAX_STEP
+        and after_step < found.name.step < MAX_STEP
     ]
 
 

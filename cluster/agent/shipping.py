@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from trainhall.cluster.agent import ranks, transfer
+from trainhall.cluster.agent import ranks, recovered, transfer
 from trainhall.cluster.agent.api import Shipping, Unreachable
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.recovered import RecoveredSpool
@@ -49,7 +49,14 @@ class AttemptShipper:
             (s for s in self.spools if isinstance(s, EventSpool) and s.source.rank == 0), None
         )
         if self._events_of_first is not None:
-            self.spools.append(RecoveredSpool(folder, launch, api, upload, self._all_is_told))
+            told = folder.events(0)
+            self.spools.append(RecoveredSpool(told, launch, api, upload, self._all_is_told))
+            before, unrecorded = recovered.earlier(launch), launch.checkpoint.unrecorded
+            if before is not None and unrecorded is not None:
+                after = unrecorded.after_step
+                self.spools.append(
+                    RecoveredSpool(None, before, api, upload, lambda: True, after_step=after)
+                )
         self._restore()
 
     def start_growing(self, backoff: "Backoff", done: Callable[[], None]) -> bool:

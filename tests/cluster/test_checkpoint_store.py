@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.simulated import CountingIds, SimulatedCluster
+from support.simulated import CountingIds, SimulatedCluster, failure
 
 from trainhall.cluster.errors import (
     Damaged,
@@ -21,6 +21,7 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.store import Store
 from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
+from trainhall.training.link import Outcome, Unrecorded
 from trainhall.training.spec import SpecError
 
 NAME = "step-00000010-a1-g1"
@@ -264,6 +265,33 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
     assert [v.step for v in rest.items] == [10]
     with pytest.raises(InvalidCursor):
         await service.list(job_id, cursor="x")
+
+
+async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+    assert node.running(job_id).assignment.launch.checkpoint.unrecorded is None
+    await hall.save_checkpoint(job_id, 10)
+
+    async def next_one() -> Unrecorded | None:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        return node.running(job_id).assignment.launch.checkpoint.unrecorded
+
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    assert await next_one() == Unrecorded(attempt=1, generation=1, after_step=10)
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
+    # What a revoked attempt commits does not count.
+    await hall.disconnect(node)
+    hall.clock.advance(hall.options.lost_after_seconds)
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "recovering"
+    await hall.connect(node)
+    assert await next_one() is None
 
 
 async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: SimulatedCluster) -> None:

@@ -15,7 +15,7 @@ from support.fake_coordinator import CREDENTIAL, TOKEN, FakeCoordinator
 from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token, parse_name
-from trainhall.training.link import CheckpointPlan, Launch, complete_frames
+from trainhall.training.link import CheckpointPlan, Launch, Unrecorded, complete_frames
 
 
 @pytest.fixture
@@ -268,6 +268,32 @@ async def test_a_checkpoint_that_a_killed_rank_did_not_tell_is_told_before_the_e
         await until("all to be shipped", lambda: coordinator.reported(launch).shipped)
         told = [e.data for e in coordinator.events if e.kind == "checkpoint"]
         assert told == [committed.event()]
+
+
+async def test_a_checkpoint_that_nobody_told_is_where_the_next_attempt_starts(
+    coordinator: FakeCoordinator, tmp_path: Path
+) -> None:
+    plan = CheckpointPlan(folder=str(tmp_path / "shared"), upload=False)
+    with agent_process(tmp_path / "first", coordinator.url, TOKEN):
+        first = launch_of(synthetic(100000), checkpoint=plan)
+        coordinator.want((first, "run"))
+        await until("it to start", lambda: any(e.kind == "started" for e in coordinator.events))
+        coordinator.want((first, "pause"))
+        await until("it to pause", lambda: coordinator.outcome(first) == "paused")
+    (name,) = [path.name for path in (tmp_path / "shared").iterdir()]
+    saved = parse_name(name)
+    assert saved is not None
+    after = Unrecorded(attempt=1, generation=1, after_step=-1)
+    coordinator.events.clear()
+    with agent_process(tmp_path / "second", coordinator.url, TOKEN):
+        plan = plan.model_copy(update={"unrecorded": after})
+        second = launch_of(synthetic(saved.step + 5, 0.0), attempt=2, checkpoint=plan)
+        coordinator.want((second, "run"))
+        await until("it to complete", lambda: coordinator.outcome(second) == "completed")
+        await until("it to be shipped", lambda: coordinator.reported(second).shipped)
+    (started,) = [e.data for e in coordinator.events if e.kind == "started"]
+    assert started["resumed_from"] == saved.step
+    assert name in [e.data["name"] for e in coordinator.events if e.kind == "checkpoint"]
 
 
 async def test_ranks_outlive_the_warm_parent(coordinator: FakeCoordinator, tmp_path: Path) -> None:

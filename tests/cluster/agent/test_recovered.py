@@ -10,12 +10,12 @@ import pytest
 from support.agent_process import launch_of, until
 
 from trainhall.cluster.agent.api import Refused, Unreachable
-from trainhall.cluster.agent.recovered import find_untold, writer_name
+from trainhall.cluster.agent.recovered import find_unrecorded, find_untold, writer_name
 from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
 from trainhall.training.checkpoint.draft import Committed, Draft
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token
-from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch
+from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch, Unrecorded
 
 
 class Coordinator:
@@ -25,6 +25,7 @@ class Coordinator:
         self.events: dict[str, list[dict[str, Any]]] = {}
         self.steps: list[str] = []
         self.uploaded: set[str] = set()
+        self.attempts: set[int] = set()
         self.away = 0
 
     def names(self) -> list[str]:
@@ -38,6 +39,7 @@ class Coordinator:
 
     async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
         self._answer()
+        self.attempts.add(attempt)
         known = self.events.setdefault(writer, [])
         for event in map(json.loads, lines.splitlines()):
             if event["sequence"] > (known[-1]["sequence"] if known else 0):
@@ -117,6 +119,26 @@ async def ship(shipper: AttemptShipper) -> None:
         return not shipper.start_growing(backoff, lambda: None)
 
     await until("all is shipped", all_shipped)
+
+
+async def test_what_a_host_that_never_came_back_committed_is_found_by_the_next_attempt(
+    tmp_path: Path,
+) -> None:
+    lost = Attempt(tmp_path)
+    known, found = lost.commit(10, tell=True), lost.commit(20)
+    lost.commit(30, token=Token("job", 7, 1))
+    after = Unrecorded(attempt=1, generation=1, after_step=10)
+    plan = lost.launch.checkpoint.model_copy(update={"unrecorded": after})
+    other, coordinator = Attempt(tmp_path / "other"), Coordinator()
+    other.launch = lost.launch.model_copy(update={"attempt": 2, "checkpoint": plan})
+    assert find_unrecorded(other.launch) == [found.name]
+    assert find_unrecorded(lost.launch) == []
+    async with shipping(other, coordinator) as shipper:
+        await ship(shipper)
+    assert known.name not in coordinator.names()
+    (event,) = coordinator.events[writer_name(lost.launch)]
+    assert (event["kind"], event["data"]) == ("checkpoint", found.event())
+    assert coordinator.attempts == {1}
 
 
 @pytest.mark.parametrize("upload", [False, True])
