@@ -58,7 +58,8 @@ def test_job_specs_in_documents_are_valid(page: Path) -> None:
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=ids)
 def test_examples_are_valid(example: Path) -> None:
-    assert parse_spec(example.read_bytes()).name == yaml.safe_load(example.read_text())["name"]
+    spec = parse_spec(example.read_bytes(), folder=example.parent)
+    assert spec.name == yaml.safe_load(example.read_text())["name"]
 
 
 def test_make_targets_in_documents_exist() -> None:

@@ -130,6 +130,8 @@ class RankServer:
                 resume=resume or [],
                 keep_latest=keep_latest,
             ),
+            # As `trainhall run` has it: the folder itself.
+            code=job.code,
         )
         replace_json(path.launch, launch)
         Control(path.control, create=True).tell(command)

@@ -35,7 +35,8 @@ def editor_schema() -> Schema:
 
 def _add_params(definitions: Schema) -> None:
     task = definitions["TaskSpec"]
-    task["properties"]["name"] |= {"enum": sorted(TASK_PARAMS)}
+    own_class = {"pattern": r"^[^:\s]+:[^:\s]+$"}
+    task["properties"]["name"] |= {"anyOf": [{"enum": sorted(TASK_PARAMS)}, own_class]}
     choices = []
     for name, params in sorted(TASK_PARAMS.items()):
         own = params.model_json_schema()

@@ -241,4 +241,4 @@ def test_a_spec_survives_its_own_json() -> None:
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.name)
 def test_the_examples_are_valid(path: Path) -> None:
-    parse_spec(path.read_bytes())
+    parse_spec(path.read_bytes(), folder=EXAMPLES)

@@ -1,0 +1,59 @@
+"""A task of one's own: telling two spirals apart (docs/tasks.md)."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import Dataset, Subset
+
+from trainhall.task import Task, TaskParams
+
+
+class Spirals(Task):
+    class Params(TaskParams):
+        points: int = 2000
+        turns: float = 1.5
+        noise: float = 0.02
+        hidden: int = 32
+
+    metric_names = ("accuracy",)
+
+    def __init__(self, params, job):
+        self.params = params
+        points = Points(params)
+        split = params.points // 5
+        self.train_data = Subset(points, range(split, params.points))
+        self.eval_data = Subset(points, range(split))
+
+    def build_model(self):
+        hidden = self.params.hidden
+        return nn.Sequential(
+            nn.Linear(2, hidden),
+            nn.Tanh(),
+            nn.Linear(hidden, hidden),
+            nn.Tanh(),
+            nn.Linear(hidden, 2),
+        )
+
+    def loss(self, model, batch):
+        points, labels = batch
+        logits = model(points)
+        accuracy = (logits.argmax(dim=1) == labels).float().mean()
+        return functional.cross_entropy(logits, labels), (accuracy,)
+
+
+class Points(Dataset):
+    """Point i lies on spiral i mod 2, a little beside it: elsewhere in every epoch."""
+
+    def __init__(self, params):
+        self.params = params
+
+    def __len__(self):
+        return self.params.points
+
+    def __getitem__(self, index):
+        along = (index + 1) / len(self)
+        angle = 2 * math.pi * self.params.turns * along + math.pi * (index % 2)
+        point = along * torch.tensor([math.cos(angle), math.sin(angle)])
+        return point + self.params.noise * torch.randn(2), index % 2
