@@ -1,0 +1,110 @@
+"""Every `curl` line of docs/rest-api.md, run as it stands against a real cluster."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster import Cluster, running_cluster
+from support.waiting import eventually
+from websockets.sync.client import connect
+
+pytestmark = [
+    pytest.mark.acceptance,
+    pytest.mark.skipif(shutil.which("curl") is None, reason="NO CURL HERE: its lines are not run"),
+]
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "rest-api.md").read_text()
+BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
+# A line that ends with \ goes on in the next one.
+LINES = [
+    re.sub(r"\s+#.*", "", line)
+    for block in BLOCKS
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("curl")
+]
+QUICK = {"name": "quick", "task": {"name": "digits"}, "training": {"steps": 10},
+         "checkpoint": {"every_steps": 5}}  # fmt: skip
+
+
+class Reader:
+    """Someone who tries the page from top to bottom, and puts in ids as they come up."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        script = cluster.folder / "endless.py"
+        script.write_text("import time\nprint('begun', flush=True)\ntime.sleep(1000)\n")
+        self.finished = cluster.submit(QUICK)
+        cluster.wait_for(self.finished, "completed")
+        self.job = cluster.submit({"name": "endless", "script": {"path": str(script)}})
+        eventually("its output", lambda: cluster.log_text(self.job, 0))
+        self.host = cluster.get("/cluster/nodes")["items"][0]["id"]
+        self.node = cluster.post("/cluster/nodes", json={"name": "announced"})["id"]
+
+    def run(self, line: str) -> None:
+        if line.endswith("/resume"):
+            self._cluster.wait_for(self.job, "paused")
+        listed = self._cluster.get(f"/checkpoints/jobs/{self.finished}")["items"]
+        known = {
+            "training/jobs": self.job, "metrics/jobs": self.job,
+            "cluster/nodes": self.host if "/history" in line else self.node,
+            "checkpoints": next(c["id"] for c in reversed(listed) if c["state"] == "committed"),
+        }  # fmt: skip
+        command = re.sub(
+            r"(training/jobs|metrics/jobs|cluster/nodes|checkpoints)/ID",
+            lambda found: f"{found[1]}/{known[found[1]]}",
+            # A position that this job's output has.
+            line.replace("at=1.0.stdout.4096", "at=1.0.stdout.0").replace(
+                "checkpoints/jobs/JOB", f"checkpoints/jobs/{self.finished}"
+            ),
+        )
+        assert not re.search(r"/(ID|JOB)\b", command), f"no id is known for {line}"
+        done = subprocess.run(
+            ["bash", "-c", command.replace("curl", "curl -sS --fail-with-body", 1)],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+            env={"API": f"{self._cluster.url}/api/v1", "PATH": "/bin:/usr/bin:/usr/local/bin"},
+        )  # fmt: skip
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        self.check(line, json.loads(done.stdout) if done.stdout else None)
+
+    def check(self, line: str, answer: Any) -> None:
+        if "?limit" in line or line.endswith(("/events", "/attempts", "/queue", "/nodes")):
+            assert set(answer) == {"items", "next_cursor"}, line
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+        running.cancel_everything()
+
+
+def test_every_line_works_in_the_order_of_the_page(cluster: Cluster) -> None:
+    reader = Reader(cluster)
+    assert len(LINES) >= 15
+    for line in LINES:
+        reader.run(line)
+    # What commands have done shows that they were more than answered.
+    assert cluster.job(reader.job)["state"] in ("cancelling", "cancelled")
+    assert "announced" not in [n["name"] for n in cluster.get("/cluster/nodes")["items"]]
+    eventually("the restored job", lambda: cluster.job(reader.finished)["attempt"] == 2)
+
+
+def test_the_websocket_line_streams_frames(cluster: Cluster) -> None:
+    job = cluster.submit(QUICK)
+    (address,) = re.findall(r'^websocat "([^"]+)"', PAGE, re.M)
+    url = address.replace("http://127.0.0.1:8000", cluster.url).replace("/ID?", f"/{job}?")
+    url = url.replace("ws://127.0.0.1:8000", cluster.url.replace("http", "ws"))
+    seen: dict[str, int] = {}
+    with connect(url) as stream:
+        while seen.get("state", 0) < 4:
+            frame = json.loads(stream.recv(30))
+            assert frame["seq"] > seen.get("seq", 0)
+            seen["seq"] = frame["seq"]
+            seen[frame["type"]] = seen.get(frame["type"], 0) + 1
+    assert seen["metrics"]
