@@ -268,6 +268,15 @@ class Control:
         if command > self._page[0]:
             self._page[0] = command
 
+    @property
+    def listened(self) -> bool:
+        """A rank of a script takes part in agreed stops: it need not be signalled to pause."""
+        return self._page[1] != 0
+
+    def listen(self) -> None:
+        """Tell the shim that this script asks whether to stop, after every step."""
+        self._page[1] = 1
+
     def close(self) -> None:
         self._page.close()
 
@@ -344,10 +353,10 @@ class _Spool:
     missed by who reads them.
     """
 
-    def __init__(self, path: Path, encode: Callable[[int, bytes], bytes]) -> None:
+    def __init__(self, path: Path, encode: Callable[[int, bytes], bytes], after: int) -> None:
         self.path = path
         self._encode = encode
-        self._sequence = 0
+        self._sequence = after
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
 
@@ -367,11 +376,14 @@ class _Spool:
 
 
 class MetricSpool:
-    """Appends a rank's metric frames to its file, numbered from 1 for the life of the writer."""
+    """Appends a rank's metric frames to its file, numbered from 1 for the life of the writer.
 
-    def __init__(self, path: Path) -> None:
+    `after` is the newest number in the file, where another process of the rank wrote before.
+    """
+
+    def __init__(self, path: Path, after: int = 0) -> None:
         self.path = path
-        self._spool = _Spool(path, encode_frame)
+        self._spool = _Spool(path, encode_frame, after)
 
     def append(self, tables: Sequence[MetricTable]) -> None:
         """Write one frame. A kill leaves a torn tail at most."""
@@ -381,10 +393,10 @@ class MetricSpool:
 class EventSpool:
     """Appends a rank's events to its file, numbered from 1 for the life of the writer."""
 
-    def __init__(self, path: Path, rank: int) -> None:
+    def __init__(self, path: Path, rank: int, after: int = 0) -> None:
         self.path = path
         self.rank = rank
-        self._spool = _Spool(path, _encode_event)
+        self._spool = _Spool(path, _encode_event, after)
         self._lock = threading.Lock()
 
     def append(self, kind: str, data: dict[str, Any]) -> None:
@@ -423,7 +435,7 @@ def append_whole(path: Path, data: bytes) -> bool:
 
 
 def _refuse_unless_full(error: OSError) -> bool:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return False
     raise error
 

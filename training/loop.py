@@ -3,13 +3,11 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -34,9 +32,7 @@ from trainhall.training.loader import Loader, Share, Workers, eval_batches
 from trainhall.training.optim import (
     allocate_state,
     build_optimizer,
-    gradient_norm,
     learning_rate,
-    set_learning_rate,
 )
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.pulse import Beat, Pulse
@@ -45,6 +41,7 @@ from trainhall.training.reading import Reader
 from trainhall.training.recorder import Recorder, peak_memory_bytes
 from trainhall.training.saving import Saving
 from trainhall.training.state import TrainingState
+from trainhall.training.step import OptimizerStep
 from trainhall.training.tasks import build_task
 from trainhall.training.weights import weights_sha256
 
@@ -122,6 +119,15 @@ class Loop:
         seed_everything(derive_seed(self.training.seed, "rank", self.rank, 0))
 
         self.clock = clock_for(self.device)
+        self.optimizer_step = OptimizerStep(
+            self.model,
+            self.parameters,
+            self.optimizer,
+            self.precision,
+            self.clock,
+            world_size=self.world_size,
+            gradient_clip=self.training.gradient_clip,
+        )
         self.recorder = Recorder(
             rank=self.rank,
             device=self.device,
@@ -222,26 +228,7 @@ class Loop:
             schedule=self.training.learning_rate_schedule,
         )
         self.clock.start()
-        means: list[Tensor] = []
-        for round_, batch in enumerate(self.batches(), start=1):
-            last = round_ == rounds
-            with nullcontext() if last else ddp.local_gradients(self.model):
-                with self.precision.autocast():
-                    loss, metrics = self.task.loss(self.model, batch)
-                self.clock.mark(Phase.FORWARD)
-                self.backward(loss / rounds if rounds > 1 else loss, synchronise=last)
-            measured = [value.detach() for value in (loss, *metrics)]
-            means = [a + b for a, b in zip(means, measured, strict=True)] if means else measured
-        if rounds > 1:
-            means = [value / rounds for value in means]
-
-        set_learning_rate(self.optimizer, rate)
-        self.precision.unscale(self.optimizer)
-        norm = gradient_norm(self.parameters, self.training.gradient_clip)
-        self.precision.step(self.optimizer)
-        for parameter in self.parameters:  # `zero_grad` without its profiler hooks: 10 µs a step
-            parameter.grad = None
-        self.clock.mark(Phase.OPTIMIZER)
+        means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate)
         self.clock.finish()
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
@@ -252,27 +239,6 @@ class Loop:
             batch = to_device(read, self.device)
             self.clock.mark(Phase.DATA)
             yield batch
-
-    def backward(self, loss: Tensor, *, synchronise: bool) -> None:
-        """Accumulate gradients and, if asked, average them over the ranks while they appear.
-
-        The engine's callbacks run in the order they were queued: ours, queued when the backward
-        pass begins, runs when the last gradient is there and before DDP's waits for the network.
-        So what remains until `backward` returns is communication that nothing hid.
-        """
-        if not synchronise or self.world_size == 1:
-            self.precision.scale(loss).backward()
-            self.clock.mark(Phase.BACKWARD)
-            return
-        scaled = self.precision.scale(loss)
-        scaled.register_hook(self._mark_when_gradients_are_there)
-        scaled.backward()
-        self.clock.mark(Phase.COMMUNICATION)
-
-    def _mark_when_gradients_are_there(self, _: Tensor) -> None:
-        torch.autograd.Variable._execution_engine.queue_callback(
-            lambda: self.clock.mark(Phase.BACKWARD)
-        )
 
     def exchange(self) -> Beat:
         """One pulse: metrics of the steps since the last one, and what all ranks do now."""

@@ -46,7 +46,8 @@ def failed(rank: RankState, work: Work) -> bool:
         # However it left, it was told to.
         return False
     if work.is_script:
-        return rank.exit_code != 0
+        agreed = work.asked is Command.PAUSE and rank.exit_code in _AGREED
+        return rank.exit_code != 0 and not agreed
     return rank.exit_code not in _AGREED
 
 

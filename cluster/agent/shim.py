@@ -139,6 +139,8 @@ class Shim:
         if not self._started:
             # Nothing has been trained yet; there is nothing to save.
             self._signalled = True
+        elif self._is_script and command is Command.PAUSE and self._control.listened:
+            pass  # its ranks agree on a step, as those of a task do
         elif self._is_script:
             self._signalled = True
             self._terminate(0.0, self.launch.spec.recovery.grace_seconds)

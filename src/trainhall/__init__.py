@@ -1,8 +1,52 @@
-"""Trainhall: a self-hosted home for distributed training jobs."""
+"""Trainhall: a self-hosted home for distributed training jobs.
 
+What scripts use of it is here: `init`, `report`, `should_stop`, `leave`, `checkpoint`, `on_resize`
+and `Trainer` (docs/scripts.md). Each is imported when it is first asked for, so that a coordinator
+and the command line never import what they do not need.
+"""
+
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainhall.training.sdk.api import (
+        checkpoint,
+        init,
+        leave,
+        on_resize,
+        report,
+        should_stop,
+    )
+    from trainhall.training.sdk.session import Context
+    from trainhall.training.trainer import Trainer
+
+__all__ = [
+    "Context",
+    "Trainer",
+    "__version__",
+    "checkpoint",
+    "init",
+    "leave",
+    "on_resize",
+    "report",
+    "should_stop",
+]
 
 try:
     __version__ = version("trainhall")
 except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0.0.0"
+
+_HOMES = {
+    "Context": "trainhall.training.sdk.session",
+    "Trainer": "trainhall.training.trainer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "trainhall.training.sdk.api")), name)
+    globals()[name] = value
+    return value

@@ -264,7 +264,7 @@ class Checkpointer:
     def load(
         self,
         names: Sequence[str],
-        state: dict[str, Any],
+        state: dict[str, Any] | Callable[[Manifest, Index], dict[str, Any]],
         *,
         lacking: Mapping[str, str] | None = None,
     ) -> Loaded | None:
@@ -272,7 +272,8 @@ class Checkpointer:
 
         Every file is hashed before any is used, once on every host: the ranks that see the same
         folder through the same kernel share the work. Tensors are filled in place and plain values
-        replaced in place; `extra` comes back in the result and is not looked for in `state`.
+        replaced in place; `extra` comes back in the result and is not looked for in `state`, which
+        may also be made for each good candidate, the same on all ranks.
         Hosts without shared storage may have been given different names (one of them could not
         fetch the newest): only those that all ranks have are tried, in rank 0's order.
 
@@ -287,8 +288,6 @@ class Checkpointer:
             StateMismatch: the first good one does not fit; it names the first difference.
         """
         self.wait()
-        target = {key: part for key, part in state.items() if key != EXTRA}
-        flat = flatten(target)
         told = self._ranks.gather((list(names), dict(lacking or {}), place_of(self.folder)))
         lists = [names for names, _, _ in told]
         self._places = [place for _, _, place in told]
@@ -306,12 +305,15 @@ class Checkpointer:
                 notes.append(PassedOver(name, outcome.reason, outcome.text))
                 continue
             manifest, reader = outcome
+            whole = state if isinstance(state, dict) else state(manifest, reader.index)
+            target = {key: part for key, part in whole.items() if key != EXTRA}
+            flat = flatten(target)
             self._refuse_mismatch(name, flat, reader.index)
             if why := self._agreed(lambda: _read_tensors(reader, flat.tensors)):  # noqa: B023
                 notes.append(PassedOver(name, why.reason, why.text))
                 continue
             put_values(target, reader.index.values_of(self._ranks.rank))
-            state.update(target)
+            whole.update(target)
             for note in notes if self._ranks.rank == 0 else ():
                 log.warning("%s", note)
             return Loaded(manifest.step, name, from_json(manifest.extra), notes, manifest)

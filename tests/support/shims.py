@@ -1,0 +1,70 @@
+"""One shim on one folder, as `trainhall run` uses it."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.agent_process import launch_of
+from support.waiting import eventually
+
+from trainhall.cluster.agent import claims, processes
+from trainhall.training.link import AttemptFolder, Command, Launch, ShimStatus, replace_json
+
+
+class Run:
+    """One shim on one folder."""
+
+    def __init__(self, path: Path, launch: Launch, *arguments: str) -> None:
+        self.folder = AttemptFolder(path)
+        self.launch = launch
+        path.mkdir(parents=True)
+        replace_json(self.folder.launch, launch)
+        self.arguments = [sys.executable, "-m", "trainhall.cluster.agent.shim", str(path)]
+        self.process = self.start(*arguments)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.arguments, *arguments], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    @property
+    def status(self) -> ShimStatus:
+        return ShimStatus.model_validate_json(self.folder.status.read_bytes())
+
+    def wait(self) -> ShimStatus:
+        assert self.process.wait(timeout=60) == 0
+        assert not processes.marked(self.folder.path)
+        assert not claims.command_path(self.folder).exists()
+        assert self.status.phase == "exited"
+        return self.status
+
+    def wait_for_output(self, text: bytes, rank: int = 0) -> None:
+        path = self.folder.stdout(rank)
+        eventually(f"{text!r}", lambda: path.exists() and text in path.read_bytes())
+
+    def tell(self, command: Command) -> None:
+        assert claims.tell(self.folder, command)
+
+
+@contextlib.contextmanager
+def shims(folder: Path) -> Iterator[Any]:
+    """Starts shims from specs, each in a folder of its own; whatever is left is ended."""
+    started: list[Run] = []
+
+    def start(spec: dict[str, Any], *arguments: str, **changes: Any) -> Run:
+        path = folder / f"attempt-{len(started)}"
+        started.append(Run(path, launch_of(spec, **changes), *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        assert one.process.stdin is not None
+        one.process.kill()
+        one.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            one.process.stdin.close()
+        processes.send(processes.marked(one.folder.path), signal.SIGKILL)

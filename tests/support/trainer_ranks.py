@@ -1,0 +1,47 @@
+"""What the ranks of the Trainer test do: a few steps over their share of the batches."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.training.trainer import Trainer
+
+STEPS, BATCH = 3, 12
+
+
+def loss_fn(model: nn.Module, batch: Any) -> torch.Tensor:
+    return mse_loss(model(batch["x"]), batch["y"])
+
+
+def make_model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def make_batch(step: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    x = torch.randn(BATCH, 4, generator=generator)
+    return {"x": x, "y": x.sum(dim=1, keepdim=True)}
+
+
+def train(folder: Path) -> int:
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    with process_group.joined(environment, device=torch.device("cpu"), namespace="test"):
+        trainer = Trainer(
+            make_model(), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), gradient_accumulation=2
+        )
+        share = BATCH // environment.world_size
+        mine = slice(environment.rank * share, (environment.rank + 1) * share)
+        for step in range(1, STEPS + 1):
+            batch = {name: tensor[mine] for name, tensor in make_batch(step).items()}
+            trainer.train_step(batch, loss_fn)
+        weights = [p.detach() for p in trainer.plain_model.parameters()]
+        torch.save(weights, folder / f"{environment.rank}.pt")
+    return 0

@@ -1,0 +1,114 @@
+"""What may be reported, and in which form it arrives."""
+
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.attempts import read_tables
+
+from trainhall.training.link import MetricSpool
+from trainhall.training.sdk import reporting
+from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.points: list[tuple[int, dict[str, Any]]] = []
+
+    def take(self, step: int, values: Any) -> None:
+        self.points.append((step, dict(values)))
+
+    def flush(self) -> None:
+        pass
+
+
+def test_numbers_of_every_kind_are_taken() -> None:
+    kept = Kept()
+    values = {
+        "int": 2, "bool": True, "float": 0.5, "nan": math.nan,
+        "numpy": np.float32(0.25), "array": np.array(3), "tensor": torch.tensor(4),
+        "grad": torch.tensor(1.5, requires_grad=True),
+        "half": torch.tensor(1, dtype=torch.bfloat16),
+    }  # fmt: skip
+    Reporter(kept).report(values, None)
+    ((step, taken),) = kept.points
+    assert step == 1
+    assert all(type(value) is float for value in taken.values())
+    assert [taken[n] for n in ("numpy", "array", "tensor", "grad")] == [0.25, 3.0, 4.0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("values", "step", "why"),
+    [
+        ({"loss": "1"}, None, "loss must be a number, not str"),
+        ({"loss": None}, None, "loss must be a number, not NoneType"),
+        ({"loss": 1j}, None, "not complex"),
+        ({"loss": [1.0]}, None, "not list"),
+        ({"loss": torch.ones(3)}, None, r"single number, not of the shape \(3,\)"),
+        ({"loss": np.ones((2, 2))}, None, r"shape \(2, 2\)"),
+        ({"": 1}, None, "1 to 128 printable"),
+        ({"a\nb": 1}, None, "1 to 128 printable"),
+        ({"x" * 129: 1}, None, "1 to 128 printable"),
+        ({"loss": 1}, -1, "0 or above"),
+        ({"loss": 1}, 1.5, "whole number"),
+        ({"loss": 1}, 2**63, "0 or above"),
+        ({f"m{i}": i for i in range(1001)}, None, "more than 1000 different"),
+    ],
+)
+def test_what_is_no_metric_is_refused_as_a_whole(values: Any, step: Any, why: str) -> None:
+    kept = Kept()
+    reporter = Reporter(kept)
+    with pytest.raises((TypeError, ValueError), match=why):
+        reporter.report({"good": 1, **values}, step)
+    assert kept.points == []
+    assert reporter.step == 0
+
+
+def test_steps_count_up_unless_they_are_given() -> None:
+    kept = Kept()
+    reporter = Reporter(kept)
+    for step in (None, None, 10, None, np.int64(4), None):
+        reporter.report({"loss": 1}, step)
+    assert [step for step, _ in kept.points] == [1, 2, 10, 11, 4, 12]
+    reporter.report({}, None)
+    assert (len(kept.points), reporter.step) == (6, 12)
+    assert reporter.finite() == {"loss": 1.0}
+
+
+def test_points_are_written_in_order_by_a_thread(tmp_path: Path) -> None:
+    spooled = Spooled(MetricSpool(tmp_path / "metrics.bin"), rank=0)
+    reporter = Reporter(spooled)
+    for step in range(1, 2501):
+        reporter.report({"loss": step}, step)
+        if step % 1000 == 0:
+            reporter.report({"eval_loss": step, "accuracy": 0.5}, step)
+    reporter.flush()
+    tables = list(read_tables((tmp_path / "metrics.bin").read_bytes()))
+    losses = [p for _, columns in tables for p in columns.get("loss", [])]
+    assert losses == [(step, float(step)) for step in range(1, 2501)]
+    accuracies = [p for _, columns in tables for p in columns.get("accuracy", [])]
+    assert accuracies == [(1000, 0.5), (2000, 0.5)]
+    assert {rank for rank, _ in tables} == {None}
+    assert [t for t in threading.enumerate() if t.name == "metrics" and not t.daemon] == []
+
+
+def test_the_terminal_shows_a_line_a_second(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(reporting.time, "monotonic", lambda: now[0])
+    terminal, silent = Terminal(0), Terminal(1)
+    for step in range(1, 31):
+        for one in (terminal, silent):
+            one.take(step, {"loss": 1 / step})
+        now[0] += 0.125
+    terminal.take(30, {"accuracy": 0.5})
+    terminal.flush()
+    terminal.flush()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines] == ["1", "9", "17", "25", "30"]
+    assert lines[-1] == "step 30  loss 0.03333  accuracy 0.5"

@@ -1,0 +1,89 @@
+"""`Trainer` against the same steps written by hand, alone and in a group of ranks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.attempts import RankServer
+from support.trainer_ranks import STEPS, loss_fn, make_batch, make_model
+from torch import nn
+
+from trainhall.training.trainer import StepResult, Trainer
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_steps_are_those_of_a_plain_loop(rounds: int) -> None:
+    by_hand, ours = make_model(), make_model()
+    optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1)
+    trainer = Trainer(
+        ours, optimizer=lambda p: torch.optim.SGD(p, lr=0.1), device="cpu",
+        gradient_accumulation=rounds, gradient_clip=0.5,
+    )  # fmt: skip
+    for step in range(1, 6):
+        batch = make_batch(step)
+        optimizer.zero_grad()
+        loss = loss_fn(by_hand, batch)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(by_hand.parameters(), 0.5)
+        optimizer.step()
+        result = trainer.train_step(batch, loss_fn)
+        assert (type(result), result.step) == (StepResult, step)
+        torch.testing.assert_close(result.loss, loss.detach())
+        torch.testing.assert_close(result.gradient_norm, norm)
+    for a, b in zip(by_hand.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_it_goes_on_from_its_state() -> None:
+    def make() -> Trainer:
+        return Trainer(make_model(), optimizer=torch.optim.AdamW, precision="bf16", device="cpu")
+
+    whole, first, second = make(), make(), make()
+    for step in range(1, 7):
+        whole.train_step(make_batch(step), loss_fn)
+    for step in range(1, 4):
+        first.train_step(make_batch(step), loss_fn)
+    second.load_state_dict(first.state_dict())
+    for step in range(4, 7):
+        second.train_step(make_batch(step), loss_fn)
+    assert second.step == 6
+    for a, b in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"strategy": "dpp"}, "strategy must be one of ddp; 'dpp' is not"),
+        ({"precision": "fp8"}, "precision must be one of fp32, bf16, fp16"),
+        ({"gradient_accumulation": 0}, "gradient_accumulation must be 1 or more, not 0"),
+    ],
+)
+def test_wrong_options_name_what_is_allowed(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Trainer(make_model(), optimizer=torch.optim.AdamW, device="cpu", **options)
+
+
+def test_a_model_without_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="no parameter that requires a gradient"):
+        Trainer(nn.Tanh(), optimizer=torch.optim.AdamW, device="cpu")
+
+
+def test_a_batch_must_divide() -> None:
+    trainer = Trainer(
+        make_model(), optimizer=torch.optim.AdamW, device="cpu", gradient_accumulation=5
+    )
+    with pytest.raises(ValueError, match="cannot be cut into 5 equal parts"):
+        trainer.train_step(make_batch(1), loss_fn)
+
+
+def test_ranks_agree_with_one_that_has_the_whole_batch(ranks: RankServer, tmp_path: Path) -> None:
+    assert ranks.call("support.trainer_ranks:train", 2, tmp_path) == [0, 0]
+    alone = Trainer(make_model(), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), device="cpu")
+    for step in range(1, STEPS + 1):
+        alone.train_step(make_batch(step), loss_fn)
+    for rank in range(2):
+        weights = torch.load(tmp_path / f"{rank}.pt")
+        for a, b in zip(alone.plain_model.parameters(), weights, strict=True):
+            torch.testing.assert_close(a.detach(), b)

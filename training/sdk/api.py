@@ -1,0 +1,143 @@
+"""The functions that scripts call: `import trainhall as th`, then `th.init()` and so on.
+
+Under Trainhall they speak for the rank of the attempt; outside, under `torchrun` or plain Python,
+the same script runs as it is and reports to the terminal.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from trainhall.training.sdk.session import Context, NoCheckpoints, Session, open_session
+
+log = logging.getLogger(__name__)
+
+_session: Session | None = None
+
+
+def init(
+    *,
+    total_steps: int | None = None,
+    join: bool = True,
+    checkpoints: str | Path | None = None,
+) -> Context:
+    """Find out where this process stands, and join the process group of its ranks.
+
+    Args:
+        total_steps: how many steps there will be, for the job's page.
+        join: be a member of torch's default process group, if there are several ranks and torch is
+            installed: Gloo for CPU tensors, NCCL for those on a GPU. A group that was made already
+            is left as it is.
+        checkpoints: folder of `checkpoint.save` outside Trainhall, and of `checkpoint.load` in the
+            next run; under Trainhall the job's own place is used. Without it nothing is saved
+            outside Trainhall.
+
+    Calling it again changes nothing and returns the same.
+    """
+    global _session
+    if _session is None:
+        if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
+            raise ValueError(f"total_steps must be a whole number above 0, not {total_steps!r}")
+        folder = None if checkpoints is None else Path(checkpoints)
+        _session = open_session(total_steps, folder)
+        if join:
+            _session.join()
+    return _session.context
+
+
+def report(
+    metrics: Mapping[str, Any] | None = None, /, *, step: int | None = None, **values: Any
+) -> None:
+    """Report numbers of a step, as in `report(loss=loss, step=step)`. It never waits.
+
+    A value is a number, a 0-d tensor on any device or a numpy scalar. Rank 0's are the job's
+    curves, those of another rank are curves of that rank: reduce before, if you want the mean.
+    Without `step` the count goes up by one with every call.
+
+    Raises:
+        TypeError, ValueError: a name or a value cannot be a metric's.
+    """
+    _begun().report({**(metrics or {}), **values}, step)
+
+
+def should_stop() -> bool:
+    """Whether to save and leave at this step: somebody pauses, drains or cancels the job.
+
+    Every rank calls it once a step. All get the same answer at the same step; most calls cost
+    nothing, about four a second exchange a few numbers. Once a script asks, a pause waits for it
+    instead of sending SIGTERM.
+    """
+    return _begun().should_stop()
+
+
+def leave() -> NoReturn:
+    """End this rank behind `should_stop()`: waits for the last save and exits as Trainhall expects.
+
+    It raises SystemExit. The job is then paused, and goes on from the checkpoint when resumed.
+
+    Raises:
+        NotSaved: the last checkpoint could not be written; the job fails instead of losing it.
+    """
+    _begun().leave()
+
+
+def on_resize(callback: Callable[[int, int], None]) -> None:
+    """Have `callback(before, now)` called when the number of ranks is not that of the checkpoint.
+
+    Today a job is resized by a restart: the call comes within `checkpoint.load()`, or at once if
+    that was before.
+    """
+    _begun().on_resize(callback)
+
+
+class Checkpoint:
+    """`trainhall.checkpoint`: verified checkpoints of a script's state."""
+
+    @property
+    def step(self) -> int:
+        """The step of the checkpoint that was loaded; 0 if none was."""
+        return _begun().loaded_step
+
+    def save(self, state: dict[str, Any], *, step: int | None = None) -> None:
+        """Save a state in the background: nested dicts, lists and tuples of tensors, None, bool,
+        int, float and str. Every rank calls it; rank 0's state is what is saved.
+
+        Training stalls only for the copy to host memory. Without `step` it is the newest that was
+        reported. Outside Trainhall it needs `init(checkpoints=FOLDER)`.
+
+        Raises:
+            TypeError: the state holds something else.
+        """
+        try:
+            _begun().save(state, step)
+        except NoCheckpoints:
+            _say_once("nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that")
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest good state, its tensors on the CPU; None if the job starts from nothing.
+
+        Every rank calls it and gets the same. Every file is verified, and a damaged checkpoint is
+        passed over with a note on the job.
+        """
+        try:
+            return _begun().load()
+        except NoCheckpoints:
+            return None
+
+
+checkpoint = Checkpoint()
+_said: set[str] = set()
+
+
+def _begun() -> Session:
+    """The session, begun with the defaults if the script did not."""
+    init()
+    assert _session is not None
+    return _session
+
+
+def _say_once(message: str) -> None:
+    if message not in _said and _begun().context.rank == 0:
+        _said.add(message)
+        log.warning("%s", message)

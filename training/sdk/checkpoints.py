@@ -1,0 +1,148 @@
+"""A script's checkpoints: nested states, saved as those of tasks are, loaded without a template."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
+from trainhall.training.checkpoint.draft import Committed
+from trainhall.training.checkpoint.errors import StateMismatch
+from trainhall.training.checkpoint.index import Index
+from trainhall.training.checkpoint.manifest import Manifest
+from trainhall.training.checkpoint.names import Token
+from trainhall.training.sdk.together import all_errors
+from trainhall.training.shared_folder import prove_shared
+
+_STATE = "state"
+_SHAPE = "shape"
+
+
+class NotSaved(RuntimeError):
+    """A checkpoint that the job cannot do without was not written."""
+
+
+class Checkpoints:
+    """One rank's side of them. Rank 0's state is what is saved; all ranks load the same.
+
+    Args:
+        resume: names of checkpoints to start from, best first.
+        lacking: of better ones that are not among them, why not.
+        shared_by_hosts: several hosts save to the same folder, which is proven first.
+        committed: called on rank 0, in the background, for each checkpoint.
+        note: tells people what went wrong.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        token: Token,
+        resume: list[str],
+        lacking: dict[str, str],
+        group: Any,
+        *,
+        shared_by_hosts: bool,
+        committed: Callable[[Committed], None],
+        note: Callable[[str], None],
+    ) -> None:
+        if shared_by_hosts and group is not None:
+            prove_shared(folder, group)
+        self._resume = resume
+        self._lacking = lacking
+        self._group = group
+        self._note = note
+        self._error: str | None = None
+        self._checkpointer = Checkpointer(
+            folder, token, group, committed, on_error=self._failed, keep_latest=None
+        )
+        self.saved_step: int | None = None
+
+    def save(self, state: dict[str, Any], step: int, metrics: dict[str, float]) -> None:
+        """Begin to save; the caller may change its tensors as soon as this returns.
+
+        Raises:
+            TypeError: the state holds what a checkpoint cannot.
+        """
+        if not isinstance(state, dict):
+            raise TypeError(f"a state is a dict, not {type(state).__name__}")
+        # A save that is still under way may fail: its error is not this one's.
+        self._checkpointer.wait()
+        if step == self.saved_step and self._error is None:
+            return
+        self._error = None
+        extra = {_SHAPE: _shape(state)}
+        self._checkpointer.save(step, {_STATE: state, "extra": extra}, metrics)
+        self.saved_step = step
+
+    def finish(self) -> None:
+        """Wait until the last save is committed, on all ranks.
+
+        Raises:
+            NotSaved: it is not.
+        """
+        self._checkpointer.wait()
+        for rank, error in enumerate(all_errors(self._group, self._error)):
+            if error is not None:
+                raise NotSaved(
+                    f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
+                )
+
+    def load(self) -> tuple[dict[str, Any], Loaded] | None:
+        """The state of the first good checkpoint, on the CPU; None when there is none to load.
+
+        Raises:
+            NoGoodCheckpoint: none of them is good.
+            StateMismatch: the first good one was not saved by a script.
+        """
+        made: list[dict[str, Any]] = []
+
+        def make(manifest: Manifest, index: Index) -> dict[str, Any]:
+            made.append({_STATE: _empty(manifest, index)})
+            return made[-1]
+
+        loaded = self._checkpointer.load(self._resume, make, lacking=self._lacking)
+        return None if loaded is None else (made[-1][_STATE], loaded)
+
+    def _failed(self, error: Exception) -> None:
+        self._error = f"{type(error).__name__}: {error}"
+        self._note(f"a checkpoint was not saved: {self._error}")
+
+
+def _shape(node: Any) -> Any:
+    """How containers are nested, as JSON; keys of dicts keep their type. A leaf is null."""
+    match node:
+        case dict():
+            return {"dict": [[key, _shape(item)] for key, item in node.items()]}
+        case list():
+            return {"list": [_shape(item) for item in node]}
+        case tuple():
+            return {"tuple": [_shape(item) for item in node]}
+    return None
+
+
+def _empty(manifest: Manifest, index: Index) -> Any:
+    """A state of the saved shape, its tensors allocated and its values not yet filled in."""
+    shape = manifest.extra.get(_SHAPE)
+    if shape is None:
+        raise StateMismatch(
+            f"{manifest.name} was not saved by trainhall.checkpoint.save(), so there is no state "
+            "that trainhall.checkpoint.load() could return"
+        )
+    tensors = index.metadata.state_dict_metadata
+
+    def build(node: Any, name: str) -> Any:
+        if node is None:
+            entry: Any = tensors.get(name)
+            return None if entry is None else torch.empty(entry.size, dtype=entry.properties.dtype)
+        ((kind, items),) = node.items()
+        if kind == "dict":
+            return {key: build(item, f"{name}/{_escaped(key)}") for key, item in items}
+        parts = [build(item, f"{name}/{i}") for i, item in enumerate(items)]
+        return tuple(parts) if kind == "tuple" else parts
+
+    return build(shape, _STATE)
+
+
+def _escaped(key: Any) -> str:
+    return str(key).replace("~", "~0").replace("/", "~1")

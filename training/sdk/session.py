@@ -1,0 +1,332 @@
+"""This process's place in the world: a rank of an attempt, or any process outside Trainhall.
+
+Only one process of a rank speaks for it. What a script starts inherits its environment (data
+workers, a `torchrun` within a job), and acts as if it ran outside.
+"""
+
+import atexit
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from trainhall.training.checkpoint.names import Token, parse_name, scan
+from trainhall.training.link import (
+    EXIT_PAUSED,
+    EXIT_STOPPED,
+    AttemptFolder,
+    Command,
+    Control,
+    EventSpool,
+    Launch,
+    MetricSpool,
+    complete_frames,
+)
+from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
+from trainhall.training.sdk.stopping import Alone, Never, Stopping
+
+Resized = Callable[[int, int], None]
+_LOCK = "sdk.lock"
+_TORCH_PART = "trainhall.training.sdk.together"
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where this process stands among the ranks of its job."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    job_id: str | None = None
+    """None outside Trainhall."""
+    attempt: int = 1
+
+    @cached_property
+    def device(self) -> Any:
+        """This rank's `torch.device`: its GPU if it has one, else the CPU. Imports torch."""
+        return importlib.import_module(_TORCH_PART).choose_device(self.local_rank)
+
+
+class Session:
+    """Everything that one process has of Trainhall.
+
+    Args:
+        folder: the attempt's, if this process speaks for one of its ranks.
+        saves_to: where checkpoints go outside Trainhall.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        folder: AttemptFolder | None,
+        *,
+        total_steps: int | None = None,
+        saves_to: Path | None = None,
+    ) -> None:
+        self._pid = os.getpid()
+        self._launch = None if folder is None else _launch(folder)
+        self.context = _context(environ, self._launch)
+        self._total_steps = total_steps
+        self._saves_to = saves_to
+        self._control: Control | None = None
+        self._events: EventSpool | None = None
+        rank = self.context.rank
+        if folder is None:
+            self.reporter = Reporter(Terminal(rank))
+        else:
+            self._control = Control(folder.control)
+            self._events = _event_spool(folder, rank)
+            self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
+        self._began = False
+        self._stopping: Stopping | None = None
+        self._resized: list[Resized] = []
+        self._sizes: tuple[int, int] | None = None
+        self._code: int | None = None
+        self.loaded_step = 0
+
+    @property
+    def is_mine(self) -> bool:
+        """This is the process that the session was made in, not a fork of it."""
+        return os.getpid() == self._pid
+
+    def join(self) -> None:
+        """Join the process group of several ranks, where torch is installed."""
+        if self.context.world_size > 1 and find_spec("torch") is not None:
+            master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+            importlib.import_module(_TORCH_PART).join(self.context.device, master)
+
+    def report(self, values: Mapping[str, Any], step: int | None) -> None:
+        if self.is_mine:
+            self._begin(None)
+            self.reporter.report(values, step)
+
+    def should_stop(self) -> bool:
+        if self._stopping is None:
+            self._begin(None)
+            self._stopping = self._make_stopping()
+        return self._stopping.ask()
+
+    def leave(self) -> NoReturn:
+        """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped."""
+        command = Command.RUN if self._stopping is None else self._stopping.command
+        saved = None
+        if "checkpoints" in self.__dict__:
+            self.checkpoints.finish()
+            saved = self.checkpoints.saved_step
+        code = EXIT_STOPPED
+        if self._launch is None:
+            code = 0
+        elif command is Command.PAUSE and saved is not None:
+            code = EXIT_PAUSED
+            self._tell("paused", {"step": saved})
+        self._code = code
+        raise SystemExit(code)
+
+    # -- checkpoints ----------------------------------------------------------------------------
+
+    @cached_property
+    def checkpoints(self) -> Any:
+        """Where states are saved. Making it is a collective.
+
+        Raises:
+            NoCheckpoints: outside Trainhall no folder was given.
+        """
+        torch_part = importlib.import_module("trainhall.training.sdk.checkpoints")
+        group = self._group()
+        launch = self._launch
+        if launch is None:
+            if self._saves_to is None:
+                raise NoCheckpoints
+            folder = self._saves_to.absolute()
+            names = [found.path.name for found in scan(folder)] if folder.is_dir() else []
+            attempts = [name.attempt for name in map(parse_name, names) if name is not None]
+            token, resume = Token("script", max(attempts, default=0) + 1, 1), names
+            shared, lacking = False, {}
+        else:
+            folder = Path(launch.checkpoint.folder)
+            token = Token(launch.job_id, launch.attempt, launch.generation)
+            resume, lacking = launch.checkpoint.resume, launch.checkpoint.lacking
+            shared = launch.num_nodes > 1 and not launch.checkpoint.upload
+        return torch_part.Checkpoints(
+            folder,
+            token,
+            resume,
+            lacking,
+            group,
+            shared_by_hosts=shared,
+            committed=lambda done: self._tell("checkpoint", done.event()),
+            note=lambda message: self._tell("note", {"message": message}),
+        )
+
+    def save(self, state: dict[str, Any], step: int | None) -> None:
+        self._begin(None)
+        at = self.reporter.step if step is None else step
+        # The other ranks write nothing, and need not wait for their GPUs.
+        metrics = self.reporter.finite() if self.context.rank == 0 else {}
+        self.checkpoints.save(state, at, metrics)
+
+    def load(self) -> dict[str, Any] | None:
+        found = self.checkpoints.load()
+        if found is None:
+            self._begin(None)
+            return None
+        state, loaded = found
+        self.loaded_step = self.reporter.step = loaded.step
+        self.reporter.last |= loaded.manifest.metrics
+        self._begin(loaded.step, loaded.notes)
+        before, now = loaded.manifest.world_size, self.context.world_size
+        if before != now:
+            self._sizes = before, now
+            for callback in self._resized:
+                callback(before, now)
+        return dict(state)
+
+    def on_resize(self, callback: Resized) -> None:
+        self._resized.append(callback)
+        if self._sizes is not None:
+            callback(*self._sizes)
+
+    # -- telling --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """At the end of the process."""
+        if not self.is_mine:
+            return
+        with contextlib.suppress(OSError):
+            self.reporter.flush()
+        if self._code is not None:
+            # Gloo's destructors, which would run after this, can deadlock.
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(self._code)
+
+    def failed(self, error: BaseException, trace: TracebackType | None) -> None:
+        """An exception ends the process."""
+        if self._events is not None and self.is_mine:
+            text = "".join(traceback.format_exception(type(error), error, trace))
+            data = {"type": type(error).__name__, "message": str(error), "traceback": text}
+            with contextlib.suppress(OSError):
+                self._events.append("failure", data)
+
+    def _begin(self, resumed_from: int | None, notes: Any = ()) -> None:
+        """Say once where this attempt starts, before it tells anything else."""
+        if self._began:
+            return
+        self._began = True
+        data: dict[str, Any] = {"resumed_from": resumed_from, "total_steps": self._total_steps}
+        if notes:
+            data["note"] = "; ".join(map(str, notes))
+            data["passed_over"] = [asdict(each) for each in notes]
+        self._tell("started", data)
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        """An event of the whole job, told by rank 0."""
+        if self._events is not None and self.context.rank == 0:
+            self._events.append(kind, data)
+
+    def _make_stopping(self) -> Stopping:
+        if self._control is None:
+            return Never()
+        if self.context.world_size == 1:
+            return Alone(self._control)
+        group = self._group()
+        stopping: Stopping = importlib.import_module(_TORCH_PART).Together(self._control, group)
+        return stopping
+
+    def _group(self) -> Any:
+        if self.context.world_size == 1:
+            return None
+        return importlib.import_module(_TORCH_PART).host_group(self.context.world_size)
+
+
+class NoCheckpoints(RuntimeError):
+    """Outside Trainhall there is no place for checkpoints unless one is given."""
+
+
+def open_session(total_steps: int | None, saves_to: Path | None) -> Session:
+    """This process's session; it ends with the process."""
+    folder = _own_folder(os.environ)
+    session = Session(os.environ, folder, total_steps=total_steps, saves_to=saves_to)
+    atexit.register(session.close)
+    hook = sys.excepthook
+
+    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        session.failed(error, trace)
+        hook(kind, error, trace)
+
+    sys.excepthook = tell
+    return session
+
+
+def _own_folder(environ: Mapping[str, str]) -> AttemptFolder | None:
+    """The folder of the attempt of whose rank this process is the first to speak; else None."""
+    path, writer, rank = (
+        environ.get(name, "") for name in ("TRAINHALL_ATTEMPT_FOLDER", "TRAINHALL_WRITER", "RANK")
+    )
+    if not path or not rank or not writer.startswith(f"{rank}-"):
+        return None
+    folder = AttemptFolder(Path(path))
+    try:
+        if _launch(folder).spec.script is None:
+            return None  # a task's own loop speaks for it
+        fd = os.open(folder.rank(int(rank)) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Held until this process ends; a fork shares it and a program that it executes does not.
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    return folder
+
+
+def _launch(folder: AttemptFolder) -> Launch:
+    return Launch.model_validate_json(folder.launch.read_bytes())
+
+
+def _context(environ: Mapping[str, str], launch: Launch | None) -> Context:
+    def number(name: str, default: int) -> int:
+        text = environ.get(name, "")
+        return int(text) if text.isdigit() else default
+
+    world_size = number("WORLD_SIZE", 1)
+    return Context(
+        rank=number("RANK", 0),
+        world_size=world_size,
+        local_rank=number("LOCAL_RANK", 0),
+        local_world_size=number("LOCAL_WORLD_SIZE", world_size),
+        job_id=None if launch is None else launch.job_id,
+        attempt=1 if launch is None else launch.attempt,
+    )
+
+
+def _metric_spool(folder: AttemptFolder, rank: int) -> MetricSpool:
+    """The rank's spool, behind what an earlier process of the rank wrote whole."""
+    path = folder.metrics(rank)
+    last = end = 0
+    if path.exists():
+        for frame in complete_frames(path.read_bytes()):
+            last, end = frame.sequence, frame.end
+        os.truncate(path, end)
+    return MetricSpool(path, after=last)
+
+
+def _event_spool(folder: AttemptFolder, rank: int) -> EventSpool:
+    path = folder.events(rank)
+    last = 0
+    if path.exists():
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        os.truncate(path, len(whole))
+        if whole:
+            last = int(json.loads(whole.splitlines()[-1])["sequence"])
+    return EventSpool(path, rank, after=last)

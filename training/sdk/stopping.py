@@ -1,0 +1,36 @@
+"""Whether a rank stops at this step, as long as there are no others to agree with."""
+
+from typing import Protocol
+
+from trainhall.training.link import Command, Control
+
+
+class Stopping(Protocol):
+    command: Command
+    """What all ranks have agreed on."""
+
+    def ask(self) -> bool:
+        """Whether to stop here; every rank asks equally often."""
+        ...
+
+
+class Never:
+    """Nobody outside can ask this process to stop."""
+
+    command = Command.RUN
+
+    def ask(self) -> bool:
+        return False
+
+
+class Alone:
+    """One rank agrees with itself."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self.command = Command.RUN
+
+    def ask(self) -> bool:
+        self._control.listen()
+        self.command = self._control.command
+        return self.command is not Command.RUN

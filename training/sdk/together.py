@@ -1,0 +1,90 @@
+"""The ranks of a script as a group: how they join, and how they agree to stop."""
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from trainhall.distributed import process_group
+from trainhall.training.link import Command, Control
+from trainhall.training.pulse import Pulse
+
+
+def choose_device(local_rank: int) -> torch.device:
+    """This rank's GPU, if there is one, made the current one; else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    # A launcher shows a rank either all GPUs of the attempt on this host, or its own alone.
+    device = torch.device("cuda", local_rank if torch.cuda.device_count() > 1 else 0)
+    torch.cuda.set_device(device)
+    return device
+
+
+def join(device: torch.device, master: str) -> None:
+    """Join the default process group, unless the script did."""
+    if dist.is_initialized():
+        return
+    process_group.choose_interface(master)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
+
+
+def host_group(world_size: int) -> Any:
+    """A group of all ranks for tensors in host memory; None for one rank. A collective.
+
+    Raises:
+        RuntimeError: there are several ranks, and they have not met.
+    """
+    if world_size == 1:
+        return None
+    if not dist.is_initialized():
+        raise RuntimeError(
+            f"the {world_size} ranks must meet first: let trainhall.init() join the process group, "
+            "or call torch.distributed.init_process_group()"
+        )
+    if "cpu:" in str(dist.get_backend_config()) or dist.get_backend() == "gloo":
+        return dist.group.WORLD
+    return dist.new_group(backend="gloo")
+
+
+def all_errors(group: Any, error: str | None) -> list[str | None]:
+    """What went wrong on each rank, in rank order."""
+    if group is None:
+        return [error]
+    errors: list[str | None] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(errors, error, group=group)
+    return errors
+
+
+class Together:
+    """All ranks agree to stop at the same step, by the pulse: about four exchanges a second."""
+
+    def __init__(self, control: Control, group: dist.ProcessGroup) -> None:
+        self._control = control
+        self._pulse = Pulse(group)
+        self._steps = 0
+        self._seconds: list[float] = []
+        self._asked_at = time.monotonic()
+        self.command = Command.RUN
+
+    def ask(self) -> bool:
+        """Whether to stop here; every rank asks equally often."""
+        self._control.listen()
+        now = time.monotonic()
+        self._steps += 1
+        self._seconds.append(now - self._asked_at)
+        self._asked_at = now
+        if self.command is Command.RUN and self._pulse.due(self._steps):
+            beat = self._pulse.beat(
+                self._steps,
+                np.asarray(self._seconds).reshape(-1, 1),
+                seconds=0,
+                command=self._control.command,
+                save=False,
+                peak_memory_bytes=0.0,
+            )
+            self._seconds = []
+            self.command = beat.command
+            self._asked_at = time.monotonic()
+        return self.command is not Command.RUN

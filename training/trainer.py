@@ -1,0 +1,169 @@
+"""`trainhall.Trainer`: the parts of Trainhall's own loop for a loop that is written by hand."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainhall.parallelism import ddp
+from trainhall.training.batches import mapped, to_device
+from trainhall.training.clock import NoClock
+from trainhall.training.precision import MixedPrecision
+from trainhall.training.sdk import api
+from trainhall.training.spec import Precision
+from trainhall.training.step import OptimizerStep
+
+LossFunction = Callable[[nn.Module, Any], Tensor]
+"""The mean loss of a model over a batch."""
+STRATEGIES = ("ddp",)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step measured, as scalars on the device: nothing waits for a GPU."""
+
+    step: int
+    loss: Tensor
+    """Mean over this rank's batch."""
+    gradient_norm: Tensor
+    """Global L2 norm of the averaged gradient, before it was clipped."""
+
+
+class Trainer:
+    """A model, spread over the ranks, and its optimizer.
+
+    It joins the process group by `trainhall.init()`, unless that was done, and moves the model to
+    this rank's device.
+
+        trainer = Trainer(model, optimizer=lambda p: torch.optim.AdamW(p, lr=1e-3))
+        for batch in batches:
+            result = trainer.train_step(batch, loss_fn)
+
+    Args:
+        model: a plain model, the same on all ranks but for its weights: rank 0's win.
+        optimizer: one over the model's parameters, or a function that makes one of them.
+        strategy: how the model is spread; `ddp` so far.
+        precision: `fp32`, `bf16` or `fp16` of the forward and backward pass.
+        gradient_accumulation: micro-batches into which a batch is cut. Gradients are averaged over
+            the ranks with the last one alone.
+        gradient_clip: largest global L2 norm of the gradient; larger ones are scaled down to it.
+        device: another device than this rank's own.
+        bucket_mb: MiB of gradients that are averaged in one collective.
+
+    Raises:
+        ValueError: naming what is allowed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        optimizer: Optimizer | Callable[[Any], Optimizer],
+        strategy: str = "ddp",
+        precision: str = "fp32",
+        gradient_accumulation: int = 1,
+        gradient_clip: float | None = None,
+        device: torch.device | str | None = None,
+        bucket_mb: float = 25.0,
+    ) -> None:
+        _check_choice("strategy", strategy, STRATEGIES)
+        _check_choice("precision", precision, tuple(Precision))
+        if not isinstance(gradient_accumulation, int) or gradient_accumulation < 1:
+            raise ValueError(
+                f"gradient_accumulation must be 1 or more, not {gradient_accumulation!r}"
+            )
+        context = api.init()
+        self.device: torch.device = torch.device(context.device if device is None else device)
+        self.plain_model = model.to(self.device)
+        """The model itself, for its weights and for evaluation."""
+        self.model: nn.Module = self.plain_model
+        """The model as it is trained: call it within a loss function alone."""
+        world_size = 1
+        if dist.is_initialized():
+            world_size = dist.get_world_size()
+            self.model = ddp.apply(model, device=self.device, bucket_mb=bucket_mb)
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        if not parameters:
+            raise ValueError("the model has no parameter that requires a gradient")
+        self.optimizer = optimizer if isinstance(optimizer, Optimizer) else optimizer(parameters)
+        self.gradient_accumulation = gradient_accumulation
+        self.step = 0
+        """Steps taken."""
+        self._precision = MixedPrecision(Precision(precision), self.device)
+        self._optimizer_step = OptimizerStep(
+            self.model,
+            parameters,
+            self.optimizer,
+            self._precision,
+            NoClock(),
+            world_size=world_size,
+            gradient_clip=gradient_clip,
+        )
+
+    def train_step(self, batch: Any, loss_fn: LossFunction) -> StepResult:
+        """One optimizer step over this rank's batch.
+
+        Args:
+            batch: a tensor, or tuples, lists and mappings of tensors, with the samples along
+                dimension 0; it is moved to the device.
+            loss_fn: called with the model and each micro-batch, under the precision's autocast.
+
+        Raises:
+            ValueError: the batch cannot be cut into `gradient_accumulation` equal parts.
+        """
+        rounds = self.gradient_accumulation
+
+        def loss_of(model: nn.Module, part: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+            return loss_fn(model, part), ()
+
+        (loss,), norm = self._optimizer_step.run(self._parts(batch, rounds), rounds, loss_of)
+        self.step += 1
+        return StepResult(self.step, loss, norm)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything to go on from, for `trainhall.checkpoint.save`."""
+        return {
+            "model": self.plain_model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "precision": self._precision.state(),
+            "step": self.step,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state_dict()`'s result, on any number of ranks."""
+        self.plain_model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._precision.restore(state["precision"])
+        self.step = int(state["step"])
+
+    def _parts(self, batch: Any, rounds: int) -> Iterator[Any]:
+        # Tokenizers give mappings that are no dicts.
+        moved = to_device(dict(batch) if isinstance(batch, Mapping) else batch, self.device)
+        if rounds == 1:
+            yield moved
+            return
+        for part in range(rounds):
+            yield mapped(moved, partial(_part, part=part, rounds=rounds))
+
+
+def _part(tensor: Any, *, part: int, rounds: int) -> Any:
+    if not isinstance(tensor, Tensor):
+        return tensor
+    size = tensor.shape[0] if tensor.ndim else 0
+    if size == 0 or size % rounds:
+        raise ValueError(
+            f"a tensor of the batch has the shape {list(tensor.shape)}, which cannot be cut into "
+            f"{rounds} equal parts along dimension 0 (gradient_accumulation)"
+        )
+    share = size // rounds
+    return tensor[part * share : (part + 1) * share]
+
+
+def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
+    if given not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(allowed)}; {given!r} is not")
