@@ -4,6 +4,7 @@ A guard that fails raises `Stale`, which rolls the transaction back: the next pa
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, select, update
@@ -41,6 +42,7 @@ from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.training.link import Failure
 
 
 class Stale(Exception):
@@ -123,10 +125,11 @@ class Applier:
         )
         if self._hearing.silent_seconds(decision.node_id) < needed:
             raise Stale  # it was heard while this was decided
-        if not await move_node(
-            session, decision.node_id, decision.start, decision.end, decision.reason
-        ):
-            raise Stale
+        _check(
+            await move_node(
+                session, decision.node_id, decision.start, decision.end, decision.reason
+            )
+        )
 
     async def _remove_node(self, session: AsyncSession, decision: RemoveNode) -> None:
         node = await session.get(Node, decision.node_id, with_for_update=True)
@@ -150,42 +153,24 @@ class Applier:
 
     async def _mark_running(self, session: AsyncSession, decision: MarkRunning) -> None:
         now = self._clock.now()
-        job_id, number, _ = decision.token
-        await lock_job(session, job_id)
-        if not await move_attempt(
-            session,
-            decision.token,
-            AttemptState.STARTING,
-            AttemptState.RUNNING,
-            reason=decision.reason,
-            now=now,
-        ):
-            raise Stale
-        if decision.job_state is JobState.STARTING and not await move_job(
-            session,
-            job_id,
-            JobState.STARTING,
-            JobState.RUNNING,
-            reason=decision.reason,
-            now=now,
-            attempt=number,
-        ):
-            raise Stale
+        await lock_job(session, decision.token[0])
+        start, end = AttemptState.STARTING, AttemptState.RUNNING
+        _check(
+            await move_attempt(session, decision.token, start, end, reason=decision.reason, now=now)
+        )
+        if decision.job_state is JobState.STARTING:
+            await self._move_job(session, decision, JobState.STARTING, JobState.RUNNING, now)
 
     async def _stop(self, session: AsyncSession, decision: StopAttempt) -> Attempt:
         now = self._clock.now()
         job_id, number, _ = decision.token
         await lock_job(session, job_id)
-        failure = decision.failure.model_dump(mode="json") if decision.failure else None
-        if not await tell_attempt(
-            session,
-            decision.token,
-            decision.goal,
-            reason=decision.reason,
-            now=now,
-            failure=failure,
-        ):
-            raise Stale
+        goal, failure = decision.goal, _stored(decision.failure)
+        _check(
+            await tell_attempt(
+                session, decision.token, goal, reason=decision.reason, now=now, failure=failure
+            )
+        )
         await record_event(
             session, job_id, time=now, kind="attempt", reason=decision.reason, attempt=number
         )
@@ -196,17 +181,18 @@ class Applier:
         job_id, number, _ = decision.token
         await lock_job(session, job_id)
         await self._check_lost(session, decision)
-        failure = decision.failure.model_dump(mode="json") if decision.failure else None
-        if not await move_attempt(
-            session,
-            decision.token,
-            decision.attempt_start,
-            decision.attempt_end,
-            reason=decision.attempt_reason,
-            now=now,
-            changes={"failure": failure} if failure else None,
-        ):
-            raise Stale
+        failure = _stored(decision.failure)
+        _check(
+            await move_attempt(
+                session,
+                decision.token,
+                decision.attempt_start,
+                decision.attempt_end,
+                reason=decision.attempt_reason,
+                now=now,
+                changes={"failure": failure} if failure else None,
+            )
+        )
         await record_event(
             session,
             job_id,
@@ -228,13 +214,27 @@ class Applier:
         if decision.restarts_step is not None:
             changes["restarts_step"] = decision.restarts_step
         for step in decision.job_path:
-            if not await move_job(
-                session, job_id, state, step,
-                reason=decision.reason, now=now, attempt=number, changes=changes,
-            ):  # fmt: skip
-                raise Stale
+            await self._move_job(session, decision, state, step, now, changes)
             state = step
         return await _attempt(session, job_id, number)
+
+    async def _move_job(
+        self,
+        session: AsyncSession,
+        decision: MarkRunning | EndAttempt,
+        start: JobState,
+        end: JobState,
+        now: datetime,
+        changes: dict[str, Any] | None = None,
+    ) -> None:
+        """Have the job of an attempt follow it."""
+        job_id, number, _ = decision.token
+        _check(
+            await move_job(
+                session, job_id, start, end,
+                reason=decision.reason, now=now, attempt=number, changes=changes,
+            )
+        )  # fmt: skip
 
     async def _check_lost(self, session: AsyncSession, decision: EndAttempt) -> None:
         """A node that was lost when this was decided may have been heard since."""
@@ -268,23 +268,23 @@ class Applier:
             raise Stale
         number = facts.attempt + 1
         plan, notes = await checkpoint_plan(session, job, self._options.resume_candidates)
-        moved = await move_job(
-            session,
-            facts.id,
-            facts.state,
-            JobState.STARTING,
-            reason=decision.reason,
-            now=now,
-            attempt=facts.attempt,
-            changes={
-                "attempt": number,
-                "generation": 1,
-                "started_at": job.started_at or now,
-                "restore_checkpoint_id": None,
-            },
+        _check(
+            await move_job(
+                session,
+                facts.id,
+                facts.state,
+                JobState.STARTING,
+                reason=decision.reason,
+                now=now,
+                attempt=facts.attempt,
+                changes={
+                    "attempt": number,
+                    "generation": 1,
+                    "started_at": job.started_at or now,
+                    "restore_checkpoint_id": None,
+                },
+            )
         )
-        if not moved:
-            raise Stale
         allocation = allocation_of(entry.placed, entry.needs.device)
         attempt = Attempt(
             job_id=facts.id,
@@ -337,6 +337,20 @@ class _Touched:
     def attempt(self, attempt: Attempt) -> None:
         self.jobs.add(attempt.job_id)
         self.nodes.update(host["node_id"] for host in attempt.allocation)
+
+
+def _check(held: bool) -> None:
+    """Go on if the guard of a change held.
+
+    Raises:
+        Stale: it did not.
+    """
+    if not held:
+        raise Stale
+
+
+def _stored(failure: Failure | None) -> dict[str, Any] | None:
+    return failure.model_dump(mode="json") if failure else None
 
 
 async def _attempt(session: AsyncSession, job_id: str, number: int) -> Attempt:

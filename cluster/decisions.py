@@ -31,6 +31,10 @@ class MoveNode:
     end: NodeState
     reason: str
 
+    @property
+    def about(self) -> str:
+        return f"node {self.node_id}"
+
 
 @dataclass(frozen=True)
 class RemoveNode:
@@ -38,6 +42,10 @@ class RemoveNode:
 
     node_id: str
     reason: str
+
+    @property
+    def about(self) -> str:
+        return f"node {self.node_id}"
 
 
 @dataclass(frozen=True)
@@ -49,31 +57,41 @@ class Release:
     attempt: int
     reason: str
 
+    @property
+    def about(self) -> str:
+        return f"job {self.job_id} attempt {self.attempt} node {self.node_id}"
+
 
 @dataclass(frozen=True)
-class MarkRunning:
+class _OfAttempt:
+    token: tuple[str, int, int]
+
+    @property
+    def about(self) -> str:
+        return f"job {self.token[0]} attempt {self.token[1]}"
+
+
+@dataclass(frozen=True)
+class MarkRunning(_OfAttempt):
     """Every host of the attempt runs its ranks."""
 
-    token: tuple[str, int, int]
     job_state: JobState
     reason: str
 
 
 @dataclass(frozen=True)
-class StopAttempt:
+class StopAttempt(_OfAttempt):
     """Tell the hosts of an attempt to pause or to stop, without a user having asked."""
 
-    token: tuple[str, int, int]
     goal: Goal
     reason: str
     failure: Failure | None = None
 
 
 @dataclass(frozen=True)
-class EndAttempt:
+class EndAttempt(_OfAttempt):
     """The attempt is over; its job goes where `job_path` leads."""
 
-    token: tuple[str, int, int]
     attempt_start: AttemptState
     attempt_end: AttemptState
     attempt_reason: str
@@ -95,6 +113,10 @@ class StartAttempt:
     entry: QueueEntry
     reason: str
 
+    @property
+    def about(self) -> str:
+        return f"job {self.entry.job.id} attempt {self.entry.job.attempt + 1}"
+
 
 @dataclass(frozen=True)
 class Explain:
@@ -103,6 +125,10 @@ class Explain:
     job_id: str
     state: JobState
     reason: str
+
+    @property
+    def about(self) -> str:
+        return f"job {self.job_id}"
 
 
 Decision = (

@@ -6,18 +6,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.apply import Applier
-from trainhall.cluster.decisions import (
-    Decision,
-    EndAttempt,
-    Explain,
-    MarkRunning,
-    MoveNode,
-    Release,
-    RemoveNode,
-    StartAttempt,
-    StopAttempt,
-    decide,
-)
+from trainhall.cluster.decisions import Explain, decide
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.load import load_facts
 from trainhall.cluster.options import ClusterOptions
@@ -92,7 +81,7 @@ class Reconciler:
             log.info(
                 "decided" if applied else "decided too late",
                 decision=type(decision).__name__,
-                about=_subject(decision),
+                about=decision.about,
                 reason=decision.reason,
             )
             changed = changed or applied
@@ -100,17 +89,3 @@ class Reconciler:
             # Otherwise the next pass, which follows at once, knows better.
             await self._applier.explain(explanations)
         return changed
-
-
-def _subject(decision: Decision) -> str:
-    match decision:
-        case MoveNode() | RemoveNode():
-            return f"node {decision.node_id}"
-        case Release():
-            return f"job {decision.job_id} attempt {decision.attempt} node {decision.node_id}"
-        case MarkRunning() | StopAttempt() | EndAttempt():
-            return f"job {decision.token[0]} attempt {decision.token[1]}"
-        case StartAttempt():
-            return f"job {decision.entry.job.id} attempt {decision.entry.job.attempt + 1}"
-        case Explain():
-            return f"job {decision.job_id}"
