@@ -53,7 +53,7 @@ def test_commands_in_documents_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_job_specs_in_documents_are_valid(page: Path) -> None:
     for block in re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.S):
-        parse_spec(block)
+        parse_spec(block, folder=page.parent)
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=ids)
