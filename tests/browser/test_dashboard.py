@@ -260,9 +260,19 @@ def test_what_is_not_there_is_told(page: Page) -> None:
     expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
 
 
-def test_both_colour_schemes_can_be_chosen(page: Page) -> None:
+def test_colours_are_chosen_and_kept(page: Page) -> None:
+    scheme = "data-mantine-color-scheme"
+    page.emulate_media(color_scheme="light")
     page.goto("/jobs")
-    page.get_by_role("button", name="Use dark colours").click()
-    expect(page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
+    expect(page.locator("html")).to_have_attribute(scheme, "light")
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator("html")).to_have_attribute(scheme, "dark")
+    page.emulate_media(color_scheme="light")
+    page.get_by_role("button", name="Colours").click()
+    page.get_by_role("menuitem", name="Dark").click()
+    expect(page.locator("html")).to_have_attribute(scheme, "dark")
     page.reload()
-    expect(page.get_by_role("button", name="Use light colours")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute(scheme, "dark")
+    page.get_by_role("button", name="Colours").click()
+    page.get_by_role("menuitem", name="As the system").click()
+    expect(page.locator("html")).to_have_attribute(scheme, "light")

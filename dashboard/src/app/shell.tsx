@@ -3,15 +3,14 @@ import {
   AppShell,
   Container,
   Group,
+  Menu,
   Text,
-  Tooltip,
-  useComputedColorScheme,
   useMantineColorScheme,
 } from "@mantine/core";
 import { Link, Outlet } from "@tanstack/react-router";
 import { useSummary } from "@/shared/api/read-summary";
 import { plural } from "@/shared/format";
-import { MoonIcon, SunIcon } from "@/shared/ui/icons";
+import { CheckIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
 import classes from "./shell.module.css";
 
 export function Shell() {
@@ -71,21 +70,36 @@ function ClusterUse() {
   );
 }
 
+const SCHEMES = [
+  { value: "auto", label: "As the system", icon: <ScreenIcon /> },
+  { value: "light", label: "Light", icon: <SunIcon /> },
+  { value: "dark", label: "Dark", icon: <MoonIcon /> },
+] as const;
+
+/** The choice is kept by the browser. */
 function ColorScheme() {
-  const { setColorScheme } = useMantineColorScheme();
-  const scheme = useComputedColorScheme("light");
-  const other = scheme === "dark" ? "light" : "dark";
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const icon = SCHEMES.find(({ value }) => value === colorScheme)?.icon;
   return (
-    <Tooltip label={`Use ${other} colours`}>
-      <ActionIcon
-        variant="subtle"
-        color="gray"
-        size="lg"
-        aria-label={`Use ${other} colours`}
-        onClick={() => setColorScheme(other)}
-      >
-        {scheme === "dark" ? <SunIcon /> : <MoonIcon />}
-      </ActionIcon>
-    </Tooltip>
+    <Menu position="bottom-end" width={180}>
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Colours">
+          {icon}
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {SCHEMES.map(({ value, label, icon }) => (
+          <Menu.Item
+            key={value}
+            leftSection={icon}
+            rightSection={value === colorScheme ? <CheckIcon /> : null}
+            aria-current={value === colorScheme}
+            onClick={() => setColorScheme(value)}
+          >
+            {label}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
   );
 }

@@ -89,8 +89,10 @@ export function ranksOf(store: CurveStore, name?: string): number[] {
 }
 
 function withRanks(panel: Panel, byRank: (name: string) => Curve[]): Panel {
+  const ranks = panel.curves.flatMap((curve) => byRank(curve.name));
+  if (ranks.length === 0) return panel;
   const own = panel.curves.map((curve) => ({ ...curve, label: curve.label || "job" }));
-  return { ...panel, curves: [...own, ...panel.curves.flatMap((curve) => byRank(curve.name))] };
+  return { ...panel, curves: [...own, ...ranks] };
 }
 
 function isThere(all: CurveStore, curve: Curve): boolean {

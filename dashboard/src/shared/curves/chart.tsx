@@ -19,6 +19,8 @@ interface Props {
   logarithmic?: boolean;
   /** Areas on top of each other instead of lines. */
   stacked?: boolean;
+  /** Values that are always in sight, as 0 and 100 of a share. */
+  limits?: readonly number[];
   format?: (value: number | null) => string;
   /** Charts with the same key share their cursor. */
   syncKey: string;
@@ -54,6 +56,7 @@ export function Chart(props: Props) {
     axis,
     props.logarithmic,
     props.stacked,
+    props.limits,
     scheme,
   ]);
 
@@ -78,6 +81,7 @@ export function Chart(props: Props) {
       syncKey,
       logarithmic: props.logarithmic ?? false,
       stacked: props.stacked ?? false,
+      limits: props.limits ?? [],
       dark: scheme === "dark",
       height: HEIGHT,
       format,

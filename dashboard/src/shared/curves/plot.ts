@@ -9,6 +9,8 @@ export interface PlotOptions {
   axis: Axis;
   logarithmic: boolean;
   stacked: boolean;
+  /** Values that are always in sight. */
+  limits: readonly number[];
   dark: boolean;
   height: number;
   /** Plots with the same key share their cursor. */
@@ -63,7 +65,11 @@ export class Plot {
           x: { time: axis === "time", range: (_, low, high) => this.xRange(low, high) },
           y: {
             distr: logarithmic ? 3 : 1,
-            range: logarithmic ? logRange : stacked ? stackRange : linearRange,
+            range: logarithmic
+              ? logRange
+              : stacked
+                ? stackRange
+                : (_, low, high) => linearRange(low, high, options.limits),
           },
         },
         axes: axes(dark, axis, format),
@@ -227,7 +233,8 @@ function axes(dark: boolean, axis: Axis, format: (value: number) => string): uPl
   const stroke = dark ? "#9aa3ad" : "#6b7480";
   const grid = { stroke: dark ? "rgba(255,255,255,0.06)" : "rgba(20,30,50,0.07)", width: 1 };
   const shared = { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
-  const x: uPlot.Axis = { ...shared, size: 28 };
+  // Over the clock the date stands below the time.
+  const x: uPlot.Axis = { ...shared, size: axis === "time" ? 40 : 28 };
   if (axis === "step") {
     x.values = (_, ticks) => ticks.map((tick) => tick.toLocaleString("en-US"));
     x.incrs = STEP_TICKS;
@@ -253,14 +260,21 @@ export function clock(seconds: number): string {
     : `${minutes}:${two(whole % 60)}`;
 }
 
-function linearRange(_: uPlot, low: number | null, high: number | null): uPlot.Range.MinMax {
-  if (low === null || high === null) return [0, 1];
+function linearRange(
+  least: number | null,
+  most: number | null,
+  limits: readonly number[],
+): uPlot.Range.MinMax {
+  if (least === null || most === null) return [0, 1];
+  const low = Math.min(least, ...limits);
+  const high = Math.max(most, ...limits);
   if (low === high) {
     const room = Math.abs(low) * 0.1;
     return low === 0 ? [0, 1] : [low - room, high + room];
   }
   const room = (high - low) * 0.06;
-  return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
+  const bottom = low >= 0 && low - room < 0 ? 0 : low - room;
+  return [bottom, limits.includes(high) ? high : high + room];
 }
 
 function stackRange(_: uPlot, __: number | null, high: number | null): uPlot.Range.MinMax {

@@ -13,14 +13,16 @@ export interface Shown {
 export interface DevicePanel {
   title: string;
   format: (value: number | null) => string;
+  /** Values that are always in sight. */
+  limits: readonly number[];
   curves: Curve[];
 }
 
 const METRICS = [
-  ["utilization", "Utilisation", percent],
-  ["memory_used", "Device memory", bytes],
-  ["temperature", "Temperature", celsius],
-  ["power", "Power", watts],
+  ["utilization", "Utilisation", percent, [0, 100]],
+  ["memory_used", "Device memory", bytes, [0]],
+  ["temperature", "Temperature", celsius, [20]],
+  ["power", "Power", watts, [0]],
 ] as const;
 
 /** One chart for each thing that any of the devices tells; a curve a device. */
@@ -41,9 +43,10 @@ export function devicePanels(devices: readonly Shown[], origin = 0): DevicePanel
       );
       return [{ store, name: metric, rank: place, label, origin, exact: true, ...look(place) }];
     });
-  return METRICS.map(([metric, title, format]) => ({
+  return METRICS.map(([metric, title, format, limits]) => ({
     title,
     format,
+    limits,
     curves: curves(metric),
   })).filter((panel) => panel.curves.length > 0);
 }

@@ -96,3 +96,9 @@ export const UpIcon = () => (
     <path d="M12 19V5M6 11l6-6 6 6" />
   </Icon>
 );
+export const ScreenIcon = () => (
+  <Icon>
+    <rect x="3" y="5" width="18" height="12" rx="2" />
+    <path d="M9 21h6M12 17v4" />
+  </Icon>
+);
