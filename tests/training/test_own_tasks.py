@@ -1,9 +1,11 @@
 """Tasks of users' own: what they get, and what is said when they are wrong."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support import own_tasks
 from support.attempts import RankServer
 
@@ -155,6 +157,17 @@ def test_without_a_class_for_them_parameters_are_free() -> None:
 def test_a_name_that_can_be_no_class_is_refused(name: str) -> None:
     with pytest.raises(SpecError, match=r"must be package\.module:Class"):
         validate_spec({"name": "x", "task": {"name": name}})
+
+
+def test_the_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "line.py").write_text(re.findall(r"```python\n(.*?)```", page, re.S)[0])
+    (text,) = [spec for spec in re.findall(r"```yaml\n(.*?)```", page, re.S) if "line:Line" in spec]
+    attempt = ranks.run(tmp_path, {**yaml.safe_load(text), "code": str(code)})
+    assert attempt.codes == [0], attempt.stderr()
+    assert attempt.event("completed")["metrics"]["eval_error"] < 0.1
 
 
 def test_blame_falls_on_no_library() -> None:
