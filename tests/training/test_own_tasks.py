@@ -167,7 +167,7 @@ def test_the_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
     (text,) = [spec for spec in re.findall(r"```yaml\n(.*?)```", page, re.S) if "line:Line" in spec]
     attempt = ranks.run(tmp_path, {**yaml.safe_load(text), "code": str(code)})
     assert attempt.codes == [0], attempt.stderr()
-    assert attempt.event("completed")["metrics"]["eval_error"] < 0.1
+    assert attempt.event("completed")["metrics"]["eval_error"] < 0.3
 
 
 def test_blame_falls_on_no_library() -> None:
