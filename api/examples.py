@@ -211,6 +211,7 @@ CHECKPOINT: Example = {
     "state": "committed",
     "pinned": False,
     "metrics": {"loss": 0.44, "eval_accuracy": 0.93},
+    "location": "checkpoints/3f2a9c51d07b/step-00000100-a1-g1",
 }
 VERIFIED: Example = {"good": True, "problems": []}
 PINNED: Example = CHECKPOINT | {"pinned": True}

@@ -181,12 +181,17 @@ def _page(checkpoint: out.Json) -> str:
         ("pinned", "yes" if checkpoint["pinned"] else "no"),
         ("size", out.size(checkpoint["size"])),
         ("created", checkpoint["created_at"]),
+        ("location", _location(checkpoint["location"])),
     ]
     parts = [out.pairs(entries)]
     if checkpoint["metrics"]:
         metrics = [(name, out.number(v)) for name, v in sorted(checkpoint["metrics"].items())]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
     return "\n\n".join(parts)
+
+
+def _location(told: str) -> str:
+    return told if told.startswith("/") else f"{told} in the coordinator's data folder"
 
 
 def _verify_recorded(url: str, reference: str) -> None:

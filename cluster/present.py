@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from trainhall.cluster.resume import STORE
 from trainhall.cluster.views import (
     AttemptView,
     CheckpointView,
@@ -70,7 +71,15 @@ def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
         state=checkpoint.state,
         pinned=checkpoint.pinned,
         metrics=checkpoint.metrics,
+        location=location_of(checkpoint),
     )
+
+
+def location_of(checkpoint: Checkpoint) -> str:
+    """Where a checkpoint's files lie: an absolute folder, or one below the coordinator's own."""
+    if checkpoint.location.startswith(STORE):
+        return f"checkpoints/{checkpoint.job_id}/{checkpoint.name}"
+    return checkpoint.location
 
 
 def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -85,6 +94,7 @@ def checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "state": checkpoint.state,
         "pinned": checkpoint.pinned,
         "metrics": checkpoint.metrics,
+        "location": location_of(checkpoint),
     }
 
 

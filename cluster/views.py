@@ -76,6 +76,8 @@ class CheckpointView:
     """committed, corrupt, deleting or deleted."""
     pinned: bool
     metrics: dict[str, Any]
+    location: str
+    """Its folder on shared storage, or below the coordinator's data folder."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ class Checkpoint(Schema):
     """Kept, whatever retention says."""
     metrics: dict[str, MetricValue]
     """Job-wide values at its step. NaN and infinities are texts."""
+    location: str
+    """Its folder: on shared storage, or, when relative, below the coordinator's data folder."""
 
 
 class CheckpointPage(ListPage[Checkpoint]):

@@ -13,6 +13,9 @@ import pytest
 import yaml
 from support.cluster import TRAINHALL, Cluster, running_cluster
 from support.waiting import eventually
+from typer.main import get_command
+
+from trainhall.cli.main import app
 
 # One worker, so that one cluster serves all of them.
 pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("commands")]
@@ -266,6 +269,11 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     assert [line.split()[1] for line in table[1:]] == ["20", "10"]
     newest, oldest = cli("ckpt", "ls", finished, "-o", "name").out.split()
     assert "step     20" in re.sub(r"step +", "step     ", cli("ckpt", "show", newest[:8]).out)
+    (folder,) = cli.cluster.folder.glob(f"coordinator/checkpoints/{finished}/step-00000020-*")
+    assert cli("ckpt", "show", newest, "-o", "json").json["location"] == str(
+        folder.relative_to(cli.cluster.folder / "coordinator")
+    )
+    assert f"{folder.name} in the coordinator's data folder" in cli("ckpt", "show", newest).out
     assert cli("ckpt", "pin", oldest, "-o", "json").json["pinned"] is True
     cli("ckpt", "delete", oldest, code=5)
     assert cli("ckpt", "unpin", oldest, "-o", "json").json["pinned"] is False
@@ -330,15 +338,22 @@ def test_a_config_file_gives_defaults_that_flags_beat(cli: Cli) -> None:
     assert "unknown key 'nonsense'" in cli("ls", code=2).err
 
 
-def test_help_is_quick_and_has_examples(cli: Cli) -> None:
+def leaves(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from leaves(command, f"{path}{name} ")
+        else:
+            yield path + name, command
+
+
+def test_every_command_has_help_with_examples_of_itself(cli: Cli) -> None:
     assert "Commands:" in cli("--help").out
-    for command in ("up", "server", "agent", "run", "submit", "ls", "show", "logs", "pause",
-                    "resume", "cancel", "wait", "nodes ls", "nodes add", "nodes remove",
-                    "ckpt ls", "ckpt show", "ckpt verify", "ckpt pin", "ckpt unpin", "ckpt delete",
-                    "ckpt restore"):  # fmt: skip
-        out = cli(*command.split(), "--help").out
-        assert "Examples:" in out, command
-        assert f"trainhall {command.split()[0]}" in out.split("Examples:")[1], command
+    assert "Examples:" in cli("ckpt", "restore", "-h").out
+    for name, command in leaves(get_command(app)):
+        _, _, examples = command.help.partition("Examples:")
+        assert "trainhall " + ("" if command.hidden else name) in examples, name
+        for param in command.params:
+            assert param.hidden or param.help, f"{name}: {param.name}"
     assert re.fullmatch(r"trainhall \d+\.\d+\.\d+\n", cli("--version").out)
 
 

@@ -155,6 +155,12 @@ export type Checkpoint = {
     metrics: {
         [key: string]: number | string | null;
     };
+    /**
+     * Location
+     *
+     * Its folder: on shared storage, or, when relative, below the coordinator's data folder.
+     */
+    location: string;
 };
 
 /**
