@@ -4,6 +4,7 @@ import threading
 import time
 from typing import Any
 
+from trainhall.cli import specs
 from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError, Unreachable
 from trainhall.cli.follow import FINAL
@@ -20,7 +21,7 @@ class Demo:
     """Submits a job and follows it in a thread of its own, beside the watch over the processes."""
 
     def __init__(self, url: str, spec: JobSpec, stop: threading.Event) -> None:
-        self._spec = spec.model_dump(mode="json", exclude_unset=True)
+        self._spec = spec
         self._url = url
         self._stop = stop
         self._thread = threading.Thread(target=self._run, name="demo", daemon=True)
@@ -41,7 +42,7 @@ class Demo:
         try:
             with Client(self._url) as client:
                 self._await_node(client)
-                job = client.submit(self._spec)
+                job = client.submit(specs.document(self._spec, client))
                 page = client.page_of(job["id"])
                 say(f"Submitted {job['name']}. Watch it at {page}")
                 with Progress() as progress:

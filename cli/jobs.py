@@ -48,15 +48,9 @@ def submit(
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
     """
-    loaded = specs.load(file, overrides)
-    spec = loaded.model_dump(mode="json", exclude_unset=True)
-    code = specs.packed_code(loaded)
+    spec = specs.load(file, overrides)
     with connect(url) as client:
-        if code is not None:
-            spec["code"], archive = code
-            if client.upload_code(spec["code"], archive):
-                out.say(f"Uploaded {loaded.code} ({len(archive) / 1024:,.0f} KiB).")
-        job = client.submit(spec, dry_run=dry_run)
+        job = client.submit(specs.document(spec, client), dry_run=dry_run)
         if dry_run:
             out.say("The spec is valid; nothing was submitted.")
             if output in (Format.JSON, Format.YAML):

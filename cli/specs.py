@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from trainhall.cli.errors import Usage
+from trainhall.cli.output import say
 
 if TYPE_CHECKING:
+    from trainhall.cli.client import Client
     from trainhall.training.spec import JobSpec, SpecError
 
 
@@ -48,17 +50,21 @@ def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> 
     return [text for _, text in sorted(told, key=lambda pair: pair[0])]
 
 
-def packed_code(spec: "JobSpec") -> tuple[str, bytes] | None:
-    """The SHA-256 and the archive of the spec's code, if it names a folder.
+def document(spec: "JobSpec", client: "Client") -> dict[str, Any]:
+    """The spec as it is submitted, its code uploaded, if it names a folder and it is not there yet.
 
     Raises:
         Usage: the folder cannot be sent.
     """
+    told: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     if spec.code is None or spec.code_is_uploaded:
-        return None
+        return told
     from trainhall.cli.code import packed
 
-    return packed(Path(spec.code))
+    told["code"], archive = packed(Path(spec.code))
+    if client.upload_code(told["code"], archive):
+        say(f"Uploaded {spec.code} ({len(archive) / 1024:,.0f} KiB).")
+    return told
 
 
 def _folder(file: str) -> Path:

@@ -1,0 +1,134 @@
+"""Every example of a script runs: sent along with a job, and outside Trainhall as it is."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cluster import TRAINHALL, Cluster, running_cluster
+
+from trainhall.cluster.archive import inspect
+
+pytestmark = pytest.mark.acceptance
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
+NAMES = ["plain", "with_sdk", "hugging_face", "with_trainer", "fabric"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.cancel_everything()
+
+
+def needs(name: str) -> None:
+    if name == "fabric" and importlib.util.find_spec("lightning_fabric") is None:
+        pytest.skip("NO LIGHTNING FABRIC HERE, its example does not run: pip install it")
+
+
+def submit(cluster: Cluster, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [*TRAINHALL, "submit", *arguments, "--url", cluster.url, "-o", "json"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else str(json.loads(done.stdout)["id"])
+
+
+def test_every_example_is_tried() -> None:
+    for suffix in ("py", "yaml"):
+        assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_runs_under_trainhall(cluster: Cluster, name: str) -> None:
+    needs(name)
+    workers = 1 if name == "hugging_face" else 2  # each costs an import of torch
+    job = submit(
+        cluster, str(EXAMPLES / f"{name}.yaml"),
+        "--set", "script.args=[--steps, '120']", "--set", f"resources.workers={workers}",
+    )  # fmt: skip
+    done = cluster.wait_for(job, "completed")
+    assert len(done["spec"]["code"]) == 64
+    if name == "plain":
+        assert "step 100: loss" in cluster.log_text(job, 0)
+        return
+    assert done["step"] == done["total_steps"] == 120
+    assert [step for step, _ in cluster.points(job, "loss")] == list(range(1, 121))
+    if workers == 2:
+        assert [step for step, _ in cluster.points(job, "loss", rank=1)] == list(range(1, 121))
+    if name != "fabric":
+        (checkpoint,) = cluster.get(f"/checkpoints/jobs/{job}")["items"]
+        assert (checkpoint["step"], checkpoint["state"]) == (100, "committed")
+        assert checkpoint["metrics"].keys() == done["metrics"].keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
+    needs(name)
+    command = TORCHRUN if name == "plain" else [sys.executable]
+    done = subprocess.run(
+        [*command, str(EXAMPLES / f"{name}.py"), "--steps", "60"],
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = done.stdout if name == "plain" else done.stderr
+    assert ("step 50: loss" if name == "plain" else "step 60  loss") in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_pauses_at_one_step_and_goes_on_from_there(cluster: Cluster) -> None:
+    spec = str(EXAMPLES / "with_sdk.yaml")
+    job = submit(cluster, spec, "--set", "script.args=[--steps, '300', --pace, '0.02']")
+    cluster.wait_for_step(job, 5)
+    cluster.put(f"/training/jobs/{job}/pause")
+    paused = cluster.wait_for(job, "paused")
+    assert not cluster.rank_processes(job)
+    saved = cluster.get(f"/checkpoints/jobs/{job}")["items"][0]["step"]
+    assert 5 <= saved == paused["step"] < 300
+    assert {point[0] for point in cluster.points(job, "loss")} == set(range(1, saved + 1))
+    cluster.put(f"/training/jobs/{job}/resume")
+    done = cluster.wait_for(job, "completed")
+    assert (done["attempt"], done["step"]) == (2, 300)
+    assert [step for step, _ in cluster.points(job, "loss")] == list(range(1, 301))
+    reasons = [e["reason"] for e in cluster.get(f"/training/jobs/{job}/events")["items"]]
+    assert f"goes on from step {saved}" in reasons
+
+
+def test_code_goes_up_once_and_every_attempt_has_its_own(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "train.py").write_text(
+        "import os, pkg\n"
+        "with open('mine', 'x') as file:\n"
+        "    file.write('x')\n"
+        "print(sorted(os.listdir('.')))\n"
+    )
+    (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {module: pkg.train}\n")
+    before = set((cluster.folder / "coordinator" / "code").iterdir())
+    jobs = [submit(cluster, str(tmp_path / "job.yaml")) for _ in range(2)]
+    for job in jobs:
+        cluster.wait_for(job, "completed")
+        assert cluster.log_text(job, 0) == "['job.yaml', 'mine', 'pkg']"
+    (new,) = set((cluster.folder / "coordinator" / "code").iterdir()) - before
+    assert inspect(new).files == 2
+
+
+def test_a_folder_that_cannot_be_sent_is_told_before_anything_is(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    (tmp_path / "out").symlink_to("/")
+    (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {path: train.py}\n")
+    told = submit(cluster, str(tmp_path / "job.yaml"), code=2)
+    assert "out is a link that may lead out of the folder" in told
