@@ -88,7 +88,7 @@ class SimulatedCluster(Network[Host]):
             self.report_all()
             await self.settle()
             self.advance()
-            await self.ship(ended=True)
+            await self.ship(metrics=False)
             if not await self.exchange(inf):
                 return
 
@@ -130,15 +130,14 @@ class SimulatedCluster(Network[Host]):
             host.heard_at = self.clock.monotonic()
             self.send_report(host)
 
-    async def ship(self, *, ended: bool = False) -> None:
-        """Hosts that are connected send what their ranks wrote; with `ended` only what the
-        coordinator waits for: all of attempts that ended there."""
+    async def ship(self, *, metrics: bool = True) -> None:
+        """Hosts that are connected send what their ranks wrote; without `metrics` only what the
+        coordinator waits for: what ranks told, and all of attempts that have ended."""
         spools = [
-            spool.ship(self.coordinator)
+            spool.ship(self.coordinator, metrics=metrics or attempt.outcome is not None)
             for host in self.nodes.values()
             if host.connected
             for attempt in host.attempts.values()
-            if attempt.outcome is not None or not ended
             for spool in attempt.spools.values()
             if not spool.empty
         ]

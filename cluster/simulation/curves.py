@@ -109,8 +109,11 @@ class Curves:
         self._workers = workers
         # A job's curve is one curve, whichever attempt draws it; its noise is the attempt's.
         job = np.random.default_rng(zlib.crc32(spec.name.encode()))
-        self._steepness = job.uniform(0.75, 1.15)
-        self._turn = total * job.uniform(0.015, 0.04)
+        self._steepness = job.uniform(0.55, 1.25)
+        self._turn = total * job.uniform(0.008, 0.06)
+        self._start = model.start_loss * job.uniform(0.9, 1.1)
+        self._floor = model.floor_loss * job.uniform(0.7, 4.0)
+        self._room = model.memory * job.uniform(0.7, 1.2)
         self._slow = job.integers(self._workers) if job.random() < 0.3 else None
         self._norm = job.uniform(1.5, 6.0)
         self._chance = np.random.default_rng(seed)
@@ -125,13 +128,13 @@ class Curves:
         """Peak of every rank, bytes: rank 0 holds a little more."""
         shares = 1 + 0.004 * np.cos(np.arange(self._workers) * 2.4)
         shares[0] += 0.012
-        memory: Floats = np.round(self._model.memory * shares)
+        memory: Floats = np.round(self._room * shares)
         return memory
 
     def smooth_loss(self, step: float) -> float:
         """The loss without its noise."""
-        start, floor = self._model.start_loss, self._model.floor_loss
-        return floor + float((start - floor) * (1 + step / self._turn) ** -self._steepness)
+        share = (1 + step / self._turn) ** -self._steepness
+        return float(self._floor + (self._start - self._floor) * share)
 
     def evaluation(self, step: int) -> dict[str, float]:
         """On held-out data: a little worse than in training, and a little more so in the end."""
@@ -157,7 +160,7 @@ class Curves:
             self._wander = 0.97 * self._wander + 0.012 * draw
             noise[i] = self._wander
         loss = smooth * np.exp(noise + 0.05 * draws[:, 1])
-        falling = (smooth / self._model.start_loss) ** 0.35
+        falling = (smooth / self._start) ** 0.35
         norm = self._norm * falling * np.exp(0.16 * draws[:, 2])
         norm = np.where(np.abs(draws[:, 3]) > 2.9, norm * 3.2, norm)
         job = {"loss": loss}
@@ -177,7 +180,8 @@ class Curves:
         return Block(steps, job, seconds, seconds.sum(axis=2).mean(axis=1))
 
     def _accuracy(self, loss: Floats) -> Floats:
-        return np.clip(np.exp(-loss * 0.98) * 0.995 + 0.002, 0.0, 0.999)
+        wrong = 0.9 * (loss / self._model.start_loss) ** 1.1
+        return np.clip(1.0 - wrong, 0.001, 0.999)
 
     def _seconds(self, steps: Ints) -> Floats:
         """By step, rank and phase. Ranks are in step: who is quicker waits for the slowest."""

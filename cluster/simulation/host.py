@@ -159,6 +159,8 @@ class Host(Node):
         self._launched: dict[str, tuple[int, int]] = {}
         self._desired: dict[Token, Assignment] | None = None
         self._disk = chance.uniform(2.0, 5.5)
+        self._thirst = chance.uniform(0.6, 1.3)
+        """Of its data loading for the host's processors and memory."""
         self._reported: object = None
 
     # -- what is ---------------------------------------------------------------------------------
@@ -183,8 +185,10 @@ class Host(Node):
     def host_use(self) -> HostUse:
         busy = sum(len(a.launch.ranks) for a in self.attempts.values() if a.alive)
         return HostUse(
-            cpu=round(min(100.0, 1.2 + 5.5 * busy + self._chance.uniform(0, 3)), 1),
-            memory_used=int((0.06 + 0.055 * busy + 0.004 * self._chance.random()) * 2 * _TIB),
+            cpu=round(min(100.0, 1.2 + 4.5 * busy * self._thirst + self._chance.uniform(0, 3)), 1),
+            memory_used=int(
+                (0.05 + 0.05 * busy * self._thirst + 0.003 * self._chance.random()) * 2 * _TIB
+            ),
             memory_total=2 * _TIB,
             disk_used=int(self._disk * _TIB),
             disk_total=14 * _TIB,

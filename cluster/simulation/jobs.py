@@ -55,7 +55,7 @@ def model(
             "evaluate_every_steps": max(10, steps // 8),
         },
         checkpoint={
-            "every_steps": every or max(10, steps // 6),
+            "every_steps": every or max(10, steps // 3),
             **({"path": SHARED} if shared else {}),
         },
         recovery={"max_restarts": restarts},
@@ -112,7 +112,7 @@ def arriving(chance: random.Random, number: int) -> Order:
     n = 1 + number % 9
     if kind < 0.15:
         spec = digits(
-            f"digits lr={chance.choice((1, 2, 3, 5))}e-3", 2, steps=900, rate=3e-3
+            f"digits lr={n % 4 + 1}e-3", 2, steps=600, rate=(n % 4 + 1) * 1e-3
         )  # fmt: skip
         return Order(spec)
     if kind < 0.28:
@@ -120,13 +120,13 @@ def arriving(chance: random.Random, number: int) -> Order:
         spec = script(path.rpartition("/")[2], chance.choice((1, 1, 2)), path, "--seed", str(n))
         return Order(spec, {1: Fate("error", 9)} if chance.random() < 0.25 else {})
     workers = chance.choices((1, 2, 4, 8, 16), (2, 5, 6, 3, 0.5))[0]
-    seconds = round(chance.uniform(1.2, 3.6), 1)
-    steps = round(chance.uniform(120, 460) / seconds)
+    seconds = round(chance.uniform(2.0, 5.0), 1)
+    steps = round(chance.uniform(150, 460) / seconds)
     name = chance.choice(_TOPICS) + chance.choice(_CHANGES).format(n=n)
     spec = model(
         name,
         workers,
-        steps=max(60, steps),
+        steps=steps,
         seconds=seconds,
         rate=chance.choice((1e-4, 3e-4, 1e-3)),
         shared=chance.random() < 0.7,

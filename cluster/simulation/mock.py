@@ -24,6 +24,8 @@ TURN_SECONDS = 1.0
 """Between two looks at what the ranks have done."""
 PASSING_SECONDS = 6.0
 """The least that passes between two turns of the opening."""
+SILENT_SECONDS = 31.0
+"""The most that passes between two turns of the opening while a host is not heard."""
 SHIP_SECONDS = 300.0
 """How long what is written in the opening may lie on its host."""
 
@@ -83,16 +85,16 @@ class Mock:
                 await self.cluster.exchanged()
                 await self.scenario.act(now)
             new = await self.cluster.exchange(math.inf)
-            if now - shipped >= SHIP_SECONDS or now >= present:
-                shipped = now
-                await self.cluster.ship()
+            everything = now - shipped >= SHIP_SECONDS or now >= present
+            await self.cluster.ship(metrics=everything)
+            shipped = now if everything else shipped
             if acting or new or self.cluster.silent:
                 await self.cluster.turn()
             if now >= present:
                 return
             step = max(min(self.scenario.due, self.cluster.due) - now, PASSING_SECONDS)
             if self.cluster.silent:
-                step = min(step, 10.0)
+                step = min(step, SILENT_SECONDS)
             self.clock.advance(min(step, SHIP_SECONDS, max(present - now, 0.001)))
 
     async def _live(self) -> None:

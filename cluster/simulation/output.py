@@ -1,11 +1,20 @@
 """What simulated ranks write to their output, as the console of the training loop words it."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 RED, YELLOW, GREEN, CYAN, DIM, BOLD, RESET = (
     "\x1b[31m", "\x1b[33m", "\x1b[32m", "\x1b[36m", "\x1b[2m", "\x1b[1m", "\x1b[0m",
 )  # fmt: skip
+
+
+Frame = tuple[str, int, str, str]
+"""Path, line, function and source of a frame of a traceback."""
+LOOP: tuple[Frame, ...] = (
+    ("training/loop.py", 131, "run", "code = self.advance()"),
+    ("training/loop.py", 139, "advance", "self.train_step()"),
+    ("training/loop.py", 215, "train_step", "loss, metrics = self.task.loss(self.model, batch)"),
+)
 
 
 def started(
@@ -41,19 +50,9 @@ def warning(rank: int, host: str, chance: random.Random) -> str:
     return f"{DIM}[rank{rank}]:{RESET} {YELLOW}{text}{RESET}"
 
 
-def traceback(rank: int, kind: str, message: str) -> str:
+def traceback(rank: int, frames: Sequence[Frame], kind: str, message: str) -> str:
     """A Python traceback, coloured as Python 3.13 colours it."""
     magenta, bright = "\x1b[35m", "\x1b[1;35m"
-    frames = (
-        ("training/loop.py", 131, "run", "code = self.advance()"),
-        ("training/loop.py", 139, "advance", "self.train_step()"),
-        (
-            "training/loop.py",
-            215,
-            "train_step",
-            "loss, metrics = self.task.loss(self.model, batch)",
-        ),
-    )
     lines = ["Traceback (most recent call last):"]
     for path, number, name, text in frames:
         lines.append(f'  File {magenta}"{path}"{RESET}, line {magenta}{number}{RESET}, '

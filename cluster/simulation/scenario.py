@@ -218,7 +218,6 @@ def opening_jobs() -> list[tuple[float, Order]]:
     out_of_memory = {attempt: Fate("out of memory", 1, 5) for attempt in range(1, 10)}
     return [
         (2690, Order(jobs.digits("digits baseline", 2, steps=900, rate=3e-3))),
-        (2680, Order(jobs.model("retrieval tower lr=1e-3", 4, steps=400, seconds=1.5, rate=1e-3))),
         (2675, Order(jobs.model("retrieval tower lr=3e-3", 4, steps=400, seconds=1.5, rate=3e-3),
                      {1: Fate("diverges", 210)})),
         (2640, Order(jobs.model("speech encoder", 8, steps=880, seconds=1.9, every=100),
@@ -226,9 +225,9 @@ def opening_jobs() -> list[tuple[float, Order]]:
         (2560, Order(jobs.model("context 32k", 8, steps=2000, seconds=3.0, restarts=1),
                      out_of_memory)),
         (2300, Order(jobs.script("evaluate.py", 1, "/srv/jobs/evaluate.py", "--split", "test"))),
-        (2040, Order(jobs.model("vision transformer", 8, steps=1900, seconds=1.2, shared=False,
-                                every=300))),
-        (1950, Order(jobs.model("ranker nightly", 16, steps=900, seconds=2.2, every=60))),
+        (2040, Order(jobs.model("vision transformer", 8, steps=1700, seconds=1.2, shared=False,
+                                every=200))),
+        (1950, Order(jobs.model("ranker nightly", 16, steps=900, seconds=2.2, every=100))),
         (1500, Order(jobs.script("tune.py", 2, "/srv/jobs/tune.py", "--trials", "12"),
                      {1: Fate("error", 17, 1)})),
         (640, Order(jobs.model("ocr decoder", 4, steps=500, seconds=1.5))),

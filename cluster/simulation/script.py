@@ -21,7 +21,8 @@ class Script(Work):
         self.step = 0
         self._next = now + _EVERY_SECONDS
         self._memory = group.chance.uniform(8, 50) * 2**30
-        command = " ".join([script.path or f"-m {script.module}", *script.args])
+        self._program = script.path or f"-m {script.module}"
+        command = " ".join([self._program, *script.args])
         group.spool(0).write(f"{output.BOLD}$ {command}{output.RESET}")
 
     @property
@@ -54,7 +55,16 @@ class Script(Work):
         self._next = now + _EVERY_SECONDS
         fate = self.group.fate
         if fate is not None and fate.step == self.step:
-            text = output.traceback(fate.rank, "KeyError", "'labels'")
+            frames = (
+                (self._program, 88, "<module>", "main(arguments())"),
+                (
+                    self._program,
+                    61,
+                    "main",
+                    'loss = model(**batch["inputs"], labels=batch["labels"])',
+                ),
+            )
+            text = output.traceback(fate.rank, frames, "KeyError", "'labels'")
             self.group.spool(fate.rank).write(text, "stderr")
             self.group.fail(now, fate.rank, work.crashed(fate.rank, "KeyError: 'labels'", text))
         elif self.step == self.total:
@@ -63,4 +73,4 @@ class Script(Work):
 
     def load(self, rank: int) -> Load:
         swing = math.sin(self._next / 7 + rank)
-        return Load(82 + 12 * swing, 0.6 + 0.1 * swing, self._memory)
+        return Load(78 + 16 * swing, 0.55 + 0.12 * swing, self._memory)

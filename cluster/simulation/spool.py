@@ -38,13 +38,14 @@ class Spool:
         self._newest_event = 0
         self._uploads: dict[str, Files] = {}
         """By checkpoint: what goes to the coordinator's store before its event is told."""
-        self._text: dict[Stream, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._text: list[tuple[Stream, bytearray]] = []
+        """Output in the order in which it was written, each run of one stream together."""
         self._offset: dict[Stream, int] = {"stdout": 0, "stderr": 0}
 
     @property
     def empty(self) -> bool:
         """Everything was acknowledged."""
-        return not (self._frames or self._events or any(self._text.values()))
+        return not (self._frames or self._events or self._text)
 
     def metrics(self, tables: Sequence[MetricTable]) -> None:
         self._newest_frame += 1
@@ -64,17 +65,16 @@ class Spool:
         self.event("checkpoint", event, time)
 
     def write(self, text: str, stream: Stream = "stdout") -> None:
-        """One line of output."""
-        self._text[stream] += text.encode() + b"\n"
+        """A line of output, or several."""
+        if not self._text or self._text[-1][0] != stream:
+            self._text.append((stream, bytearray()))
+        self._text[-1][1].extend(text.encode() + b"\n")
 
-    async def ship(self, coordinator: Coordinator) -> None:
-        """Send all that there is; what is not acknowledged stays."""
-        await asyncio.gather(
-            self._ship_metrics(coordinator),
-            self._ship_events(coordinator),
-            self._ship_text(coordinator, "stdout"),
-            self._ship_text(coordinator, "stderr"),
-        )
+    async def ship(self, coordinator: Coordinator, *, metrics: bool = True) -> None:
+        """Send all that there is, or only what the rank told; what is not acknowledged stays."""
+        await self._ship_events(coordinator)
+        if metrics:
+            await asyncio.gather(self._ship_metrics(coordinator), self._ship_text(coordinator))
 
     async def _ship_metrics(self, coordinator: Coordinator) -> None:
         while self._frames:
@@ -119,14 +119,12 @@ class Spool:
             del self._uploads[name]
         return event
 
-    async def _ship_text(self, coordinator: Coordinator, stream: Stream) -> None:
-        data = bytes(self._text[stream])
-        if data:
-            following = await coordinator.ingest.logs(
-                self.job_id, self.attempt, self.rank, stream, self._offset[stream], data
+    async def _ship_text(self, coordinator: Coordinator) -> None:
+        while self._text:
+            stream, data = self._text.pop(0)
+            self._offset[stream] = await coordinator.ingest.logs(
+                self.job_id, self.attempt, self.rank, stream, self._offset[stream], bytes(data)
             )
-            del self._text[stream][: following - self._offset[stream]]
-            self._offset[stream] = following
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

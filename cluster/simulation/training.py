@@ -18,7 +18,7 @@ from trainhall.cluster.simulation.curves import (
 )
 from trainhall.cluster.simulation.gpu import Load
 from trainhall.cluster.simulation.saved import save
-from trainhall.cluster.simulation.work import Group, Work
+from trainhall.cluster.simulation.work import Fate, Group, Work
 from trainhall.training.checkpoint.names import parse_name
 from trainhall.training.link import Command, MetricTable, Outcome
 
@@ -54,7 +54,6 @@ class Training(Work):
         """Position within the first block: the next step to finish."""
         self._begun_at = self._finished_at = self._saved_at = self._told_at = now
         self._saved_step = self.step
-        self._said_not_finite = False
         self._tell_start(now)
 
     def _resumed_step(self) -> int:
@@ -91,14 +90,13 @@ class Training(Work):
     def due(self) -> float:
         if self.group.asked is not Command.RUN:
             return self._finish_of_next()
-        left = self._end() - self.step
         mean = float(self._block().durations.mean())
-        return self._finish_of_next() + max(0, left - 1) * mean
+        return self._finish_of_next() + (self._next_save_or_end() - self.step - 1) * mean
 
     def _end(self) -> int:
         """The step at which it ends, well or not."""
         fate = self.group.fate
-        if fate is None or fate.kind == "diverges" or fate.step + self._first <= self.step:
+        if fate is None or fate.step + self._first <= self.step:
             return self.total
         return min(self.total, fate.step + self._first)
 
@@ -107,18 +105,22 @@ class Training(Work):
             self._write(self._take(now))
             self._do_what_is_due()
 
+    def _next_save_or_end(self) -> int:
+        every, seconds = self.spec.checkpoint.every_steps, self.spec.checkpoint.every_seconds
+        step = self._end()
+        if every is not None:
+            step = min(step, _next_multiple(every, self.step))
+        if seconds is not None:
+            left = seconds - (self._finished_at - self._saved_at)
+            steps = math.ceil(left / float(self._block().durations.mean()))
+            step = min(step, self.step + max(1, steps))
+        return step
+
     def _landmark(self) -> int:
         """The next step at which something is due beside metrics."""
-        training, checkpoint = self.spec.training, self.spec.checkpoint
-        marks = [self._end()]
-        intervals = (training.evaluate_every_steps, checkpoint.every_steps)
-        marks += [(self.step // every + 1) * every for every in intervals if every is not None]
-        if checkpoint.every_seconds is not None:
-            left = checkpoint.every_seconds - (self._finished_at - self._saved_at)
-            marks.append(
-                self.step + max(1, math.ceil(left / float(self._block().durations.mean())))
-            )
-        return min(marks)
+        every = self.spec.training.evaluate_every_steps
+        step = self._next_save_or_end()
+        return step if every is None else min(step, _next_multiple(every, self.step))
 
     def _block(self) -> Block:
         if not self._blocks:
@@ -154,7 +156,7 @@ class Training(Work):
         """Metric frames of these steps: each rank's timings, and from rank 0 what concerns all."""
         times = self._finished_at + np.cumsum(block.durations)
         steps, stamps = block.steps.tolist(), times.tolist()
-        self._note_divergence(block)
+        self._diverge(block)
         job = self._job_columns(block)
         for rank in self.group.ranks():
             own = _timings(block.seconds[:, rank])
@@ -182,17 +184,12 @@ class Training(Work):
             "peak_memory_bytes": [float(self._memory.max())] * len(block.steps),
         }
 
-    def _note_divergence(self, block: Block) -> None:
-        if self.group.fate is None or self.group.fate.kind != "diverges":
-            return
-        lost = block.steps > self._first + self.group.fate.step
-        for name in ("loss", "gradient_norm"):
-            block.job[name][lost] = math.nan
-        if lost.any() and not self._said_not_finite:
-            self._said_not_finite = True
-            step = int(block.steps[lost][0])
-            message = f"the loss is nan at step {step}; training goes on"
-            self.group.spool(0).event("note", {"message": message}, self._finished_at)
+    def _diverge(self, block: Block) -> None:
+        fate = self.group.fate
+        if fate is not None and fate.kind == "diverges":
+            lost = block.steps == fate.step + self._first
+            for name in ("loss", "gradient_norm"):
+                block.job[name][lost] = math.nan
 
     def _tell_progress(
         self, steps: list[int], stamps: list[float], job: dict[str, Sequence[float]]
@@ -234,7 +231,7 @@ class Training(Work):
         if self._saved_step == self.step:
             return
         self._saved_step, self._saved_at = self.step, self._finished_at
-        size = int(max(self.model.parameters * _OPTIMIZER_BYTES, self.model.memory * 0.22))
+        size = int(max(self.model.parameters * _OPTIMIZER_BYTES, self._memory[0] * 0.22))
         saved = save(self.launch, self.step, self._finite(), self._finished_at, size)
         self.group.spool(0).checkpoint(saved.event, saved.files, self._finished_at)
         self.group.spool(0).write(f"step {self.step}/{self.total}  checkpoint saved")
@@ -259,38 +256,46 @@ class Training(Work):
 
     def _meets_its_fate(self) -> bool:
         fate = self.group.fate
-        if fate is None or fate.kind == "diverges" or self.step != fate.step + self._first:
+        if fate is None or self.step != fate.step + self._first:
             return False
         rank, now = fate.rank, self._finished_at
         if fate.kind == "killed":
             self.group.fail(now, rank, work.killed(rank))
             return True
-        if fate.kind == "out of memory":
-            held = self._memory[rank] / 2**30
-            kind, message = "OutOfMemoryError", (
-                f"CUDA out of memory. Tried to allocate 9.38 GiB. GPU {rank % 8} has a total "
-                f"capacity of 79.11 GiB of which {max(0.2, 78.2 - held):.2f} GiB is free. Of the "
-                f"allocated memory {held:.2f} GiB is allocated by PyTorch"
-            )  # fmt: skip
-        else:
-            kind, message = "ValueError", "a batch holds a label that is not below 10: 255"
-        text = output.traceback(rank, kind, message)
+        kind, message = self._exception(fate)
+        text = output.traceback(rank, output.LOOP, kind, message)
         spool = self.group.spool(rank)
         spool.write(text, "stderr")
         spool.event("failure", {"type": kind, "message": message, "traceback": text}, now)
         self.group.fail(now, rank, work.raised(rank, kind, message, text))
         return True
 
-    # -- what it asks of the devices -------------------------------------------------------------
+    def _exception(self, fate: Fate) -> tuple[str, str]:
+        """Type and message."""
+        match fate.kind:
+            case "out of memory":
+                return "OutOfMemoryError", (
+                    f"CUDA out of memory. Tried to allocate 9.38 GiB. GPU {fate.rank % 8} has a "
+                    "total capacity of 79.11 GiB of which 3.94 GiB is free. Of the allocated "
+                    "memory 71.26 GiB is allocated by PyTorch"
+                )
+            case "diverges":
+                saved = f"of step {self._saved_step}" if self._saved_step else "none"
+                return "LossNotFinite", (
+                    f"the loss is nan at step {self.step}; the newest checkpoint before it is "
+                    f"{saved}; lower training.learning_rate, or set training.gradient_clip"
+                )
+            case _:
+                return "ValueError", "a batch holds a label that is not below 10: 255"
 
     def load(self, rank: int) -> Load:
         seconds = self._block().seconds[min(self._at, len(self._block().steps) - 1), rank]
         computing = float((seconds[1] + seconds[2] + seconds[4]) / seconds.sum())
-        # A small model leaves most of the device idle however busy its kernels look.
-        weight = min(1.0, 0.35 + 0.13 * math.log10(1 + self.model.memory / 2**28))
+        # Kernels of a small model leave most of the device idle while they run.
+        weight = min(1.0, 0.3 + 0.16 * math.log10(1 + self._memory[rank] / 2**26))
         return Load(
-            min(99.0, 100.0 * (0.45 + 0.55 * computing) * weight**0.2),
-            (0.25 + 0.75 * computing) * weight,
+            min(99.0, 55 + 46 * computing) * weight**0.3,
+            min(1.0, 0.1 + 0.95 * computing * weight),
             float(self._memory[rank]),
         )
 
@@ -299,6 +304,10 @@ def _timings(seconds: Floats) -> dict[str, Sequence[float]]:
     """Columns of `[steps, phases]` seconds."""
     phases = {f"{name}_seconds": seconds[:, i].tolist() for i, name in enumerate(PHASES)}
     return {"step_seconds": seconds.sum(axis=1).tolist(), **phases}
+
+
+def _next_multiple(every: int, step: int) -> int:
+    return (step // every + 1) * every
 
 
 def _divides(every: int | None, step: int) -> bool:

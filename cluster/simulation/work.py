@@ -3,7 +3,8 @@
     ranks of every host come up → they meet → steps, saves, evaluations → an end on every host
 
 Hosts ask it nothing: it writes into their ranks' spools and ends them. It is driven by `advance`
-alone, and says with `due` when its end is near. Times are seconds since the epoch.
+alone, and says with `due` when the coordinator would next hear of more than metrics. Times are
+seconds since the epoch.
 """
 
 import math
@@ -60,7 +61,7 @@ class Work(ABC):
     @property
     @abstractmethod
     def due(self) -> float:
-        """When it ends, as far as can be told: whoever looks earlier misses nothing."""
+        """When it next saves or ends, as far as can be told."""
 
     @abstractmethod
     def progress(self, now: float) -> None:
