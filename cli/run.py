@@ -27,7 +27,7 @@ def run(
     ] = False,
     overrides: Overrides = None,
 ) -> None:
-    """Train a built-in task on this host, without a server.
+    """Train a task on this host, without a server.
 
     Ctrl-C stops at a step that all workers agree on and saves a checkpoint; a second one ends at
     once.
@@ -44,7 +44,7 @@ def run(
     spec = specs.load(file, overrides)
     if spec.script is not None:
         raise Usage(
-            "`trainhall run` trains built-in tasks; start a script with torchrun, or submit it"
+            "`trainhall run` trains tasks; start a script with torchrun, or submit it"
         )
     if spec.code is not None and not Path(spec.code).is_dir():
         raise Usage(f"code: {spec.code} is not a folder; `trainhall run` uses the folder in place")

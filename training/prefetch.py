@@ -40,6 +40,8 @@ AVAILABLE = sys.platform == "linux"
 """Elsewhere forking a process that has used its libraries is not safe."""
 
 _PR_SET_PDEATHSIG = 1
+_TOLD = (BadData, TaskUnavailable)
+"""Exceptions that say all there is to say; they are raised in the rank as they were here."""
 _ALIGNMENT = 64
 _SPARE = 1.125
 """A new slot has room for a somewhat larger batch."""
@@ -200,7 +202,7 @@ class _Worker:
 
 
 def _error(told: _Failed) -> Exception:
-    kinds: dict[str, type[Exception]] = {c.__name__: c for c in (BadData, TaskUnavailable)}
+    kinds: dict[str, type[Exception]] = {kind.__name__: kind for kind in _TOLD}
     error = kinds.get(told.kind, ReadingFailed)(told.message)
     error.add_note(f"In the data worker:\n{told.traceback}")
     return error
@@ -236,8 +238,13 @@ def _work(
             told, handle = slots.put(read(request))
             message = pickle.dumps(told)
         except (Exception, SystemExit) as error:
-            kind = type(error).__name__
-            message = pickle.dumps(_Failed(kind, describe(error), traceback.format_exc()))
+            kind = type(error)
+            told = _Failed(
+                kind.__name__,
+                str(error) if kind in _TOLD else describe(error),
+                traceback.format_exc(),
+            )
+            message = pickle.dumps(told)
         try:
             connection.send_bytes(message)
             if handle is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.attempts import RankServer
 from support.data_files import write_cifar10, write_idx, write_images, write_mnist
 
 from trainhall.training.reading import Reader, Request
@@ -280,6 +281,27 @@ def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
         (line,) = [text for text in told if name in text]
         assert line.startswith(f"{tmp_path / 'cat' / name} is no image that can be read")
         assert "repair or remove it" in line
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_job_s_reason_names_the_image(ranks: RankServer, tmp_path: Path, workers: int) -> None:
+    images = tmp_path / "images"
+    write_images(images, each=4)
+    for path in (images / "dog").iterdir():
+        path.write_bytes(b"no image")
+    params = {"root": str(images), "image_size": 16, "model": "cnn", "eval_fraction": 0.01}
+    attempt = ranks.run(
+        tmp_path,
+        {
+            "task": {"name": "image_folder", "params": params},
+            "training": {"steps": 9, "global_batch_size": 7, "data_workers": workers},
+        },
+    )
+    assert attempt.codes == [1]
+    failure = attempt.event("failure")
+    assert failure["type"] == "BadData"
+    assert failure["message"].startswith(f"{images / 'dog'}")
+    assert "image_folder.py" in failure["traceback"]
 
 
 def test_without_torchvision_its_tasks_say_so_and_others_work(

@@ -267,7 +267,7 @@ class JobSpec(SpecModel):
     name: Name
     """A name for people; it need not be unique."""
     task: TaskSpec | None = None
-    """A built-in task. Give exactly one of `task` and `script`."""
+    """A task, built in or of your own. Give exactly one of `task` and `script`."""
     script: ScriptSpec | None = None
     """A script that runs under `torchrun`. Give exactly one of `task` and `script`."""
     code: Annotated[Text, Field(min_length=1)] | None = None

@@ -721,7 +721,7 @@ export type JobSpec = {
      */
     name: string;
     /**
-     * A built-in task. Give exactly one of `task` and `script`.
+     * A task, built in or of your own. Give exactly one of `task` and `script`.
      */
     task?: TaskSpec | null;
     /**
