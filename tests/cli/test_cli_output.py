@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -163,3 +165,14 @@ def test_a_relative_script_becomes_absolute(folder: Path, monkeypatch: pytest.Mo
     spec = specs.load("-", ["script.path=other.py"])
     assert spec.script is not None
     assert spec.script.path == str(folder / "other.py")
+
+
+def test_the_end_of_a_command_searches_nothing_for_garbage() -> None:
+    # The last collections of a coordinator took longer than everything else of its end.
+    code = (
+        "import atexit, gc, sys; sys.argv = ['trainhall', '--version']\n"
+        "atexit.register(lambda: print('frozen' if gc.get_freeze_count() else 'not'))\n"
+        "from trainhall.cli.main import main; main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\nfrozen\n")
