@@ -83,7 +83,7 @@ def test_the_coordinator_on_postgres_and_the_agent_train_together(
 ) -> None:
     cluster = Cluster(tmp_path)
     data = tmp_path / "agent"
-    arguments = [*SERVICES["coordinator"]["command"], "--port", "0"]
+    arguments = [*SERVICES["coordinator"]["command"], "--port", str(cluster.port)]
     assert arguments[0] == "server"
     cluster.coordinator.arguments = [*arguments, "--data-dir", str(tmp_path / "data")]
     cluster.coordinator.env["DATABASE_URL"] = new_postgres()

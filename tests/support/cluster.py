@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 import psutil
+from support.ports import reserve
 from support.waiting import eventually
 
 TRAINHALL = [sys.executable, "-m", "trainhall.cli.main"]
@@ -85,15 +85,16 @@ class Cluster:
         self.runtime.mkdir(parents=True)
         env = {"TRAINHALL_RUNTIME_DIR": str(self.runtime)}
         self._database = ["--database-url", database_url] if database_url else []
-        self.coordinator = Program("coordinator", self._server_arguments(0), folder, env)
+        self.port = reserve(self)
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.coordinator = Program("coordinator", self._server_arguments(), folder, env)
         self.agent = Program("agent", [], folder, env)
         self.slots = slots
-        self.url = ""
         self.http = httpx.Client(timeout=10)
 
-    def _server_arguments(self, port: int) -> list[str]:
+    def _server_arguments(self) -> list[str]:
         data = str(self.folder / "coordinator")
-        return ["server", "--port", str(port), "--data-dir", data, *self._database]
+        return ["server", "--port", str(self.port), "--data-dir", data, *self._database]
 
     def start(self) -> None:
         self.start_coordinator()
@@ -109,19 +110,11 @@ class Cluster:
 
     def start_coordinator(self) -> None:
         self.coordinator.start()
-
-        def url() -> str | None:
-            assert self.coordinator.process is not None
-            assert self.coordinator.process.poll() is None, self.coordinator.output()
-            found = re.search(r"http://127\.0\.0\.1:\d+", self.coordinator.output())
-            return found.group(0) if found else None
-
-        self.url = eventually("the coordinator's URL", url)
-        # A restarted coordinator is found where it was.
-        self.coordinator.arguments = self._server_arguments(int(self.url.rsplit(":", 1)[1]))
         eventually("the coordinator to be ready", self.is_ready)
 
     def is_ready(self) -> bool:
+        assert self.coordinator.process is not None
+        assert self.coordinator.process.poll() is None, self.coordinator.output()
         with contextlib.suppress(httpx.TransportError):
             return self.http.get(self.url + "/readyz").status_code == 200
         return False

@@ -46,7 +46,7 @@ def write_images(root: Path, classes: tuple[str, ...] = ("cat", "dog"), each: in
     for number, name in enumerate(classes):
         (root / name).mkdir(parents=True)
         for i in range(each):
-            pixels = rng.integers(0, 80, (20, 24 + i, 3)) + [170 * number, 10 * i, 90]
+            pixels = rng.integers(0, 80, (20, 24 + i, 3)) + np.array([170 * number, 10 * i, 90])
             Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{i}.jpg")
 
 

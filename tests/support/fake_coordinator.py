@@ -7,8 +7,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import socket
-import weakref
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response, WebSocket
 from starlette.websockets import WebSocketDisconnect
 from support.agent_process import until
+from support.ports import bound, reserve
 
 from trainhall.cluster.protocol import Assignment, Desired, Report
 from trainhall.training.link import Launch, RankEvent, complete_frames
@@ -94,11 +93,8 @@ class FakeCoordinator:
     async def serving(self) -> AsyncIterator[None]:
         """Listen on `port`; the first time on a free one, later on the same."""
         if self.port == 0:
-            # Bound for good: while nobody listens there, nobody else on this host gets the port.
-            reserved = _bound(0)
-            weakref.finalize(self, reserved.close)
-            self.port = reserved.getsockname()[1]
-        listener = _bound(self.port)
+            self.port = reserve(self)
+        listener = bound(self.port)
         config = uvicorn.Config(
             self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=1,
             ws="websockets-sansio",
@@ -236,13 +232,6 @@ class FakeCoordinator:
                 self.reports.append(Report.model_validate_json(await websocket.receive_text()))
                 if len(self.reports) == 1:
                     self._changed.set()
-
-
-def _bound(port: int) -> socket.socket:
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind(("127.0.0.1", port))
-    return found
 
 
 def _json(data: dict[str, Any]) -> Response:
