@@ -43,9 +43,7 @@ def run(
     """  # fmt: skip
     spec = specs.load(file, overrides)
     if spec.script is not None:
-        raise Usage(
-            "`trainhall run` trains tasks; start a script with torchrun, or submit it"
-        )
+        raise Usage("`trainhall run` trains tasks; start a script with torchrun, or submit it")
     if spec.code is not None and not Path(spec.code).is_dir():
         raise Usage(f"code: {spec.code} is not a folder; `trainhall run` uses the folder in place")
     _check_folder(folder, resume)

@@ -19,6 +19,7 @@ import pickle
 import signal
 import sys
 import traceback
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -108,7 +109,10 @@ class Prefetcher:
                 name=f"data worker {number}",
                 daemon=True,
             )
-            process.start()
+            with warnings.catch_warnings():
+                # Python 3.12 warns of any fork beside threads. The worker touches none of theirs.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
             theirs.close()
             self._workers.append(_Worker(number, process, ours))
         for _ in range(prefetch):

@@ -4,9 +4,9 @@ A batch depends on (seed, epoch, indices) alone. Samples of a map-style data set
 random generators that were seeded by (seed, epoch, sample); so no result depends on who read it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -33,19 +33,25 @@ class Reader:
         self.task = task
         self._data = data
         self._seed = seed
-        self.in_memory = isinstance(data, Data)
+        self._whole = data if isinstance(data, Data) else None
+        self._set_epoch: Callable[[int], None] | None = getattr(data, "set_epoch", None)
+
+    @property
+    def in_memory(self) -> bool:
+        """The data give whole batches."""
+        return self._whole is not None
 
     def read(self, request: Request) -> Any:
         """The batch; the rank's own random generators are left as they were."""
-        set_epoch = getattr(self._data, "set_epoch", None)
-        if set_epoch is not None:
-            set_epoch(request.epoch)
-        if isinstance(self._data, Data):
-            return self._data.batch(request.indices)
+        if self._set_epoch is not None:
+            self._set_epoch(request.epoch)
+        if self._whole is not None:
+            return self._whole.batch(request.indices)
         with random_state.kept():
-            return self._stack(request, list(self._samples(self._data, request)))
+            return self._stack(request, list(self._samples(request)))
 
-    def _samples(self, data: MapStyle, request: Request) -> Iterator[Any]:
+    def _samples(self, request: Request) -> Iterator[Any]:
+        data = cast(MapStyle, self._data)
         indices = request.indices.tolist()
         words = sample_words(self._seed, request.epoch, np.asarray(indices), 1)
         for index, word in zip(indices, words[:, 0].tolist(), strict=True):

@@ -141,6 +141,15 @@ class NothingHeldOut(Plain):
         self.eval_data = TensorData(torch.randn(0, 4), torch.randn(0, 1))
 
 
+class Different(Plain):
+    """Rank 1 finds fewer samples."""
+
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        if os.environ["RANK"] == "1":
+            self.train_data = TensorData(torch.randn(63, 4), torch.randn(63, 1))
+
+
 class NoData(Plain):
     def __init__(self, params: dict[str, Any], job: Any) -> None:
         pass

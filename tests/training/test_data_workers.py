@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 from support.attempts import Attempt, RankServer
-from support.own_tasks import Ledger, Numbers, Plain
+from support.own_tasks import Numbers, Plain
 from support.waiting import eventually
 
 from trainhall.training.data import Sampler
@@ -228,7 +228,3 @@ def test_held_out_samples_are_read_once_each(workers: int) -> None:
 
 def plain() -> Plain:
     return Plain({}, None)
-
-
-def test_the_ledger_is_a_task() -> None:
-    assert Ledger.Params is not None

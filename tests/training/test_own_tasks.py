@@ -66,6 +66,11 @@ def test_an_own_task_trains_and_is_evaluated_as_any_other(
         ("NothingToTrain", "BadTask", ["without parameters to train"]),
         ("Empty", "BadData", ["{file}, line {line}: train_data is empty"]),
         ("NothingHeldOut", "BadData", ["eval_data is empty"]),
+        (
+            "Different",
+            "DifferentData",
+            ["rank 0 has a training set of 64 samples, rank 1 one of 63"],
+        ),
         ("NoData", "BadTask", ["train_data is nothing; set it in __init__"]),
         ("Endless", "BadTask", ["IterableDataset", "map-style"]),
         ("TakenName", "BadTask", ["metric_names are ['loss']"]),
