@@ -13,6 +13,7 @@ import sqlite3
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from halls import JOB_ID, Connection, Hall, batch, coordinator
@@ -26,12 +27,12 @@ ROWS = 5000
 MAX_POINTS = 1000
 
 
-async def fill(hall: Hall, points: int) -> None:
-    """Send the points and wait until they are packed."""
+async def fill(hall: Hall, points: int, names: Sequence[str] = ("loss",)) -> None:
+    """Send the points of each series and wait until they are packed."""
     connection = await Connection.open(hall.port)
     path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=w"
     for sequence in range(1, points // ROWS + 1):
-        body = batch(sequence, 1, ROWS, ["loss"])
+        body = batch(sequence, 1, ROWS, names)
         await connection.request("POST", path, body, hall.credential)
     await connection.close()
     database = Database(hall.database_url)

@@ -32,6 +32,7 @@ class Hall:
 
     port: int
     folder: Path
+    pid: int
     credential: str = ""
 
     @property
@@ -71,7 +72,7 @@ def served(script: str, kind: str) -> Iterator[Hall]:
         process = subprocess.Popen(
             [sys.executable, script, "serve", kind, folder, str(fd)], pass_fds=[fd]
         )
-        hall = Hall(listener.getsockname()[1], Path(folder))
+        hall = Hall(listener.getsockname()[1], Path(folder), process.pid)
         listener.close()
         try:
             wait_until_ready(hall, process)
@@ -112,11 +113,18 @@ async def add_job(url: str) -> None:
     await database.close()
 
 
-def batch(first_sequence: int, frames: int, rows: int, names: Sequence[str] = NAMES) -> bytes:
-    """Consecutive frames of the job's own series."""
+def batch(
+    first_sequence: int,
+    frames: int,
+    rows: int,
+    names: Sequence[str] = NAMES,
+    *,
+    behind: int = 0,
+) -> bytes:
+    """Consecutive frames of the job's own series, with the steps behind one of them."""
     bodies = []
     for sequence in range(first_sequence, first_sequence + frames):
-        first = (sequence - 1) * rows + 1
+        first = behind + (sequence - 1) * rows + 1
         table = MetricTable(
             None,
             range(first, first + rows),

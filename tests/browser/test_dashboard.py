@@ -245,10 +245,12 @@ def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> No
     page.get_by_role("button", name="Get the command").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("trainhall agent")).to_contain_text(cluster.url)
+    expect(dialog.get_by_role("alert")).to_contain_text("answers on loopback alone")
     dialog.get_by_role("button", name="Done").click()
     added = page.get_by_role("region", name="Node gpu-07")
     expect(added).to_contain_text("pending")
     added.get_by_role("button", name="Remove gpu-07").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Nothing runs on it")
     page.get_by_role("button", name="Remove the node").click()
     expect(added).to_have_count(0)
 

@@ -7,7 +7,7 @@ import type { Axis, Range } from "./axis";
 import classes from "./chart.module.css";
 import { curvesCsv, saveText } from "./csv";
 import { type Curve, hasPoints, identityOf, seriesOf } from "./curve";
-import { useOnScreen } from "./on-screen";
+import { useLingering, useOnScreen, whenThereIsTime } from "./on-screen";
 import { clock, Plot, type Under } from "./plot";
 
 interface Props {
@@ -41,11 +41,14 @@ const REDRAW_MS = 150;
 export function Chart(props: Props) {
   const { title, curves, syncKey, axis, range = null } = props;
   const [frame, onScreen] = useOnScreen<HTMLElement>();
+  const lives = useLingering(onScreen);
+  const isSeen = useRef(onScreen);
+  isSeen.current = onScreen;
+  const draw = useRef<(() => void) | null>(null);
   const values = useRef<(HTMLElement | null)[]>([]);
   const place = useRef<HTMLSpanElement>(null);
   const empty = useRef<HTMLDivElement>(null);
   const host = useRef<HTMLDivElement>(null);
-  const plot = useRef<Plot | null>(null);
   const scheme = useComputedColorScheme("light");
   const latest = useRef(props);
   latest.current = props;
@@ -63,7 +66,7 @@ export function Chart(props: Props) {
   // biome-ignore lint/correctness/useExhaustiveDependencies: identity stands for the options
   useEffect(() => {
     const element = host.current;
-    if (!onScreen || element === null) return;
+    if (!lives || element === null) return;
     const format = (value: number | null) => (latest.current.format ?? metric)(value);
     const write = (at: number | null, under: (Under | null)[]): void => {
       if (place.current) place.current.textContent = at === null ? "" : told(at, axis);
@@ -75,49 +78,57 @@ export function Chart(props: Props) {
         cell.textContent = format(value) + spread;
       });
     };
-    const made = new Plot(element, {
-      curves,
-      axis,
-      syncKey,
-      logarithmic: props.logarithmic ?? false,
-      stacked: props.stacked ?? false,
-      limits: props.limits ?? [],
-      dark: scheme === "dark",
-      height: HEIGHT,
-      format,
-      smoothing: () => latest.current.smoothing,
-      range: () => latest.current.range ?? null,
-      onRange: (chosen) => latest.current.onRange?.(chosen),
-      onCursor: write,
-    });
-    plot.current = made;
+    const make = () =>
+      new Plot(element, {
+        curves,
+        axis,
+        syncKey,
+        logarithmic: props.logarithmic ?? false,
+        stacked: props.stacked ?? false,
+        limits: props.limits ?? [],
+        dark: scheme === "dark",
+        height: HEIGHT,
+        format,
+        smoothing: () => latest.current.smoothing,
+        range: () => latest.current.range ?? null,
+        onRange: (chosen) => latest.current.onRange?.(chosen),
+        onCursor: write,
+      });
+    let plot: Plot | null = null;
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const showEmptiness = (): void => {
-      if (empty.current) empty.current.hidden = !made.isEmpty;
+    let takeBack: (() => void) | undefined;
+    const show = (): void => {
+      timer = undefined;
+      // What nobody sees is drawn when it is seen again.
+      if (!isSeen.current) return;
+      takeBack?.();
+      takeBack = whenThereIsTime(() => {
+        if (plot === null) plot = make();
+        else plot.draw();
+        if (empty.current) empty.current.hidden = !plot.isEmpty;
+      });
     };
     const soon = (): void => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        made.draw();
-        showEmptiness();
-      }, latest.current.redrawMs ?? REDRAW_MS);
+      timer ??= setTimeout(show, latest.current.redrawMs ?? REDRAW_MS);
     };
-    showEmptiness();
+    draw.current = show;
+    show();
     const stores = [...new Set(curves.map((curve) => curve.store))];
     const leave = stores.map((store) => store.subscribe(soon));
-    const resizes = new ResizeObserver(() => made.resize());
+    const resizes = new ResizeObserver(() => plot?.resize());
     resizes.observe(element);
     return () => {
-      plot.current = null;
+      draw.current = null;
       clearTimeout(timer);
+      takeBack?.();
       for (const each of leave) each();
       resizes.disconnect();
-      made.destroy();
+      plot?.destroy();
     };
-  }, [onScreen, identity]);
+  }, [lives, identity]);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: they are read through the ref
-  useEffect(() => plot.current?.draw(), [props.smoothing, range?.from, range?.to]);
+  useEffect(() => draw.current?.(), [onScreen, props.smoothing, range?.from, range?.to]);
 
   return (
     <figure className={classes.panel} ref={frame} data-chart={title}>

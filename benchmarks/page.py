@@ -1,0 +1,156 @@
+"""How a job's page bears a long job: charts of a million points, scrolling, memory over live data.
+
+    python benchmarks/page.py [--points 1000000] [--charts 20] [--minutes 0.5]
+
+A real Chromium (the system's, headless) opens the page of a job with so many series. Frame times
+are taken while it scrolls; then points come in live, and its heap is read after a garbage
+collection. Without Chromium only the API is measured.
+"""
+
+import argparse
+import asyncio
+import itertools
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench_history import ROWS, fill, milliseconds
+from halls import JOB_ID, Connection, Hall, batch, coordinator
+from playwright.sync_api import CDPSession, Page, sync_playwright
+from report import Figure, report
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+CHART_POINTS = 1500
+"""As many as the page asks for."""
+LIVE_ROWS = 5
+LIVE_BATCHES_PER_SECOND = 10
+MEBIBYTE = 1024 * 1024
+
+SCROLL = """
+async () => {
+  const frames = [];
+  let last = await new Promise(requestAnimationFrame);
+  const end = document.documentElement.scrollHeight - innerHeight;
+  for (let i = 0; i <= 600; i++) {
+    // Down and up again, two times.
+    const at = (i / 150) % 2;
+    window.scrollTo(0, end * (at < 1 ? at : 2 - at));
+    const now = await new Promise(requestAnimationFrame);
+    frames.push(now - last);
+    last = now;
+  }
+  return frames.slice(1);
+}
+"""
+
+
+@contextmanager
+def live(hall: Hall, names: list[str], behind: int) -> Iterator[None]:
+    """Points that come in as those of a job that trains, with the steps behind the stored ones."""
+    ended = threading.Event()
+
+    async def send() -> None:
+        connection = await Connection.open(hall.port)
+        path = f"/api/v1/agent/jobs/{JOB_ID}/attempts/1/metrics?writer=live"
+        for sequence in itertools.count(1):
+            body = batch(sequence, 1, LIVE_ROWS, names, behind=behind)
+            await connection.request("POST", path, body, hall.credential)
+            if ended.is_set():
+                break
+            await asyncio.sleep(1 / LIVE_BATCHES_PER_SECOND)
+        await connection.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(send()))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def heap(devtools: CDPSession) -> float:
+    """Mebibytes that are in use after a garbage collection."""
+    for _ in range(3):
+        devtools.send("HeapProfiler.collectGarbage")
+    return float(devtools.send("Runtime.getHeapUsage")["usedSize"]) / MEBIBYTE
+
+
+def browse(hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        print(f"no browser: none of {', '.join(BROWSERS)}")
+        return []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        page = chromium.new_page(viewport={"width": 1360, "height": 900})
+        try:
+            return [*scrolling(page, hall, options), *memory(page, hall, names, options)]
+        finally:
+            chromium.close()
+
+
+def scrolling(page: Page, hall: Hall, options: argparse.Namespace) -> list[Figure]:
+    begun = time.perf_counter()
+    page.goto(f"{hall.url}/jobs/{JOB_ID}")
+    page.locator("figure[data-chart] canvas").first.wait_for()
+    opened = time.perf_counter() - begun
+    charts = page.locator("figure[data-chart]").count()
+    page.wait_for_timeout(2000)
+    print(f"{charts} charts; the first was drawn after {1000 * opened:.0f} ms")
+    frames = sorted(page.evaluate(SCROLL))
+    return [
+        Figure("first chart drawn", 1000 * opened, "ms"),
+        Figure("frame while scrolling, median", statistics.median(frames), "ms"),
+        Figure("frame while scrolling, p95", frames[int(0.95 * len(frames))], "ms", at_most=34),
+        Figure("frame while scrolling, longest", frames[-1], "ms", at_most=100),
+    ]
+
+
+def memory(page: Page, hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
+    devtools = page.context.new_cdp_session(page)
+    with live(hall, names, options.points):
+        page.wait_for_timeout(10_000)  # until whatever is made once is made
+        before, points = heap(devtools), last_step(page)
+        print(f"heap: {before:.1f} MiB at step {points:,}")
+        deadline = time.monotonic() + 60 * options.minutes
+        while time.monotonic() < deadline:
+            page.wait_for_timeout(min(60_000, 1000 * max(1, deadline - time.monotonic())))
+            print(f"heap: {heap(devtools):.1f} MiB at step {last_step(page):,}", flush=True)
+        after = heap(devtools)
+        came = last_step(page) - points
+    print(f"{came * len(names):,} points came in")
+    return [
+        Figure("heap of the page before", before, "MiB"),
+        Figure("heap added by live data", after - before, "MiB", at_most=5),
+    ]
+
+
+def last_step(page: Page) -> int:
+    text = page.get_by_test_id("step").inner_text().split()[1]
+    return int(text.replace(",", ""))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--points", type=int, default=1_000_000, help="of each series")
+    parser.add_argument("--charts", type=int, default=20)
+    parser.add_argument("--minutes", type=float, default=0.5, help="of live data")
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    names = ["loss", *(f"metric_{number:02d}" for number in range(1, options.charts))]
+    with coordinator() as hall:
+        asyncio.run(fill(hall, options.points, names))
+        query = f"max_points={CHART_POINTS}"
+        took, count = asyncio.run(milliseconds(hall, query, options.rounds))
+        print(f"{options.points:,} points as {count}; {len(names)} series; packed by {ROWS} rows")
+        figures = browse(hall, names, options)
+    report(Figure("data of a chart", took, "ms", at_most=50), *figures)
+
+
+if __name__ == "__main__":
+    main()

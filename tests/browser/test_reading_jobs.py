@@ -1,0 +1,176 @@
+"""The dashboard's answers to a researcher: curves from near, jobs beside each other, long logs."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from support.cluster import Cluster
+
+pytestmark = pytest.mark.browser
+
+SLOW = 60_000
+"""Milliseconds; a bound for a loaded machine, not an expectation."""
+
+
+def quick(name: str, **training: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "task": {"name": "synthetic", "params": {"features": 8, "hidden": [8]}},
+        "training": {"steps": 400, "global_batch_size": 8, **training},
+    }
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster: Cluster) -> list[str]:
+    """Two that are done and differ in their learning rate."""
+    ids = [
+        cluster.submit(quick("slow-learner", learning_rate=0.001)),
+        cluster.submit(quick("fast-learner", learning_rate=0.01)),
+    ]
+    for job in ids:
+        cluster.wait_for(job, "completed", timeout=120)
+    return ids
+
+
+def chart(page: Page, title: str) -> Locator:
+    return page.locator(f'figure[data-chart="{title}"]')
+
+
+def drag(page: Page, over: Locator, begin: float, end: float) -> None:
+    """Between two places of a chart, as shares of its width."""
+    expect(over).to_be_visible()
+    over.scroll_into_view_if_needed()
+    box = over.bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + begin * box["width"], middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], middle, steps=5)
+    page.mouse.up()
+
+
+def test_a_zoom_reads_its_steps_stands_in_the_address_and_is_undone(
+    page: Page, jobs: list[str]
+) -> None:
+    page.goto(f"/jobs/{jobs[0]}")
+    plot = chart(page, "Loss").locator(".u-over")
+    with page.expect_request(re.compile(r"from_step=\d+&to_step=\d+|to_step=\d+")) as asked:
+        drag(page, plot, 0.25, 0.5)
+    expect(page).to_have_url(re.compile(r"from=\d+&to=\d+"))
+    found = re.search(r"from=(\d+)&to=(\d+)", page.url)
+    assert found
+    begin, end = int(found[1]), int(found[2])
+    assert 90 < begin < 110, page.url
+    assert 190 < end < 210, page.url
+    assert f"from_step={begin}" in asked.value.url
+    told = f"steps {begin} to {end}"
+    expect(page.get_by_text(told)).to_be_visible()
+    page.reload()
+    expect(page.get_by_text(told)).to_be_visible()
+    expect(plot).to_be_visible()
+    plot.dblclick()
+    expect(page).not_to_have_url(re.compile("from="))
+    page.go_back()
+    expect(page.get_by_text(told)).to_be_visible()
+    page.get_by_role("button", name="Show all").click()
+    expect(page).not_to_have_url(re.compile("from="))
+
+    page.get_by_text("Time since start").click()
+    page.get_by_role("switch", name="Log scale").check()
+    expect(page).to_have_url(re.compile("x=elapsed.*log=true"))
+    expect(chart(page, "Loss").get_by_role("img")).to_have_accessible_name(
+        "Loss over time since the start"
+    )
+    # What the job does not report has no chart.
+    expect(chart(page, "Accuracy")).to_have_count(0)
+
+
+def test_jobs_are_compared_with_what_differs_in_their_specs(page: Page, jobs: list[str]) -> None:
+    page.goto("/jobs")
+    for name in ("slow-learner", "fast-learner"):
+        page.get_by_role("checkbox", name=f"Compare {name}").check()
+    page.get_by_role("link", name="Compare 2").click()
+    expect(page).to_have_url(re.compile("/compare"))
+    loss = chart(page, "Loss")
+    expect(loss.locator("canvas")).to_be_visible()
+    for name in ("slow-learner", "fast-learner"):
+        expect(loss.get_by_text(name)).to_be_visible()
+    table = page.get_by_role("table", name="Differences of the specs")
+    expect(table.get_by_role("row")).to_have_count(2)
+    expect(table.get_by_role("row").last).to_have_text("training.learning_rate0.0010.01")
+
+    def color(name: str) -> str | None:
+        keys = page.get_by_role("listitem").filter(has_text=name)
+        return keys.locator("line").get_attribute("stroke")
+
+    kept = color("fast-learner")
+    page.get_by_role("button", name="Take out slow-learner").click()
+    expect(page.get_by_role("listitem").filter(has_text="slow-learner")).to_have_count(0)
+    assert color("fast-learner") == kept
+    page.reload()
+    expect(page.get_by_role("listitem").filter(has_text="fast-learner")).to_be_visible()
+    assert color("fast-learner") == kept
+    expect(page).to_have_title(re.compile("^Compare fast-learner"))
+
+
+LONG = """
+for i in range(30_000):
+    print("\\x1b[32mstep\\x1b[0m", i, "needle" if i % 10_000 == 5_000 else "hay")
+print("the end", flush=True)
+"""
+
+
+def test_a_text_is_found_in_all_of_a_long_log(page: Page, cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "long.py"
+    script.write_text(LONG)
+    job = cluster.submit({"name": "long-log", "script": {"path": str(script)}})
+    cluster.wait_for(job, "completed")
+    page.goto(f"/jobs/{job}")
+    # A script's page opens on what it prints, and has no tiles for what it does not report.
+    log = page.get_by_role("log")
+    expect(log.get_by_text("the end")).to_be_visible()
+    expect(page.locator("dd[data-metric]")).to_have_count(0)
+    find = page.get_by_role("textbox", name="Find in the logs")
+    find.fill("STEP 5000 needle")
+    matches = page.get_by_role("status", name="Matches")
+    expect(matches).to_have_text("1 match", timeout=SLOW)
+    find.fill("needle")
+    expect(matches).to_have_text("3 matches", timeout=SLOW)
+    find.press("Enter")
+    expect(matches).to_have_text("1 of 3")
+    chosen = log.locator("[data-chosen]")
+    expect(chosen).to_contain_text("step 5000 needle")
+    expect(chosen.locator("mark")).to_have_text("needle")
+    page.get_by_role("button", name="Next match").click()
+    expect(chosen).to_contain_text("step 15000 needle")
+    find.press("Shift+Enter")
+    expect(chosen).to_contain_text("step 5000 needle")
+
+    expect(page).to_have_url(re.compile(r"find=needle&line=1\.0\.stdout\.\d+"))
+    page.reload()
+    expect(chosen).to_contain_text("step 5000 needle")
+    expect(matches).to_have_text("1 of 3", timeout=SLOW)
+    # Back at the end, where news are.
+    page.get_by_role("switch", name="Follow").check()
+    expect(log.get_by_text("the end")).to_be_visible()
+
+
+def test_what_happened_is_told_with_the_failure(
+    page: Page, cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import sys\nsys.exit('the data are gone')\n")
+    job = cluster.submit(
+        {"name": "fails", "script": {"path": str(script)}, "recovery": {"max_restarts": 0}}
+    )
+    cluster.wait_for(job, "failed")
+    page.goto(f"/jobs/{job}?tab=timeline")
+    attempt = page.get_by_role("region", name="Attempt 1")
+    expect(attempt).to_contain_text("the data are gone")
+    expect(attempt).to_contain_text("rank 0 · exit code 1")
+    expect(page.get_by_role("figure", name="States over time")).to_contain_text("running")
+    attempt.get_by_role("link", name="Its output").click()
+    expect(page.get_by_role("log").get_by_text("the data are gone")).to_be_visible()
+    expect(page).to_have_url(re.compile("rank=0"))
