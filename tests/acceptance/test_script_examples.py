@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,12 +118,12 @@ def test_code_goes_up_once_and_every_attempt_has_its_own(cluster: Cluster, tmp_p
         "print(sorted(os.listdir('.')))\n"
     )
     (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {module: pkg.train}\n")
-    before = set((cluster.folder / "coordinator" / "code").iterdir())
+    before = set((cluster.folder / "coordinator" / "code").glob("*"))
     jobs = [submit(cluster, str(tmp_path / "job.yaml")) for _ in range(2)]
     for job in jobs:
         cluster.wait_for(job, "completed")
         assert cluster.log_text(job, 0) == "['job.yaml', 'mine', 'pkg']"
-    (new,) = set((cluster.folder / "coordinator" / "code").iterdir()) - before
+    (new,) = set((cluster.folder / "coordinator" / "code").glob("*")) - before
     assert inspect(new).files == 2
 
 
@@ -132,3 +134,20 @@ def test_a_folder_that_cannot_be_sent_is_told_before_anything_is(
     (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {path: train.py}\n")
     told = submit(cluster, str(tmp_path / "job.yaml"), code=2)
     assert "out is a link that may lead out of the folder" in told
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="NO CURL HERE: its lines are not run")
+def test_the_lines_for_curl_work_as_they_stand(cluster: Cluster, tmp_path: Path) -> None:
+    page = (EXAMPLES.parents[1] / "docs" / "scripts.md").read_text()
+    (block,) = (b for b in re.findall(r"```sh\n(.*?)```", page, re.S) if "curl" in b)
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "train.py").write_text("print('sent by curl')\n")
+    text = block.replace("http://127.0.0.1:8000", cluster.url).replace("curl ", "curl -sSf ")
+    done = subprocess.run(
+        ["bash", "-ec", text], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    sent, job = done.stdout.replace("}{", "}\n{").splitlines()
+    assert json.loads(sent)["sha256"] == json.loads(job)["spec"]["code"]
+    cluster.wait_for(json.loads(job)["id"], "completed")
+    assert cluster.log_text(json.loads(job)["id"], 0) == "sent by curl"

@@ -142,22 +142,22 @@ class Session:
         Raises:
             NoCheckpoints: outside Trainhall no folder was given.
         """
-        torch_part = importlib.import_module("trainhall.training.sdk.checkpoints")
-        group = self._group()
         launch = self._launch
-        if launch is None:
-            if self._saves_to is None:
-                raise NoCheckpoints
-            folder = self._saves_to.absolute()
-            names = [found.path.name for found in scan(folder)] if folder.is_dir() else []
-            attempts = [name.attempt for name in map(parse_name, names) if name is not None]
-            token, resume = Token("script", max(attempts, default=0) + 1, 1), names
-            shared, lacking = False, {}
-        else:
+        if launch is not None:
             folder = Path(launch.checkpoint.folder)
             token = Token(launch.job_id, launch.attempt, launch.generation)
             resume, lacking = launch.checkpoint.resume, launch.checkpoint.lacking
             shared = launch.num_nodes > 1 and not launch.checkpoint.upload
+        elif self._saves_to is not None:
+            folder = self._saves_to.absolute()
+            resume = [found.path.name for found in scan(folder)] if folder.is_dir() else []
+            attempts = [name.attempt for name in map(parse_name, resume) if name is not None]
+            token = Token("script", max(attempts, default=0) + 1, 1)
+            shared, lacking = False, {}
+        else:
+            raise NoCheckpoints
+        group = self._group()
+        torch_part = importlib.import_module("trainhall.training.sdk.checkpoints")
         return torch_part.Checkpoints(
             folder,
             token,

@@ -1,0 +1,62 @@
+"""The SDK outside Trainhall: light, and harmless to a script that knows nothing of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BEGIN = "import sys\nimport trainhall as th\n"
+
+
+def run(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + text],
+        capture_output=True, text=True, check=False, cwd=folder, timeout=60,
+        env={**{k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}, **env},
+    )  # fmt: skip
+
+
+def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
+    text = """
+assert not {"torch", "pydantic", "fastapi", "numpy"} & set(sys.modules)
+th.init(total_steps=3)
+th.report(loss=0.5)
+th.report({"eval/loss": 1}, step=2)
+assert not th.should_stop()
+assert th.checkpoint.load() is None and th.checkpoint.step == 0
+assert not {"torch", "fastapi", "numpy"} & set(sys.modules)
+assert "Trainer" in dir(th) or "Trainer" in th.__all__
+"""
+    done = run(text, tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.splitlines() == ["step 1  loss 0.5", "step 2  eval/loss 1"]
+
+
+def test_a_script_leaves_as_it_would(tmp_path: Path) -> None:
+    assert run("th.leave()", tmp_path).returncode == 0
+    assert run("th.init()\nsys.exit(3)", tmp_path).returncode == 3
+    failed = run("th.init()\nraise ValueError('wrong')", tmp_path)
+    assert (failed.returncode, failed.stderr.count("ValueError: wrong")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("th.init(total_steps=0)", "total_steps must be a whole number above 0, not 0"),
+        ("th.init(total_steps='5')", "not '5'"),
+        ("th.report(loss='x')", "loss must be a number, not str"),
+        ("th.nothing", "has no attribute 'nothing'"),
+    ],
+)
+def test_wrong_use_is_told(tmp_path: Path, text: str, why: str) -> None:
+    assert why in run(text, tmp_path).stderr.splitlines()[-1]
+
+
+def test_a_broken_mark_of_an_attempt_is_no_attempt(tmp_path: Path) -> None:
+    """Left over in a shell: the folder is gone, or there never was one."""
+    env = {"TRAINHALL_ATTEMPT_FOLDER": str(tmp_path / "gone"), "TRAINHALL_WRITER": "0-aa",
+           "RANK": "0"}  # fmt: skip
+    done = run("th.report(loss=2)", tmp_path, **env)
+    assert (done.returncode, done.stderr) == (0, "step 1  loss 2\n")
