@@ -7,7 +7,6 @@ code never see each other's files, and both are gone with their attempts.
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import shutil
@@ -42,6 +41,8 @@ class CodeCache:
         self._fetching: dict[str, asyncio.Lock] = {}
         self._copying = asyncio.Lock()
         """Nothing is removed while it is copied."""
+        for left in [*folder.glob("*.tar"), *folder.glob(".*.part")]:
+            _remove(left)  # of an agent that was killed
 
     async def copy(self, sha256: str, to: Path) -> None:
         """Put a copy of the code at `to`, which does not exist yet.
@@ -100,9 +101,14 @@ class CodeCache:
         for _, path in sorted(found, reverse=True):
             left -= _size(path)
             if left < 0 and path != keep:
-                shutil.rmtree(path, ignore_errors=True)
-                with contextlib.suppress(OSError):  # a file that a killed agent left
-                    path.unlink()
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

@@ -116,3 +116,16 @@ async def test_the_least_lately_used_goes(coordinator: Coordinator, tmp_path: Pa
     assert left == set(kept[1:])
     await cache.copy(kept[0], tmp_path / "again")
     assert {p.name for p in (tmp_path / "code").iterdir()} == {kept[0], kept[2]}
+
+
+async def test_what_a_killed_agent_left_is_removed(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
+    folder = tmp_path / "code"
+    sha256 = coordinator.keep("print(1)")
+    await CodeCache(folder, coordinator).copy(sha256, tmp_path / "a")
+    (folder / f".{sha256}.12ab.part").mkdir()
+    (folder / f"{sha256}.tar").touch()
+    await CodeCache(folder, coordinator).copy(sha256, tmp_path / "b")
+    assert [p.name for p in folder.iterdir()] == [sha256]
+    assert coordinator.fetched == 1
