@@ -127,7 +127,10 @@ def _say_end(client: Client, job: Any) -> None:
 
 
 def _epitaph(job: Any) -> str:
-    told = f"{job['name']} {job['state']} at step {job['step']}"
+    told = f"{job['name']} {job['state']}"
+    # A script shows no steps.
+    if job["step"] or job["total_steps"]:
+        told += f" at step {job['step']}"
     accuracy = job["metrics"].get("eval_accuracy")
     if job["state"] == "completed" and accuracy is not None:
         told += f", held-out accuracy {number(accuracy)}"

@@ -95,7 +95,7 @@ def list_jobs(
         out.Column("LOSS", lambda j: out.number(j["metrics"].get("loss")), right=True),
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True),
         out.Column("AGE", lambda j: out.age(j["created_at"]), right=True),
-        out.Column("REASON", lambda j: j["reason"] or ""),
+        out.Column("REASON", _reason),
     ]
     out.print_items(jobs, columns, output, empty="No jobs.")
 
@@ -195,6 +195,10 @@ def _command(url: str, reference: str, output: Format, method: str, action: str)
     out.print_item(job, output, lambda: f"{job['id']}  {told}")
 
 
+def _reason(job: out.Json) -> str:
+    return "" if job["reason"] in (None, job["state"]) else str(job["reason"])
+
+
 def _step(job: out.Json) -> str:
     total = job["total_steps"]
     return f"{job['step']}/{total}" if total else str(job["step"])
@@ -205,7 +209,7 @@ def _job_page(job: out.Json, events: list[Any], page: str, words: str | None) ->
         ("id", job["id"]),
         ("name", job["name"]),
         ("state", job["state"]),
-        ("reason", job["reason"] or ""),
+        ("reason", _reason(job)),
         ("step", _step(job)),
         ("attempt", str(job["attempt"])),
         ("workers", str(job["world_size"])),
@@ -229,5 +233,11 @@ def _event_columns() -> list[out.Column]:
     return [
         out.Column("AGE", lambda e: out.age(e["time"]), right=True),
         out.Column("KIND", lambda e: e["kind"]),
-        out.Column("REASON", lambda e: e["reason"] or ""),
+        out.Column("WHAT", _what),
     ]
+
+
+def _what(event: out.Json) -> str:
+    if event["kind"] == "state":
+        return out.state_and_reason(event["data"]["state"], event["reason"])
+    return event["reason"] or ""

@@ -42,9 +42,10 @@ def view(seen: Json, width: int, height: int | None, problem: str | None = None)
     parts: list[RenderableType] = [_head(seen)]
     if problem:
         parts.append(Text(problem, style="bold red"))
-    parts += [Text(), _jobs(jobs[:job_room], width)]
+    whole_width = height is not None
+    parts += [Text(), _jobs(jobs[:job_room], width, whole_width)]
     parts += _more(len(jobs), job_room, "jobs: `trainhall ls`")
-    parts += [Text(), _devices(devices[:device_room], width)]
+    parts += [Text(), _devices(devices[:device_room], width, whole_width)]
     parts += _more(len(devices), device_room, "devices: `trainhall nodes ls`")
     return Group(*parts)
 
@@ -62,10 +63,10 @@ def _more(count: int, room: int | None, what: str) -> list[RenderableType]:
     return [Text(f"and {left} more {what}", style="dim")] if left > 0 else []
 
 
-def _jobs(jobs: list[Json], width: int) -> RenderableType:
+def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
     if not jobs:
         return Text("No jobs. Submit one with `trainhall submit FILE`.", style="dim")
-    table = _table()
+    table = _table(expand)
     for title in ("JOB", "NAME", "STATE"):
         table.add_column(title, no_wrap=True, max_width=24)
     for title in ("STEP", "LOSS", "SPEED", "LEFT"):
@@ -92,10 +93,10 @@ def _jobs(jobs: list[Json], width: int) -> RenderableType:
     return table
 
 
-def _devices(devices: list[tuple[Json, Json]], width: int) -> RenderableType:
+def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> RenderableType:
     if not devices:
         return Text("No devices. Add a host with `trainhall nodes add`.", style="dim")
-    table = _table()
+    table = _table(expand)
     table.add_column("NODE", no_wrap=True, max_width=24)
     table.add_column("DEVICE", no_wrap=True, max_width=34)
     for title in ("USE", "MEMORY"):
@@ -119,8 +120,8 @@ def _devices(devices: list[tuple[Json, Json]], width: int) -> RenderableType:
     return table
 
 
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=True)
+def _table(expand: bool) -> Table:
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, expand=expand)
 
 
 def _memory(device: Json, width: int) -> RenderableType:

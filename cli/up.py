@@ -169,8 +169,11 @@ class Hall:
                 told = "" if child.is_running else child.exit_told()
                 if child.restart_if_ended():
                     say(f"{told}; started it again")
-            if show is not None and show.is_done and once:
-                return show.exit_code
+            if show is not None and show.is_done:
+                if once:
+                    return show.exit_code
+                say(f"Trainhall goes on at {self.url}; Ctrl-C ends it.")
+                show = None
         if show is not None:
             show.join()
             if once:

@@ -162,7 +162,9 @@ def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
     page = cli("show", finished[:8]).out
     assert re.search(r"^state +completed$", page, re.MULTILINE)
     assert "eval_accuracy" in page
-    assert re.search(r"^ +\S+ +state +", page, re.MULTILINE)
+    assert re.search(r"^ +\S+ +state +running: 2 ranks on here$", page, re.MULTILINE)
+    assert re.search(r"^ +\S+ +state +completed$", page, re.MULTILINE)
+    assert re.search(r"^reason +-$", page, re.MULTILINE)
     assert cli("show", finished, "-o", "json").json["id"] == finished
 
 
@@ -186,7 +188,7 @@ def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
     script.write_text("import sys\nprint('out')\nsys.exit('no luck')\n")
     spec = {"name": "f", "script": {"path": str(script)}, "recovery": {"max_restarts": 0}}
     done = cli("submit", cli.file(spec), "-f", code=100)
-    assert "f failed at step 0: rank 0 ended with exit code 1: no luck" in done.err
+    assert "f failed: rank 0 ended with exit code 1: no luck" in done.err
     job = done.out.strip()
     words = (
         f"The last lines of rank 0 in attempt 1\n  no luck\nRead more with `trainhall logs {job}`."

@@ -250,6 +250,16 @@ def test_the_demo_ends_with_the_job(start, tmp_path: Path) -> None:
     assert up.left() == []
 
 
+def test_after_the_demo_it_goes_on_and_says_so(start, tmp_path: Path) -> None:
+    (tmp_path / "quick.yaml").write_text(QUICK)
+    up = start("--demo", str(tmp_path / "quick.yaml"))
+    goes_on = f"Trainhall goes on at {up.url()}; Ctrl-C ends it.\n"
+    eventually("it to say so", lambda: up.told.endswith(goes_on), timeout=PATIENCE)
+    assert up.told.startswith("Starting the coordinator …\n")
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(PATIENCE) == 0
+
+
 def test_a_demo_that_fails_is_a_failure(start, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text("raise SystemExit(3)\n")
