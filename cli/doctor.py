@@ -32,7 +32,8 @@ def doctor(
         int, typer.Option("--port", min=1, max=65535, help="The coordinator's port.")
     ] = 8000,
     data_dir: DataDir = None,
-    output: Annotated[
+    # Not named `output`: the configuration file's default for lists may be `name`.
+    form: Annotated[
         ReportFormat, typer.Option("--output", "-o", help="How to print.")
     ] = ReportFormat.TABLE,
     url: Url = DEFAULT_URL,
@@ -61,11 +62,11 @@ def doctor(
     found = []
     for check in checks:
         found.append(check)
-        if output is ReportFormat.TABLE:
+        if form is ReportFormat.TABLE:
             print(_line(check), flush=True)
-    if output is not ReportFormat.TABLE:
+    if form is not ReportFormat.TABLE:
         items = [vars(check) for check in found]
-        print(out.rendered(items, Format(output.value)))
+        print(out.rendered(items, Format(form.value)))
     out.say(_summary(found))
     raise typer.Exit(1 if any(check.status == "fail" for check in found) else 0)
 

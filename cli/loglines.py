@@ -1,5 +1,6 @@
 """Printing log lines, page by page."""
 
+import json
 import sys
 import time
 from typing import Any
@@ -25,11 +26,13 @@ class LogPrinter:
         stream: str | None,
         attempt: int | None,
         prefixed: bool,
+        as_json: bool = False,
     ) -> None:
         self._client = client
         self._job_id = job_id
         self._filter = {"rank": rank, "stream": stream, "attempt": attempt}
         self._prefixed = prefixed
+        self._as_json = as_json
         self._cursor: str | None = None
         self._harmless = sys.stdout.isatty()
 
@@ -82,6 +85,9 @@ class LogPrinter:
         return len(page["items"])
 
     def _print(self, line: Any) -> None:
+        if self._as_json:
+            print(json.dumps(line, ensure_ascii=False))
+            return
         text = harmless(line["text"]) if self._harmless else line["text"]
         prefix = f"[{line['rank']}] " if self._prefixed else ""
         # A lone surrogate can't be written; anything else goes out as it came.

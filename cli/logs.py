@@ -1,11 +1,17 @@
 """`trainhall logs`: what a job's ranks wrote."""
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from trainhall.cli.connect import connect
 from trainhall.cli.options import DEFAULT_URL, JobId, Url
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
 
 
 def logs(
@@ -25,6 +31,9 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=1, help="Begin with the last so many lines.")
     ] = None,
+    form: Annotated[
+        LogFormat, typer.Option("--output", "-o", help="json prints an object a line.")
+    ] = LogFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Print what a job's ranks wrote; each line begins with its rank when there are several.
@@ -34,6 +43,7 @@ def logs(
       trainhall logs 3f2a
       trainhall logs 3f2a -f --tail 20
       trainhall logs 3f2a --rank 0 --stream stderr > errors.txt
+      trainhall logs 3f2a -o json | jq -r .time
     """
     from trainhall.cli.errors import Usage
     from trainhall.cli.loglines import LogPrinter
@@ -44,7 +54,7 @@ def logs(
         found = client.job(job)
         printer = LogPrinter(
             client, found["id"], rank=rank, stream=stream, attempt=attempt,
-            prefixed=rank is None and found["world_size"] > 1,
+            prefixed=rank is None and found["world_size"] > 1, as_json=form is LogFormat.JSON,
         )  # fmt: skip
         if follow:
             raise typer.Exit(printer.follow(tail))

@@ -232,6 +232,9 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
     for rank in (0, 1):
         mine = [line for line in lines if line.startswith(f"[{rank}] ")]
         assert mine == [f"[{rank}] line {i}" for i in range(20)]
+    told = [json.loads(line) for line in cli("logs", job, "-o", "json").out.splitlines()]
+    assert {line["rank"] for line in told} == {0, 1}
+    assert sum(line["text"] == "line 7" for line in told) == 2
     only = cli("logs", job, "--rank", "1").out.splitlines()
     assert only == [f"line {i}" for i in range(20)]
 

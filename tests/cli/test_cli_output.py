@@ -99,6 +99,8 @@ def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> N
     assert found["nodes"]["list"] == found["nodes"]["ls"] == {"output": "name"}
     # Here it is a folder.
     assert found["run"] == {}
+    # These know no names.
+    assert found["doctor"] == found["logs"] == {}
 
 
 def test_a_reason_that_says_the_state_again_is_left_out() -> None:
