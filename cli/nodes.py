@@ -8,7 +8,7 @@ import typer
 from trainhall.cli import complete
 from trainhall.cli import output as out
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import Usage
+from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.options import DEFAULT_URL, Format, Output, Url
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
     """Say which jobs would move, and go on only if the person agrees.
 
     Raises:
-        Usage: nobody is there to be asked, or they said no.
+        Usage: nobody is there to be asked.
+        CliError: they said no.
     """
     moving = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
     if not moving:
@@ -125,7 +126,7 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
         count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
         raise Usage(f"{count} would move; --yes removes {node['name']} all the same")
     if not typer.confirm("Remove it?", err=True):
-        raise Usage(f"{node['name']} stays")
+        raise CliError(f"{node['name']} stays")
 
 
 def _labels(given: list[str] | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from trainhall.cli import nodes
-from trainhall.cli.errors import Usage
+from trainhall.cli.errors import CliError, Usage
 
 JOBS = {"j1": {"id": "j1", "name": "one", "state": "running", "step": 7},
         "j2": {"id": "j2", "name": "two", "state": "pausing", "step": 9}}  # fmt: skip
@@ -69,7 +69,7 @@ def test_jobs_that_would_move_are_named_once(
 
 def test_no_is_no_and_nobody_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator("j1", "j2")
-    with pytest.raises(Usage, match="gpu-07 stays"):
+    with pytest.raises(CliError, match="gpu-07 stays"):
         remove(coordinator, monkeypatch, answer=False)
     with pytest.raises(Usage, match="2 jobs would move; --yes removes gpu-07 all the same"):
         remove(coordinator, monkeypatch)
