@@ -9,6 +9,8 @@ from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
 SHARED = "/mnt/shared/checkpoints"
+PRIORITY = -10
+"""Of most jobs, so that those that a user of the page submits come first."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ def model(
     seconds: float,
     rate: float = 3e-4,
     shared: bool = True,
-    priority: int = 0,
+    priority: int = PRIORITY,
     restarts: int = 3,
     every: int | None = None,
 ) -> JobSpec:
@@ -63,7 +65,7 @@ def model(
     )
 
 
-def digits(name: str, workers: int, *, steps: int, rate: float, priority: int = 0) -> JobSpec:
+def digits(name: str, workers: int, *, steps: int, rate: float) -> JobSpec:
     """Handwritten digits: quick, and with an accuracy."""
     return _spec(
         name,
@@ -77,7 +79,6 @@ def digits(name: str, workers: int, *, steps: int, rate: float, priority: int = 
             "evaluate_every_steps": steps // 6,
         },
         checkpoint={"every_steps": steps // 3},
-        priority=priority,
     )
 
 
@@ -92,7 +93,7 @@ def script(name: str, workers: int, path: str, *args: str, restarts: int = 0) ->
 
 def _spec(name: str, workers: int, **parts: Any) -> JobSpec:
     resources = {"workers": workers, "device": "cuda"}
-    return validate_spec({"name": name, "resources": resources, **parts})
+    return validate_spec({"name": name, "resources": resources, "priority": PRIORITY, **parts})
 
 
 _TOPICS = (
@@ -119,7 +120,7 @@ def arriving(chance: random.Random, number: int) -> Order:
         path = chance.choice(("/srv/jobs/evaluate.py", "/srv/jobs/export.py", "/srv/jobs/tune.py"))
         spec = script(path.rpartition("/")[2], chance.choice((1, 1, 2)), path, "--seed", str(n))
         return Order(spec, {1: Fate("error", 9)} if chance.random() < 0.25 else {})
-    workers = chance.choices((1, 2, 4, 8, 16), (2, 5, 6, 3, 0.5))[0]
+    workers = chance.choices((1, 2, 4, 8, 16), (3, 6, 6, 2, 1))[0]
     seconds = round(chance.uniform(2.0, 5.0), 1)
     steps = round(chance.uniform(150, 460) / seconds)
     name = chance.choice(_TOPICS) + chance.choice(_CHANGES).format(n=n)
@@ -130,7 +131,7 @@ def arriving(chance: random.Random, number: int) -> Order:
         seconds=seconds,
         rate=chance.choice((1e-4, 3e-4, 1e-3)),
         shared=chance.random() < 0.7,
-        priority=chance.choices((0, 5, 10), (8, 1, 1))[0],
+        priority=PRIORITY + chance.choices((0, 2, 5), (8, 1, 1))[0],
     )
     return Order(spec, _fates(chance, workers, steps))
 

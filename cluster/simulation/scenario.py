@@ -28,8 +28,12 @@ TROUBLE_SECONDS = 900.0
 """Mean times between jobs that are submitted, commands of users, and hosts with a trouble."""
 JOIN_SECONDS = 8.0
 """Between two looks for hosts that were announced."""
-MOST_WAITING = 6
+MOST_WAITING = 4
 """No more jobs are submitted while so many wait."""
+RESERVED = 6
+"""Devices that jobs which arrive leave free, for those of the page's users."""
+LARGE = 16
+"""Workers of a job that is submitted all the same, and waits."""
 HOSTS = ("gpu-01", "gpu-02", "gpu-03", "gpu-04")
 
 Action = Callable[[], Awaitable[None]]
@@ -106,8 +110,13 @@ class Scenario:
 
     async def _arrive(self) -> None:
         self._at(self._soon(ARRIVAL_SECONDS), self._arrive)
-        if len(await self._cluster.coordinator.nodes.queue()) < MOST_WAITING:
-            await self._submit(jobs.arriving(self._chance, next(self._submitted)))
+        nodes = self._cluster.coordinator.nodes
+        if len(await nodes.queue()) >= MOST_WAITING:
+            return
+        order = jobs.arriving(self._chance, next(self._submitted))
+        workers, now = order.spec.resources.workers, await nodes.summary()
+        if workers >= LARGE or now.devices - now.devices_busy - workers >= RESERVED:
+            await self._submit(order)
 
     async def _join_announced(self) -> None:
         """Hosts that a user of the page announced, as if somebody had run the command there."""
@@ -225,20 +234,19 @@ def opening_jobs() -> list[tuple[float, Order]]:
         (2560, Order(jobs.model("context 32k", 8, steps=2000, seconds=3.0, restarts=1),
                      out_of_memory)),
         (2300, Order(jobs.script("evaluate.py", 1, "/srv/jobs/evaluate.py", "--split", "test"))),
-        (2040, Order(jobs.model("vision transformer", 8, steps=1700, seconds=1.2, shared=False,
+        (2040, Order(jobs.model("vision transformer", 4, steps=2100, seconds=1.2, shared=False,
                                 every=200))),
         (1950, Order(jobs.model("ranker nightly", 16, steps=900, seconds=2.2, every=100))),
         (1500, Order(jobs.script("tune.py", 2, "/srv/jobs/tune.py", "--trials", "12"),
                      {1: Fate("error", 17, 1)})),
-        (640, Order(jobs.model("ocr decoder", 4, steps=500, seconds=1.5))),
+        (640, Order(jobs.model("ocr decoder", 2, steps=500, seconds=1.5))),
         (590, Order(jobs.model("sweep lr=1e-4", 2, steps=600, seconds=1.4, rate=1e-4,
                                shared=False))),
         (560, Order(jobs.model("sweep lr=3e-4", 2, steps=520, seconds=1.4, rate=3e-4,
                                shared=False))),
-        (290, Order(jobs.model("sweep lr=1e-3", 2, steps=600, seconds=1.4, rate=1e-3,
-                               shared=False), {1: Fate("killed", 180, 0)})),
-        (200, Order(jobs.model("text encoder", 8, steps=260, seconds=1.6))),
-        (160, Order(jobs.model("ranker no dropout", 4, steps=200, seconds=1.5))),
-        (120, Order(jobs.model("bisect a regression", 2, steps=150, seconds=1.5, priority=10))),
+        (320, Order(jobs.model("sweep lr=1e-3", 2, steps=600, seconds=1.4, rate=1e-3,
+                               shared=False), {1: Fate("killed", 195, 0)})),
+        (230, Order(jobs.model("text encoder", 16, steps=110, seconds=2.2, priority=-8))),
+        (160, Order(jobs.model("ranker no dropout", 2, steps=200, seconds=1.5))),
         (90, Order(jobs.model("pretraining 64 GPUs", 64, steps=20_000, seconds=4.0))),
     ]  # fmt: skip

@@ -1,5 +1,7 @@
 """What mock mode shows: something of everything at the start, and a modest rate for ever."""
 
+import asyncio
+import itertools
 from pathlib import Path
 
 from trainhall.cluster.simulation import chance, jobs
@@ -9,7 +11,7 @@ from trainhall.db.database import Database
 from trainhall.monitoring.metrics import read_metrics
 
 
-async def test_the_first_page_has_something_of_everything(tmp_path: Path) -> None:
+async def test_the_first_page_has_something_of_everything_and_time_goes_on(tmp_path: Path) -> None:
     db = Database("sqlite://")
     await db.migrate()
     failed: list[str] = []
@@ -40,10 +42,23 @@ async def test_the_first_page_has_something_of_everything(tmp_path: Path) -> Non
         (f"gpu-0{i}", "ready", 8) for i in (1, 2, 3, 4)
     ]
     assert any((d.utilization or 0) > 50 for n in nodes for d in n.devices)
+    spec = jobs.digits("mine", 2, steps=60, rate=1e-3).model_copy(update={"priority": 0})
+    mine, _ = await mock.coordinator.jobs.submit(spec)
+    await ran(mock, mine.id)
     await mock.stop()
     await mock.coordinator.hub.close()
     await db.close()
     assert failed == []
+
+
+async def ran(mock: Mock, job_id: str) -> None:
+    """Until the job has taken steps: it does not wait behind those of the simulation."""
+    async with asyncio.timeout(60):
+        for _ in itertools.count():
+            job = await mock.coordinator.jobs.get(job_id)
+            if job.step > 0:
+                return
+            await asyncio.sleep(0.1)
 
 
 def test_a_day_of_arrivals_stays_small() -> None:
