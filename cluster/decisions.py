@@ -454,8 +454,10 @@ def _failure_of(attempt: AttemptFacts) -> Failure | None:
     for host in ended:
         told = host.told
         assert told is not None
-        if told.outcome is Outcome.COMPLETED or (attempt.script and attempt.goal == "pause"):
-            continue  # a script that is told to pause gets SIGTERM; any way to leave is right
+        # A script that tells nothing gets SIGTERM to pause; any way to leave is right then.
+        signalled = attempt.script and attempt.goal == "pause" and not attempt.begun
+        if told.outcome is Outcome.COMPLETED or signalled:
+            continue
         if told.outcome is Outcome.FAILED:
             failure = told.failure or Failure(message="failed without saying why")
             if len(attempt.hosts) > 1:

@@ -102,7 +102,7 @@ class AttemptFacts:
     started_at: datetime | None = None
     """When its devices were granted."""
     begun: bool = False
-    """A rank told that training began; a script tells nothing."""
+    """A rank told that training began; a script without the SDK tells nothing."""
 
     @property
     def token(self) -> tuple[str, int, int]:

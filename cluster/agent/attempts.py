@@ -37,6 +37,7 @@ from trainhall.cluster.protocol import Assignment, AssignmentReport
 from trainhall.training.link import (
     AttemptFolder,
     Command,
+    Control,
     Failure,
     Launch,
     Outcome,
@@ -171,7 +172,11 @@ class Attempts:
 
     def live_tasks(self) -> list[Attempt]:
         """Those of them that can save and end at an agreed step."""
-        return [a for a in self.live() if a.launch.spec.script is None]
+        return [
+            a
+            for a in self.live()
+            if a.launch.spec.script is None or Control.is_listened(a.folder.control)
+        ]
 
     def all_is_told(self) -> bool:
         """The coordinator has heard of every end, and has all that was written."""

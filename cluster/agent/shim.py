@@ -139,7 +139,7 @@ class Shim:
         if not self._started:
             # Nothing has been trained yet; there is nothing to save.
             self._signalled = True
-        elif self._is_script and command is Command.PAUSE and self._control.listened:
+        elif self._is_script and command is Command.PAUSE and self._agrees():
             pass  # its ranks agree on a step, as those of a task do
         elif self._is_script:
             self._signalled = True
@@ -147,6 +147,10 @@ class Shim:
         elif command is Command.STOP:
             self._terminate(AGREE_SECONDS, TERMINATE_SECONDS)
         self._publish(self._phase())
+
+    def _agrees(self) -> bool:
+        """The script asks after every step whether to stop."""
+        return Control.is_listened(self.folder.control)
 
     def _reap(self) -> None:
         ended = []

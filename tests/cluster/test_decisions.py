@@ -117,6 +117,16 @@ def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), None)
 
 
+def test_a_script_that_tells_its_steps_is_told_on_when_it_could_not_save() -> None:
+    lost = Failure(message="rank 0 failed: NotSaved: the disk is full")
+    paused = ended(Outcome.FAILED, failure=lost)
+    end = the_end(attempt(paused, goal="pause", script=True, begun=True), job(JobState.PAUSING))
+    assert (end.job_path, end.failure) == ((JobState.PAUSED,), lost)
+    assert end.reason.startswith(lost.message)
+    well = attempt(ended(Outcome.PAUSED), goal="pause", script=True, begun=True)
+    assert the_end(well, job(JobState.PAUSING)).failure is None
+
+
 def test_the_first_failure_of_several_hosts_counts() -> None:
     later = ended(Outcome.FAILED, ended_at=NOW + timedelta(seconds=1))
     first = ended(Outcome.FAILED, failure=Failure(signal=9, message="killed"))

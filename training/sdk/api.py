@@ -77,7 +77,7 @@ def leave() -> NoReturn:
     It raises SystemExit. The job is then paused, and goes on from the checkpoint when resumed.
 
     Raises:
-        NotSaved: the last checkpoint could not be written; the job fails instead of losing it.
+        NotSaved: the last checkpoint could not be written, on all ranks; the job's reason says so.
     """
     _begun().leave()
 

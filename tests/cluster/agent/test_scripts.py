@@ -282,6 +282,18 @@ def test_a_pause_before_the_script_asks_is_a_signal(run: Any, tmp_path: Path) ->
     assert (status.outcome, status.ranks[0].signal) == (Outcome.PAUSED, signal.SIGTERM)
 
 
+def test_a_pause_that_cannot_save_is_told(run: Any, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)
+    one = run(script(tmp_path, SDK, "1000000", workers=2), checkpoint=plan)
+    one.wait_for_output(b"going")
+    one.tell(Command.PAUSE)
+    status = one.wait()
+    assert status.outcome is Outcome.FAILED
+    assert "NotSaved: rank 0 could not save the checkpoint of step" in status.failure.message
+
+
 def test_a_full_disk_stops_no_script(run: Any, tmp_path: Path) -> None:
     """The spool cannot grow: metrics are lost, and training is not."""
     text = """
