@@ -39,7 +39,12 @@ def press_tab(line: str, folder: Path, shell: str = "bash", **env: str) -> list[
         "COMP_CWORD": str(len(words) - 1),
     }
     clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
-    program = "import sys; sys.argv[0] = 'trainhall'; from trainhall.cli.main import main; main()"
+    # The patience of a person at a keyboard is not that of a test on a busy host.
+    program = (
+        "import sys; sys.argv[0] = 'trainhall'\n"
+        "from trainhall.cli import complete, main\n"
+        "complete.PATIENCE_SECONDS = 30; main.main()"
+    )
     done = subprocess.run(
         [TRAINHALL[0], "-c", program], capture_output=True, text=True, check=False, cwd=folder,
         env=clean | asked | env,

@@ -4,6 +4,7 @@ import fcntl
 import io
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
@@ -93,6 +94,7 @@ def test_nothing_is_told_as_nothing_and_a_problem_is_told() -> None:
     assert "it does not answer" in text
 
 
+PATIENCE = 30.0
 FINISHED = "/api/v1/training/jobs?limit=5&state=completed&state=failed&state=cancelled"
 
 
@@ -127,6 +129,8 @@ def test_it_looks_again_and_leaves_the_terminal_as_it_was(leave: str) -> None:
     def await_word(word: bytes) -> None:
         nonlocal shown
         while word not in shown:
+            ready, _, _ = select.select([main], [], [], PATIENCE)
+            assert ready, f"waited in vain for {word!r}: {shown!r}"
             shown += os.read(main, 65536)
 
     with answering(answers) as url:
