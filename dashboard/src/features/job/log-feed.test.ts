@@ -101,6 +101,18 @@ describe("LogFeed", () => {
     expect(offsets().at(-1)).toBe(TAIL + PAGE + 10);
   });
 
+  it("reads earlier lines that are asked for while it reads later ones", async () => {
+    log.write(TAIL + 10);
+    feed.start();
+    await pass();
+    log.write(1);
+    feed.wake();
+    vi.advanceTimersByTime(200);
+    feed.earlier();
+    await pass();
+    expect(offsets()).toEqual(upTo(TAIL + 11));
+  });
+
   it("begins at a line, and reads on to the end only when it is asked to", async () => {
     log.write(TAIL * 10);
     feed = new LogFeed(log.read, { at: "1.0.stdout.3000" });

@@ -40,6 +40,8 @@ interface Piece {
   next: string | null;
 }
 
+type Wish = "later" | "earlier";
+
 /**
  * A run of a job's lines without gaps, in order, each once. It grows at either end when it is asked to,
  * and by itself while it holds the newest line; with too many lines it gives up those at the far end.
@@ -48,8 +50,8 @@ export class LogFeed {
   private state = NOTHING;
   private readonly listeners = new Set<() => void>();
   private pieces: Piece[] = [];
-  private reading = false;
-  private wish: "later" | "earlier" | null = null;
+  private reading: Wish | null = null;
+  private readonly wishes = new Set<Wish>();
   private timer: ReturnType<typeof setTimeout> | undefined;
   private stopped = true;
   /** Counts beginnings: what was asked for an earlier one is thrown away. */
@@ -76,8 +78,8 @@ export class LogFeed {
     this.epoch += 1;
     this.begin = begin;
     this.pieces = [];
-    this.reading = false;
-    this.wish = null;
+    this.reading = null;
+    this.wishes.clear();
     clearTimeout(this.timer);
     this.timer = undefined;
     this.show(NOTHING);
@@ -90,13 +92,13 @@ export class LogFeed {
   }
 
   /** Read on at the end that was reached. */
-  later(): void {
+  later = (): void => {
     if (this.pieces.length > 0 && !this.state.atEnd) this.now("later");
-  }
+  };
 
-  earlier(): void {
+  earlier = (): void => {
     if (this.pieces.length > 0 && !this.state.atStart) this.now("earlier");
-  }
+  };
 
   subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
@@ -105,27 +107,28 @@ export class LogFeed {
 
   get = (): LogState => this.state;
 
-  private soon(wish: "later" | "earlier"): void {
+  private soon(wish: Wish): void {
     if (this.stopped) return;
-    if (this.reading) {
-      this.wish = wish;
-      return;
-    }
+    this.wishes.add(wish);
+    if (this.reading !== null) return;
     const pause = this.pieces.length === 0 ? 0 : PAUSE_MS;
-    this.timer ??= setTimeout(() => void this.run(wish), pause);
+    this.timer ??= setTimeout(() => void this.run(), pause);
   }
 
-  private now(wish: "later" | "earlier"): void {
-    if (this.stopped || this.reading) return;
-    clearTimeout(this.timer);
-    void this.run(wish);
+  private now(wish: Wish): void {
+    if (this.stopped || this.reading === wish) return;
+    this.wishes.add(wish);
+    if (this.reading === null) void this.run();
   }
 
-  private async run(wish: "later" | "earlier"): Promise<void> {
+  private async run(): Promise<void> {
     const { epoch } = this;
+    clearTimeout(this.timer);
     this.timer = undefined;
-    this.reading = true;
-    this.wish = null;
+    // Who waits for older lines is looking at where they will be.
+    const wish = this.wishes.has("earlier") ? "earlier" : "later";
+    this.wishes.delete(wish);
+    this.reading = wish;
     try {
       if (this.pieces.length === 0) await this.readFirst(epoch);
       else if (wish === "earlier") await this.readEarlier(epoch);
@@ -135,10 +138,15 @@ export class LogFeed {
     } catch (error) {
       if (epoch !== this.epoch) return;
       this.show({ loading: false, error });
-      if (!this.stopped) this.timer ??= setTimeout(() => void this.run(wish), RETRY_MS);
+      this.reading = null;
+      this.wishes.add(wish);
+      if (!this.stopped) this.timer ??= setTimeout(() => void this.run(), RETRY_MS);
+      return;
     }
-    this.reading = false;
-    if (this.wish !== null) this.soon(this.wish);
+    this.reading = null;
+    const [next] = this.wishes;
+    if (this.wishes.has("earlier")) this.now("earlier");
+    else if (next !== undefined) this.soon(next);
   }
 
   private async readFirst(epoch: number): Promise<void> {

@@ -67,6 +67,13 @@ export function LogView(props: Props) {
     virtual.scrollToIndex(at, { align: "center" });
   }, [chosen, lines, virtual]);
 
+  // Nobody scrolls further up than the top: what is ahead is read as long as it is in sight.
+  useEffect(() => {
+    const element = scroller.current;
+    if (element === null || following || lines.length === 0 || state.atStart) return;
+    if (element.scrollTop < NEAR_EDGE) onEarlier();
+  }, [following, lines, state.atStart, onEarlier]);
+
   const onScroll = (): void => {
     const element = scroller.current;
     if (element === null) return;

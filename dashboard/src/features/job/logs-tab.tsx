@@ -71,8 +71,8 @@ export function LogsTab({ job, live }: Props) {
         chosen={line}
         onFollow={follow}
         onChoose={choose}
-        onEarlier={() => feed.earlier()}
-        onLater={() => feed.later()}
+        onEarlier={feed.earlier}
+        onLater={feed.later}
       />
       <Group gap="sm">
         <Switch

@@ -53,7 +53,7 @@ function Totals() {
     ["Devices busy", data ? `${data.devices_busy} of ${data.devices}` : ""],
     ["Utilisation", data ? percent(data.utilization) : ""],
     ["Device memory", data ? `${bytes(data.memory_used)} of ${bytes(data.memory_total)}` : ""],
-    ["Power", data ? watts(data.power) : ""],
+    ...(data?.power === null ? [] : [["Power", data ? watts(data.power) : ""] as [string, string]]),
   ];
   return (
     <dl className={classes.totals}>
