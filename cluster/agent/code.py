@@ -61,7 +61,7 @@ class CodeCache:
                 if not await asyncio.to_thread(unpacked.is_dir):
                     continue
                 await asyncio.to_thread(os.utime, unpacked)
-                await asyncio.to_thread(shutil.copytree, unpacked, to, symlinks=True)
+                await asyncio.to_thread(_copy, unpacked, to)
                 await asyncio.to_thread(self._make_room, unpacked)
                 return
 
@@ -102,6 +102,15 @@ class CodeCache:
             left -= _size(path)
             if left < 0 and path != keep:
                 _remove(path)
+
+
+def _copy(unpacked: Path, to: Path) -> None:
+    try:
+        shutil.copytree(unpacked, to, symlinks=True)
+    except shutil.Error as error:
+        # It lists every file that could not be written; the first says why.
+        first: tuple[str, str, str] = error.args[0][0]
+        raise OSError(f"{first[2]} (and {len(error.args[0]) - 1} more files)") from None
 
 
 def _remove(path: Path) -> None:

@@ -279,8 +279,11 @@ def _own_folder(environ: Mapping[str, str]) -> AttemptFolder | None:
         return None
     folder = AttemptFolder(Path(path))
     try:
-        if _launch(folder).spec.script is None:
+        launch = _launch(folder)
+        if launch.spec.script is None:
             return None  # a task's own loop speaks for it
+        if environ.get("WORLD_SIZE") != str(launch.world_size):
+            return None  # a group of its own within the rank, which has to agree with nobody
         fd = os.open(folder.rank(int(rank)) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         # Held until this process ends; a fork shares it and a program that it executes does not.
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

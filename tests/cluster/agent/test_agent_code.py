@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from trainhall.cluster.agent import code
 from trainhall.cluster.agent.api import Refused, Unreachable
 from trainhall.cluster.agent.code import CodeCache, NotFetched
 from trainhall.cluster.archive import Item, pack
+
+COPYTREE = shutil.copytree
 
 
 class Coordinator:
@@ -129,3 +132,16 @@ async def test_what_a_killed_agent_left_is_removed(
     await CodeCache(folder, coordinator).copy(sha256, tmp_path / "b")
     assert [p.name for p in folder.iterdir()] == [sha256]
     assert coordinator.fetched == 1
+
+
+async def test_a_copy_that_fails_says_why_in_a_line(
+    cache: CodeCache, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: str, target: str, **_: object) -> None:
+        raise OSError(28, "No space left on device", target)
+
+    monkeypatch.setattr(
+        code.shutil, "copytree", lambda a, b, **o: COPYTREE(a, b, copy_function=full, **o)
+    )
+    with pytest.raises(OSError, match=r"No space left on device.*\(and 0 more files\)"):
+        await cache.copy(coordinator.keep("print(1)"), tmp_path / "a")

@@ -273,6 +273,22 @@ if sys.argv[1:] == ["first"]:
     assert one.folder.stderr(0).read_text().count("step 1  loss 2") == 2
 
 
+def test_a_group_within_a_rank_agrees_with_nobody(run: Any, tmp_path: Path) -> None:
+    text = """
+import os, subprocess, sys
+if os.environ["WORLD_SIZE"] == "1":
+    env = {**os.environ, "WORLD_SIZE": "2"}
+    sys.exit(subprocess.run([sys.executable, __file__], env=env).returncode)
+import trainhall as th
+assert th.init(join=False).world_size == 2
+th.report(loss=1)
+assert not th.should_stop()
+"""
+    one = run(script(tmp_path, text))
+    assert one.wait().outcome is Outcome.COMPLETED, one.folder.stderr(0).read_text()
+    assert not one.folder.metrics(0).exists()
+
+
 def test_a_pause_before_the_script_asks_is_a_signal(run: Any, tmp_path: Path) -> None:
     text = "import time\nimport trainhall as th\nth.init()\nprint('going', flush=True)\n"
     one = run(script(tmp_path, text + "time.sleep(600)\n"))
