@@ -155,7 +155,9 @@ class Host(Node):
         self._clock = clock
         self._chance = chance
         self._group = group
-        self._gpus = gpus(num_gpus, chance)
+        # Readings have a stream of their own: how often somebody looks must change nothing else.
+        self._noise = random.Random(chance.getrandbits(64))
+        self._gpus = gpus(num_gpus, self._noise)
         self._launched: dict[str, tuple[int, int]] = {}
         self._desired: dict[Token, Assignment] | None = None
         self._disk = chance.uniform(2.0, 5.5)
@@ -185,9 +187,9 @@ class Host(Node):
     def host_use(self) -> HostUse:
         busy = sum(len(a.launch.ranks) for a in self.attempts.values() if a.alive)
         return HostUse(
-            cpu=round(min(100.0, 1.2 + 4.5 * busy * self._thirst + self._chance.uniform(0, 3)), 1),
+            cpu=round(min(100.0, 1.2 + 4.5 * busy * self._thirst + self._noise.uniform(0, 3)), 1),
             memory_used=int(
-                (0.05 + 0.05 * busy * self._thirst + 0.003 * self._chance.random()) * 2 * _TIB
+                (0.05 + 0.05 * busy * self._thirst + 0.003 * self._noise.random()) * 2 * _TIB
             ),
             memory_total=2 * _TIB,
             disk_used=int(self._disk * _TIB),
