@@ -2,7 +2,10 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
 from pathlib import Path
+
+import pytest
 
 from trainhall.cluster.simulation import chance, jobs
 from trainhall.cluster.simulation.mock import Mock
@@ -11,12 +14,22 @@ from trainhall.db.database import Database
 from trainhall.monitoring.metrics import read_metrics
 
 
-async def test_the_first_page_has_something_of_everything_and_time_goes_on(tmp_path: Path) -> None:
+@pytest.fixture
+async def mock(tmp_path: Path) -> AsyncIterator[Mock]:
+    """What mock mode starts; nothing of it may have failed by the end."""
     db = Database("sqlite://")
     await db.migrate()
     failed: list[str] = []
-    mock = Mock(db, tmp_path, on_fatal=lambda name, error: failed.append(f"{name}: {error!r}"))
-    await mock.start()
+    made = Mock(db, tmp_path, on_fatal=lambda name, error: failed.append(f"{name}: {error!r}"))
+    await made.start()
+    yield made
+    await made.stop()
+    await made.coordinator.hub.close()
+    await db.close()
+    assert failed == []
+
+
+async def test_the_first_page_has_something_of_everything_and_time_goes_on(mock: Mock) -> None:
     page = await mock.coordinator.jobs.list(limit=100)
     states = {job.state for job in page.items}
     assert {
@@ -35,7 +48,7 @@ async def test_the_first_page_has_something_of_everything_and_time_goes_on(tmp_p
     job = by_name["ranker nightly"]
     assert job.started_at is not None
     assert (mock.clock.now() - job.started_at).total_seconds() > OPENING_SECONDS / 4
-    curves = await read_metrics(db, job.id, ["loss"])
+    curves = await read_metrics(mock.coordinator.db, job.id, ["loss"])
     assert len(curves[0].run) > 100
     nodes = (await mock.coordinator.nodes.list()).items
     assert [(n.name, n.state, len(n.devices)) for n in nodes] == [
@@ -45,10 +58,6 @@ async def test_the_first_page_has_something_of_everything_and_time_goes_on(tmp_p
     spec = jobs.digits("mine", 2, steps=60, rate=1e-3).model_copy(update={"priority": 0})
     mine, _ = await mock.coordinator.jobs.submit(spec)
     await ran(mock, mine.id)
-    await mock.stop()
-    await mock.coordinator.hub.close()
-    await db.close()
-    assert failed == []
 
 
 async def ran(mock: Mock, job_id: str) -> None:
