@@ -7,6 +7,8 @@
     network    a coordinator and its nodes, connected
     host       a node whose attempts go through their phases as time passes
     work       what the ranks of an attempt do over time, on all their hosts together
+    training   the work of a task: steps, evaluations, checkpoints
+    script     the work of a script
     curves     the numbers they measure
     output     the words they write
     spool      what a rank wrote and the coordinator has not acknowledged yet
