@@ -128,9 +128,12 @@ def test_the_files_agree_about_folders_arguments_and_programs() -> None:
             assert (ROOT / path).exists(), path
 
 
+INDEX = "https://packages.example/cpu"
+
+
 @pytest.mark.parametrize(
     ("torch", "installed"),
-    [("none", []), ("cpu", ["whl/cpu"]), ("cuda", ["torchvision"]), ("gpu", None)],
+    [("none", []), ("cpu", ["--index-url", INDEX]), ("cuda", ["torchvision"]), ("gpu", None)],
 )
 def test_the_image_takes_the_pytorch_that_was_asked_for(
     torch: str, installed: list[str] | None, tmp_path: Path
@@ -141,7 +144,7 @@ def test_the_image_takes_the_pytorch_that_was_asked_for(
     pip.chmod(0o755)
     done = subprocess.run(
         ["/bin/sh", "-c", script.replace("\\\n", " ")], capture_output=True, text=True, check=False,
-        env={"PATH": f"{tmp_path}:/bin:/usr/bin", "TORCH": torch},
+        env={"PATH": f"{tmp_path}:/bin:/usr/bin", "TORCH": torch, "TORCH_CPU_INDEX": INDEX},
     )  # fmt: skip
     if installed is None:
         assert done.returncode == 2
@@ -150,6 +153,6 @@ def test_the_image_takes_the_pytorch_that_was_asked_for(
     assert done.returncode == 0
     assert all(word in done.stdout for word in installed)
     assert bool(done.stdout) == bool(installed)
-    assert ("whl/cpu" in done.stdout) == (torch == "cpu")
+    assert (INDEX in done.stdout) == (torch == "cpu")
     (needed,) = [d for d in PROJECT["optional-dependencies"]["train"] if d.startswith("torch>")]
     assert needed in done.stdout or torch == "none"
