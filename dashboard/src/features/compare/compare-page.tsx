@@ -14,6 +14,7 @@ import { look } from "@/shared/curves/palette";
 import { type CurveView, rangeOf } from "@/shared/curves/view";
 import { count, metric } from "@/shared/format";
 import { JobLive, originOf } from "@/shared/live/job-live";
+import { spansMagnitudes } from "@/shared/live/metric-names";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { CancelIcon } from "@/shared/ui/icons";
@@ -132,7 +133,7 @@ function Plots({ jobs, places, view, onView }: PlotsProps) {
             title={panel.title}
             curves={panel.curves}
             format={panel.format}
-            logarithmic={log}
+            logarithmic={log && spansMagnitudes(panel.name)}
             axis={x}
             smoothing={dragged ?? smooth}
             syncKey="compare"

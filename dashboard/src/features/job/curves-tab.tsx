@@ -9,6 +9,7 @@ import controls from "@/shared/curves/controls.module.css";
 import type { CurveStore } from "@/shared/curves/store";
 import { rangeOf } from "@/shared/curves/view";
 import { type JobLive, originOf } from "@/shared/live/job-live";
+import { spansMagnitudes } from "@/shared/live/metric-names";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
@@ -68,7 +69,9 @@ export default function CurvesTab({ job, live }: Props) {
           <Chart
             key={panel.title}
             {...panel}
-            logarithmic={log && !panel.stacked}
+            logarithmic={
+              log && !panel.stacked && panel.curves.every((c) => spansMagnitudes(c.name))
+            }
             axis={x}
             smoothing={dragged ?? smooth}
             syncKey={job.id}

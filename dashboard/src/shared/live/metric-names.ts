@@ -22,6 +22,13 @@ export const LEARNING = [
 
 const KNOWN = new Set<string>([...TIMING, ...LEARNING]);
 
+const LINEAR = new Set(["accuracy", "eval_accuracy", "learning_rate"]);
+
+/** Whether powers of ten tell anything about it: not about a share, nor about a rate that ends at 0. */
+export function spansMagnitudes(name: string): boolean {
+  return !LINEAR.has(name);
+}
+
 export function isKnown(name: string): boolean {
   return KNOWN.has(name);
 }
