@@ -109,6 +109,12 @@ def test_a_script_pauses_at_one_step_and_goes_on_from_there(cluster: Cluster) ->
     assert f"goes on from step {saved}" in reasons
 
 
+def test_a_task_of_ones_own_is_sent_along(cluster: Cluster) -> None:
+    spec = str(EXAMPLES.parent / "own_task.yaml")
+    job = submit(cluster, spec, "--set", "training.steps=40")
+    assert cluster.wait_for(job, "completed")["step"] == 40
+
+
 def test_code_goes_up_once_and_every_attempt_has_its_own(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "train.py").write_text(

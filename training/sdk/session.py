@@ -118,14 +118,17 @@ class Session:
         return self._stopping.ask()
 
     def leave(self) -> NoReturn:
-        """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped."""
+        """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped.
+
+        Where nobody asked for it the script has come to its own end.
+        """
         command = Command.RUN if self._stopping is None else self._stopping.command
         saved = None
         if "checkpoints" in self.__dict__:
             self.checkpoints.finish()
             saved = self.checkpoints.saved_step
         code = EXIT_STOPPED
-        if self._launch is None:
+        if command is Command.RUN:
             code = 0
         elif command is Command.PAUSE and saved is not None:
             code = EXIT_PAUSED

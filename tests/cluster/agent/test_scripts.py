@@ -289,6 +289,12 @@ assert not th.should_stop()
     assert not one.folder.metrics(0).exists()
 
 
+def test_leaving_unasked_is_the_scripts_own_end(run: Any, tmp_path: Path) -> None:
+    one = run(script(tmp_path, "import trainhall as th\nth.report(loss=1)\nth.leave()\n"))
+    assert one.wait().outcome is Outcome.COMPLETED
+    assert one.folder.metrics(0).stat().st_size > 0
+
+
 def test_a_pause_before_the_script_asks_is_a_signal(run: Any, tmp_path: Path) -> None:
     text = "import time\nimport trainhall as th\nth.init()\nprint('going', flush=True)\n"
     one = run(script(tmp_path, text + "time.sleep(600)\n"))
