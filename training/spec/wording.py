@@ -45,11 +45,19 @@ def in_words(error: Mapping[str, Any]) -> str:
 
     What is not known here keeps pydantic's message.
     """
-    kind, context, given = error["type"], error.get("ctx") or {}, error.get("input")
+    kind, given = error["type"], error.get("input")
     if kind == "string_type" and isinstance(given, bool | int | float):
         return "must be text; put it in quotes"
     if kind in _PLAIN:
         return _PLAIN[kind]
+    try:
+        told = _with_context(kind, error.get("ctx") or {}, given)
+    except KeyError:  # of a mapping's keys pydantic does not tell it
+        told = None
+    return told or str(error["msg"]).removeprefix("Value error, ")
+
+
+def _with_context(kind: str, context: Mapping[str, Any], given: object) -> str | None:
     if kind in _BOUNDS:
         told, key = _BOUNDS[kind]
         return f"{told} {_bound(context[key])}"
@@ -64,7 +72,7 @@ def in_words(error: Mapping[str, Any]) -> str:
         return f"may have at most {context['max_length']} {what}"
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(context["pattern"], f"must have the form {context['pattern']}")
-    return str(error["msg"]).removeprefix("Value error, ")
+    return None
 
 
 def _choice(expected: str, given: object) -> str:
