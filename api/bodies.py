@@ -115,7 +115,7 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
     try:
         return model.model_validate_json(raw or b"{}")
     except ValidationError as error:
-        found = field_problems(error.errors(include_url=False, include_context=False))
+        found = field_problems(error.errors(include_url=False))
         first = found[0]
         detail = f"{first.field}: {first.message}" if first.field else first.message
         raise Refusal(422, "invalid-request", detail, errors=found) from None
