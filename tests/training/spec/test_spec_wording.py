@@ -1,15 +1,17 @@
 """Every complaint of pydantic has words, also those that come without their context."""
 
-from pydantic_core import list_all_errors
+from typing import get_args
+
+from pydantic_core.core_schema import ErrorType
 
 from trainhall.training.spec.wording import in_words
 
 
-def test_every_kind_of_error_is_told_with_and_without_its_context() -> None:
-    for kind in list_all_errors():
-        bare = {"type": kind["type"], "msg": "Value error, as pydantic says", "input": ""}
-        assert in_words({**bare, "ctx": kind["example_context"]})
-        told = in_words(bare)
+def test_every_kind_of_error_is_told_even_without_its_context() -> None:
+    kinds = get_args(ErrorType)
+    assert "string_too_short" in kinds
+    for kind in kinds:
+        told = in_words({"type": kind, "msg": "Value error, as pydantic says", "input": ""})
         assert told
         assert not told.startswith("Value error")
 
