@@ -176,11 +176,13 @@ def main() -> None:
     import uvicorn
 
     from trainhall.api.app import create_app
+    from trainhall.api.server import server_config
     from trainhall.api.settings import Settings
 
     folder, fd = Path(sys.argv[3]), int(sys.argv[4])
     settings = Settings(data_dir=folder, database_url=f"sqlite:///{folder / 'trainhall.db'}")
-    uvicorn.run(create_app(settings), fd=fd, log_level="warning", access_log=False)
+    # As the coordinator itself is served.
+    uvicorn.Server(server_config(create_app(settings))).run([socket.socket(fileno=fd)])
 
 
 if __name__ == "__main__":

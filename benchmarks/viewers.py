@@ -138,7 +138,10 @@ def serve_bare(fd: int) -> None:
         text = (await request.body()).decode()
         await asyncio.gather(*(s.send_text(text) for s in sockets), return_exceptions=True)
 
-    uvicorn.run(app, fd=fd, log_level="warning", access_log=False, ws_per_message_deflate=False)
+    uvicorn.run(
+        app, fd=fd, log_level="warning", access_log=False, ws="websockets-sansio",
+        ws_per_message_deflate=False,
+    )  # fmt: skip
 
 
 def main() -> None:
