@@ -24,10 +24,17 @@ MAX_UNPACKED_BYTES = 256 * 1024 * 1024
 MAX_FILES = 20_000
 _MAX_PATH_BYTES = 1024
 _MAX_PART_BYTES = 255
+_MAX_DEPTH = 64
+"""Parts of a name: each but the last is a folder to make, whether it is a member or not."""
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _TAR_END = 1024
 """A tar ends with at least so many zero bytes."""
+# A reader of headers calls itself for the one that follows a long name.
+_NO_TAR = (
+    *(tarfile.TarError, gzip.BadGzipFile, zlib.error),
+    *(EOFError, ValueError, RecursionError),
+)
 
 
 class BadArchive(ValueError):
@@ -133,6 +140,8 @@ def check_name(name: str) -> PurePosixPath:
     longest = max((len(part.encode()) for part in path.parts), default=0)
     if len(encoded) > _MAX_PATH_BYTES or longest > _MAX_PART_BYTES:
         raise BadArchive(f"{name[:80]}… is too long a name")
+    if len(path.parts) > _MAX_DEPTH:
+        raise BadArchive(f"{name[:80]}… lies more than {_MAX_DEPTH} folders deep")
     return path
 
 
@@ -179,6 +188,8 @@ def _checked(tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, PurePosixP
             raise BadArchive(f"{member.name} lies below {under.pop()}, which is no folder")
         entries.add(path)
         folders |= parents
+        if len(folders) > MAX_FILES:
+            raise BadArchive(f"it holds more than {MAX_FILES:,} files and folders")
         if not member.isdir():
             leaves.add(path)
         yield member, path
@@ -230,7 +241,7 @@ def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
             bounded.see_end()
         except BadArchive:
             raise
-        except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError) as error:
+        except _NO_TAR as error:
             raise BadArchive(f"it is no tar archive, plain or with gzip: {error}") from None
 
 

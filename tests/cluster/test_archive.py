@@ -103,6 +103,7 @@ HOSTILE = {
     "hard link": ([member("a", b"x"), member("h", type=tarfile.LNKTYPE, linkname="a")], "hard"),
     "line break": ([member("a\nb", b"x")], "control characters"),
     "long": ([member("/".join(["d" * 60] * 20), b"x")], "too long"),
+    "deep": ([member("d/" * 100 + "f", b"x")], "folders deep"),
     "long part": ([member("d" * 256, b"x")], "too long"),
     "empty": ([member("folder", type=tarfile.DIRTYPE)], "no file"),
 }  # fmt: skip
@@ -174,3 +175,19 @@ def test_very_many_files_are_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "many.tar", [member(f"d/{i}") for i in range(archive.MAX_FILES + 1)])
     with pytest.raises(BadArchive, match="more than 20,000 files"):
         inspect(path)
+
+
+def test_very_many_folders_are_refused(tmp_path: Path) -> None:
+    deep = "/".join("d" * 50)
+    path = written(tmp_path / "many.tar", [member(f"{i}/{deep}/f") for i in range(450)])
+    with pytest.raises(BadArchive, match="more than 20,000 files and folders"):
+        inspect(path)
+
+
+def test_headers_without_end_are_refused(tmp_path: Path) -> None:
+    long_name, _ = member("L", type=tarfile.GNUTYPE_LONGNAME)
+    long_name.size = 2
+    block = long_name.tobuf(tarfile.USTAR_FORMAT) + b"a\0".ljust(512, b"\0")
+    (tmp_path / "a.tar").write_bytes(block * 1500 + bytes(10240))
+    with pytest.raises(BadArchive, match="no tar archive"):
+        inspect(tmp_path / "a.tar")
