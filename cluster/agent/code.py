@@ -15,6 +15,7 @@ from typing import Protocol
 
 from trainhall.cluster.agent.api import Refused, Unreachable
 from trainhall.cluster.archive import BadArchive, unpack
+from trainhall.training.spec.job import SHA256
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,9 @@ class CodeCache:
 
     def _make_room(self, keep: Path) -> None:
         """Remove what was used least lately until the rest is within the limit."""
-        found = [(p.stat().st_mtime, p) for p in self._folder.iterdir()]
+        # What else lies there is on its way to be one of these, or gone at any moment.
+        unpacked = [p for p in self._folder.iterdir() if SHA256.fullmatch(p.name)]
+        found = [(p.stat().st_mtime, p) for p in unpacked]
         left = self._limit
         for _, path in sorted(found, reverse=True):
             left -= _size(path)

@@ -121,6 +121,17 @@ async def test_the_least_lately_used_goes(coordinator: Coordinator, tmp_path: Pa
     assert {p.name for p in (tmp_path / "code").iterdir()} == {kept[0], kept[2]}
 
 
+async def test_what_is_being_fetched_stays(coordinator: Coordinator, tmp_path: Path) -> None:
+    cache = CodeCache(tmp_path / "code", coordinator, limit=10)
+    await cache.copy(coordinator.keep("a" * 1000), tmp_path / "copy-a")
+    under_way = {f".{'b' * 64}.12ab.part", f"{'c' * 64}.tar"}
+    for name in under_way:
+        (tmp_path / "code" / name).touch()
+        os.utime(tmp_path / "code" / name, (1, 1))
+    await cache.copy(coordinator.keep("b" * 1000), tmp_path / "copy-b")
+    assert under_way < {p.name for p in (tmp_path / "code").iterdir()}
+
+
 async def test_what_a_killed_agent_left_is_removed(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
