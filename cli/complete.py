@@ -4,6 +4,7 @@ Each press of the tab key is a process of its own, so nothing heavy is imported 
 """
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +19,10 @@ PATIENCE_SECONDS = 0.25
 """For all that is asked of the coordinator for one press."""
 NEWEST_JOBS = 100
 JOBS_WITH_CHECKPOINTS = 5
+
+# Shells evaluate what they are offered, and anybody may have named a job `\\$(something evil)`.
+_PLAIN_ID = re.compile(r"[\w.-]+")
+_NOT_PLAIN = re.compile(r"[^\w .,:;=+@%/-]")
 
 # A list of (what may be typed, what it is).
 Found = list[tuple[str, str]]
@@ -48,7 +53,11 @@ def checkpoints(context: typer.Context, incomplete: str) -> Found:
 
 
 def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Found:
-    return [(text, told) for text, told in found if text.startswith(incomplete)]
+    return [
+        (text, _NOT_PLAIN.sub(" ", told))
+        for text, told in found
+        if text.startswith(incomplete) and _PLAIN_ID.fullmatch(text)
+    ]
 
 
 class _Coordinator:

@@ -12,7 +12,7 @@ from support.rest import answering
 LISTS = {
     "/api/v1/training/jobs": [
         {"id": "3f2a9c51d07b", "name": "digits", "state": "running"},
-        {"id": "91bc00000000", "name": "with space: and colon", "state": "failed"},
+        {"id": "91bc00000000", "name": "with: \\$(touch owned) [/b]", "state": "failed"},
     ],
     "/api/v1/cluster/nodes": [{"id": "n1", "name": "gpu-07", "state": "ready"}],
     "/api/v1/checkpoints/jobs/3f2a9c51d07b": [
@@ -73,6 +73,12 @@ def test_other_shells_show_what_an_id_is(shell: str, url: str, tmp_path: Path) -
     told = "\n".join(press_tab("trainhall show 3", tmp_path, shell, TRAINHALL_URL=url))
     assert "3f2a9c51d07b" in told
     assert "digits, running" in told
+
+
+def test_a_name_is_no_program(url: str, tmp_path: Path) -> None:
+    told = "\n".join(press_tab("trainhall show 9", tmp_path, "zsh", TRAINHALL_URL=url))
+    assert "91bc00000000" in told
+    assert not {"$", "\\", "`"} & {*told.replace("\\\\:", "")}, told
 
 
 def test_the_configuration_file_says_where_to_ask(url: str, tmp_path: Path) -> None:
