@@ -40,6 +40,8 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if device.type == "cpu":
         return batch
     if isinstance(batch, Tensor):
+        if batch.device.type != "cpu":
+            return batch.to(device)
         # From pageable memory the driver may wait for the GPU; page-locked blocks are reused.
         return batch.pin_memory().to(device, non_blocking=True)
     if isinstance(batch, dict | tuple | list):
