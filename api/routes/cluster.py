@@ -113,7 +113,10 @@ async def read_node_history(
     """One point for each half minute of the last two days, or fewer that stand for more time."""
     await hall.nodes.get(node_id)
     end = until or hall.clock.now()
-    begin = since or end - timedelta(hours=1)
+    try:
+        begin = since or end - timedelta(hours=1)
+    except OverflowError:
+        raise invalid("until", str(until), "is before all time; give a later one") from None
     found = await devices.read_history(hall.db, node_id, begin, end, max_points)
     return NodeHistory(items=[DeviceHistory.model_validate(each) for each in found])
 
