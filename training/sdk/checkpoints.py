@@ -1,6 +1,6 @@
 """A script's checkpoints: nested states, saved as those of tasks are, loaded without a template."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ class Checkpoints:
 def _shape(node: Any) -> Any:
     """How containers are nested, as JSON; keys of dicts keep their type. A leaf is null."""
     match node:
-        case dict():
+        case Mapping():
             return {"dict": [[key, _shape(item)] for key, item in node.items()]}
         case list():
             return {"list": [_shape(item) for item in node]}

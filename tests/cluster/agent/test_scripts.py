@@ -174,6 +174,7 @@ def test_exit_code_3_is_told(run: Any, tmp_path: Path) -> None:
 
 SDK = """
 import sys, time
+from types import MappingProxyType
 import torch
 import trainhall as th
 here = th.init(total_steps=100000)
@@ -191,7 +192,7 @@ for step in range(th.checkpoint.step + 1, total + 1):
     stop = th.should_stop()
     if stop:
         nested = {1: [None, True, (2, "x")], "half": 0.5}
-        th.checkpoint.save({"weight": weight, "nested": nested}, step=step)
+        th.checkpoint.save({"weight": weight, "nested": MappingProxyType(nested)}, step=step)
         th.leave()
     if step == 20:
         print("going", flush=True)
