@@ -161,11 +161,12 @@ def _load_json(text: str) -> Any:
         raise ValueError(f"{name} is not a number")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in pairs]
-        for key in keys:
-            if keys.count(key) > 1:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
                 raise ValueError(f"key {key!r} is given twice")
-        return dict(pairs)
+            found[key] = value
+        return found
 
     return json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
 
