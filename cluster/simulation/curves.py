@@ -46,8 +46,8 @@ def model_of(spec: JobSpec) -> Model:
     if spec.task.name == "digits":
         widths = [64, *params.get("hidden", [256]), 10]
         return Model(1438, _mlp(widths), 2.31, 0.02, True, 0.03, 0.4 * _GIB)
-    samples = int(params.get("samples", 4096))
     if spec.task.name == "synthetic":
+        samples = int(params.get("samples", 4096))
         widths = [int(params.get("features", 32)), *params.get("hidden", [64]), 1]
         idle = float(params.get("step_seconds", 0.0))
         # Idling imitates a larger model, so it takes the room of one.

@@ -6,10 +6,12 @@ from itertools import pairwise
 import pytest
 from support.working import WorkingCluster, spec
 
+from trainhall.cluster.simulation.curves import model_of
 from trainhall.cluster.simulation.work import Fate
 from trainhall.db.database import Database
 from trainhall.monitoring.logs import read_logs
 from trainhall.monitoring.metrics import read_metrics
+from trainhall.training.spec.parse import validate_spec
 
 TIMINGS = {
     "step_seconds", "data_seconds", "forward_seconds", "backward_seconds",
@@ -258,3 +260,8 @@ async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database]
         told.append((job_id, events, await hall.curve(job_id, "loss")))
         await hall.close()
     assert told[0] == told[1]
+
+
+def test_tasks_of_ones_own_have_parameters_of_their_own() -> None:
+    task = {"name": "lab.tasks:Mine", "params": {"samples": "many"}}
+    assert model_of(validate_spec({"name": "mine", "task": task})).samples > 0
