@@ -43,7 +43,8 @@ def packed(folder: Path) -> tuple[str, bytes]:
     except NotADirectoryError:
         raise Usage(f"code: {folder} is not a folder") from None
     except OSError as error:
-        raise Usage(f"code: {error.filename or folder} cannot be read: {error.strerror}") from None
+        why = error.strerror or error
+        raise Usage(f"code: {error.filename or folder} cannot be read: {why}") from None
     except BadArchive as error:
         raise Usage(f"code: {error}; change it, or add it to {folder / IGNORE_FILES[0]}") from None
     if len(data) > MAX_ARCHIVE_BYTES:
@@ -56,7 +57,10 @@ def _ignored(folder: Path) -> GitIgnoreSpec:
         path = folder / name
         if path.is_file():
             lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-            return GitIgnoreSpec.from_lines(lines)
+            try:
+                return GitIgnoreSpec.from_lines(lines)
+            except ValueError as error:
+                raise Usage(f"code: {path}: {error}; mend or remove the line") from None
     return GitIgnoreSpec.from_lines([])
 
 

@@ -71,6 +71,8 @@ def test_what_cannot_be_sent_is_named(folder: Path, tmp_path: Path) -> None:
     (folder / "pipe").unlink()
     (folder / "out").symlink_to("/etc")
     refused("out is a link that may lead out of the folder, to '/etc'")
+    (folder / ".gitignore").write_text("*.md\n!\n")
+    refused(r"\.gitignore: .*'!'; mend or remove the line")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
