@@ -10,9 +10,11 @@ import asyncio
 import logging
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from trainhall.cluster.agent import threads
 from trainhall.cluster.agent.api import Refused, Unreachable
 from trainhall.cluster.archive import BadArchive, unpack
 from trainhall.training.spec.job import SHA256
@@ -48,6 +50,8 @@ class CodeCache:
     async def copy(self, sha256: str, to: Path) -> None:
         """Put a copy of the code at `to`, which does not exist yet.
 
+        Once this returns, or is cancelled, nothing is written there any more.
+
         Raises:
             NotFetched: the coordinator does not have it, or it cannot be unpacked.
             OSError: there is no room for it.
@@ -62,8 +66,8 @@ class CodeCache:
                 if not await asyncio.to_thread(unpacked.is_dir):
                     continue
                 await asyncio.to_thread(os.utime, unpacked)
-                await asyncio.to_thread(_copy, unpacked, to)
-                await asyncio.to_thread(self._make_room, unpacked)
+                await threads.finish(_copy, unpacked, to)
+                await threads.finish(self._make_room, unpacked)
                 return
 
     async def _fetch(self, sha256: str, unpacked: Path) -> None:
@@ -71,13 +75,17 @@ class CodeCache:
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
         try:
             await self._download(sha256, archive)
-            await asyncio.to_thread(unpack, archive, unpacked)
+            await threads.finish(unpack, archive, unpacked)
         except Refused as error:
             raise NotFetched(f"the coordinator does not give it: {error.detail}") from None
         except BadArchive as error:
             raise NotFetched(f"the archive cannot be used: {error}") from None
+        except OSError:
+            # It appears whole or not at all, so one that is there is as good.
+            if not await asyncio.to_thread(unpacked.is_dir):
+                raise
         finally:
-            await asyncio.to_thread(archive.unlink, missing_ok=True)
+            await threads.finish(partial(archive.unlink, missing_ok=True))
 
     async def _download(self, sha256: str, archive: Path) -> None:
         pause, tries = 0.2, 0

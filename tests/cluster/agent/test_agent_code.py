@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,36 @@ async def test_a_copy_that_fails_says_why_in_a_line(
     )
     with pytest.raises(OSError, match=r"No space left on device.*\(and 0 more files\)"):
         await cache.copy(coordinator.keep("print(1)"), tmp_path / "a")
+
+
+@pytest.mark.parametrize("step", ["unpack", "_copy"])
+async def test_a_cancelled_copy_waits_for_its_thread(
+    cache: CodeCache, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:  # fmt: skip
+    begun, go_on = threading.Event(), threading.Event()
+    real = getattr(code, step)
+
+    def slow(*args: Path) -> None:
+        begun.set()
+        go_on.wait()
+        real(*args)
+
+    sha256 = coordinator.keep("print(1)")
+    monkeypatch.setattr(code, step, slow)
+    first = asyncio.create_task(cache.copy(sha256, tmp_path / "a"))
+    await asyncio.to_thread(begun.wait)
+    # As a pause cancels it, and a resume asks again.
+    first.cancel()
+    second = asyncio.create_task(cache.copy(sha256, tmp_path / "b"))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(0)
+    assert not first.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await second
+    assert (tmp_path / "b" / "train.py").read_text() == "print(1)"
+    assert coordinator.fetched == 1
+    assert [p.name for p in (tmp_path / "code").iterdir()] == [sha256]
