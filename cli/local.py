@@ -110,7 +110,8 @@ class LocalRun:
                 continue
             self._seconds += events[-1].time - started.time
             if attempt == last:
-                metrics.cut_after(started.data["resumed_from"] or 0)
+                if "resumed_from" in started.data:
+                    metrics.cut_after(started.data["resumed_from"] or 0)
                 MetricTail(folder.metrics(0)).feed(metrics)
 
     def _launch(self, attempt: int) -> Launch:
@@ -220,8 +221,9 @@ class LocalRun:
         match event.kind:
             case "started":
                 self._total_steps = data["total_steps"]
-                metrics.cut_after(data["resumed_from"] or 0)
-                if data["resumed_from"]:
+                if "resumed_from" in data:
+                    metrics.cut_after(data["resumed_from"] or 0)
+                if data.get("resumed_from"):
                     say(f"Going on from step {data['resumed_from']}.")
                 if data.get("note"):
                     say(f"Note: {data['note']}")

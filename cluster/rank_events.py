@@ -133,8 +133,12 @@ class RankEvents:
             progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
             assert progress is not None
             progress.total_steps = total
-        attempt.first_step = (resumed or 0) + 1
-        why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
+        if "resumed_from" not in data:
+            # It may go on from a checkpoint of its own: the first step that it reports will tell.
+            why = "began"
+        else:
+            attempt.first_step = (resumed or 0) + 1
+            why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
         if data.get("note"):
             why = f"{why}: {data['note']}"
         for each in _passed_over(data):

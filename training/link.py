@@ -193,10 +193,11 @@ class ShimStatus(LinkModel):
 class RankEvent(LinkModel):
     """Something rare that a rank tells: the kinds below, with their own keys in `data`.
 
-    started      rank 0, before its first step: `{resumed_from: step | null, total_steps, samples,
-                 note?, passed_over?: [{name, reason, text}]}`; `note` says why an older
-                 checkpoint was taken, `passed_over` of each better one: `reason` is missing,
-                 damaged, unreadable, mismatch or disagreement
+    started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
+                 note?, passed_over?: [{name, reason, text}]}`; `resumed_from` is missing where
+                 nobody knows, of a script that loads no checkpoint through the SDK; `note` says
+                 why an older checkpoint was taken, `passed_over` of each better one: `reason` is
+                 missing, damaged, unreadable, mismatch or disagreement
                  (`training.checkpoint.errors.Reason`), `text` says it in words
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`

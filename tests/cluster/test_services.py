@@ -16,6 +16,7 @@ from trainhall.cluster.errors import (
     WrongState,
 )
 from trainhall.cluster.protocol import DeviceInfo, JoinRequest
+from trainhall.db.models import Attempt
 from trainhall.training.link import Outcome, RankEvent
 
 
@@ -265,6 +266,33 @@ async def test_what_ranks_tell_becomes_progress(hall: SimulatedCluster) -> None:
     job = await hall.job(job_id)
     assert job.step == 100
     assert job.metrics == {"loss": "nan", "accuracy": 0.5}
+
+
+async def test_where_a_script_of_its_own_checkpoints_starts_is_left_open(
+    hall: SimulatedCluster,
+) -> None:
+    """Its earlier attempts' curves must not be hidden: its first reported step tells."""
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+
+    async def first_step() -> int | None:
+        async with hall.db.session() as session:
+            attempt = await session.get(Attempt, (job_id, 1))
+            assert attempt is not None
+            return attempt.first_step
+
+    async def reasons() -> list[str]:
+        return [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
+
+    await hall.tell(job_id, "started", {"total_steps": 100})
+    assert await first_step() is None
+    assert "began" in await reasons()
+    assert "trains from the beginning" not in await reasons()
+    # It loads after all, later: that stands.
+    await hall.tell(job_id, "started", {"total_steps": 100, "resumed_from": 40})
+    assert await first_step() == 41
+    assert "goes on from step 40" in await reasons()
 
 
 async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:

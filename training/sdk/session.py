@@ -77,7 +77,6 @@ class Session:
         self._pid = os.getpid()
         self._launch = None if folder is None else _launch(folder)
         self.context = _context(environ, self._launch)
-        self._total_steps = total_steps
         self._saves_to = saves_to
         self._control: Control | None = None
         self._events: EventSpool | None = None
@@ -88,6 +87,8 @@ class Session:
             self._control = Control(folder.control)
             self._events = _event_spool(folder, rank)
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
+        self._start: dict[str, Any] = {"total_steps": total_steps}
+        """How this attempt starts. Without `checkpoint.load()` nobody knows from which step."""
         self._began = False
         self._stopping: Stopping | None = None
         self._resized: list[Resized] = []
@@ -108,12 +109,12 @@ class Session:
 
     def report(self, values: Mapping[str, Any], step: int | None) -> None:
         if self.is_mine:
-            self._begin(None)
+            self._begin()
             self.reporter.report(values, step)
 
     def should_stop(self) -> bool:
         if self._stopping is None:
-            self._begin(None)
+            self._begin()
             self._stopping = self._make_stopping()
         return self._stopping.ask()
 
@@ -173,7 +174,7 @@ class Session:
         )
 
     def save(self, state: dict[str, Any], step: int | None) -> None:
-        self._begin(None)
+        self._begin()
         at = self.reporter.step if step is None else step
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
@@ -181,13 +182,17 @@ class Session:
 
     def load(self) -> dict[str, Any] | None:
         found = self.checkpoints.load()
+        self._start["resumed_from"] = None if found is None else found[1].step
         if found is None:
-            self._begin(None)
+            self._begin()
             return None
         state, loaded = found
         self.loaded_step = self.reporter.step = loaded.step
         self.reporter.last |= loaded.manifest.metrics
-        self._begin(loaded.step, loaded.notes)
+        if loaded.notes:
+            self._start["note"] = "; ".join(map(str, loaded.notes))
+            self._start["passed_over"] = [asdict(each) for each in loaded.notes]
+        self._begin()
         before, now = loaded.manifest.world_size, self.context.world_size
         if before != now:
             self._sizes = before, now
@@ -223,16 +228,11 @@ class Session:
             with contextlib.suppress(OSError):
                 self._events.append("failure", data)
 
-    def _begin(self, resumed_from: int | None, notes: Any = ()) -> None:
+    def _begin(self) -> None:
         """Say once where this attempt starts, before it tells anything else."""
-        if self._began:
-            return
-        self._began = True
-        data: dict[str, Any] = {"resumed_from": resumed_from, "total_steps": self._total_steps}
-        if notes:
-            data["note"] = "; ".join(map(str, notes))
-            data["passed_over"] = [asdict(each) for each in notes]
-        self._tell("started", data)
+        if not self._began:
+            self._began = True
+            self._tell("started", self._start)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         """An event of the whole job, told by rank 0."""

@@ -242,6 +242,15 @@ def test_what_a_script_reports_reaches_the_spool(run: Any, tmp_path: Path) -> No
         assert points[3][1] == 0.25
 
 
+def test_a_script_with_checkpoints_of_its_own_says_not_where_it_starts(
+    run: Any, tmp_path: Path
+) -> None:
+    text = "import trainhall as th\nth.init(total_steps=9)\nth.report(loss=1, step=7)\n"
+    one = run(script(tmp_path, text))
+    assert one.wait().outcome is Outcome.COMPLETED
+    assert events(one)["started"] == {"total_steps": 9}
+
+
 def test_an_exception_is_told_in_its_own_words(run: Any, tmp_path: Path) -> None:
     text = "import trainhall as th\nth.init()\nraise KeyError('no such column')\n"
     status = run(script(tmp_path, text)).wait()
