@@ -11,10 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainhall.cluster.agent import claims, linux, outcome, processes, recovered, transfer
+from trainhall.cluster.agent import (
+    claims,
+    linux,
+    outcome,
+    processes,
+    recovered,
+    threads,
+    transfer,
+)
 from trainhall.cluster.agent.api import CoordinatorApi
 from trainhall.cluster.agent.claims import Claim
 from trainhall.cluster.agent.code import CodeCache, NotFetched
@@ -374,20 +383,23 @@ class Attempts:
             launch = launch.model_copy(update={"checkpoint": plan})
         final = attempt.folder.path
         part = AttemptFolder(final.with_name(f".preparing-{final.name}"))
-        shutil.rmtree(part.path, ignore_errors=True)
-        part.path.mkdir(parents=True)
-        if launch.spec.code is not None:
-            try:
-                await self._code.copy(launch.spec.code, part.path / "code")
-            except (NotFetched, OSError) as error:
-                shutil.rmtree(part.path, ignore_errors=True)
-                message = f"the code of this job cannot be had on this host: {error}"
-                self._end(attempt, Outcome.FAILED, Failure(message=message))
-                return
-            launch = launch.model_copy(update={"code": str(final / "code")})
-        attempt.launch = launch
-        replace_json(part.launch, launch)
-        part.path.rename(final)
+        try:
+            part.path.mkdir(parents=True)
+            if launch.spec.code is not None:
+                try:
+                    await self._code.copy(launch.spec.code, part.path / "code")
+                except (NotFetched, OSError) as error:
+                    message = f"the code of this job cannot be had on this host: {error}"
+                    self._end(attempt, Outcome.FAILED, Failure(message=message))
+                    return
+                launch = launch.model_copy(update={"code": str(final / "code")})
+            attempt.launch = launch
+            replace_json(part.launch, launch)
+            part.path.rename(final)
+        finally:
+            # It is there only where something failed or was cancelled.
+            if part.path.exists():
+                await threads.finish(partial(shutil.rmtree, part.path, ignore_errors=True))
         attempt.stage = Stage.READY
         self.shipper.add(attempt.token, attempt.folder, launch)
         # Not by way of the next look at things: a job's first step is near.
@@ -488,6 +500,8 @@ class Attempts:
         try:
             if attempt.task is not None:
                 attempt.task.cancel()
+                # It removes what it has made so far.
+                await asyncio.wait({attempt.task})
             await self.shipper.remove(attempt.token)
             await asyncio.to_thread(_remove_folder, attempt.folder)
             if all(other[0] != job_id for other in self._attempts):
