@@ -195,8 +195,8 @@ class RankEvent(LinkModel):
 
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
                  note?, passed_over?: [{name, reason, text}]}`; `resumed_from` is missing where
-                 nobody knows, of a script that loads no checkpoint through the SDK; `note` says
-                 why an older checkpoint was taken, `passed_over` of each better one: `reason` is
+                 nobody knows, of a script that loads no checkpoint through the SDK; one that
+                 loads later tells again, and the newest counts; `note` says why an older checkpoint was taken, `passed_over` of each better one: `reason` is
                  missing, damaged, unreadable, mismatch or disagreement
                  (`training.checkpoint.errors.Reason`), `text` says it in words
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],

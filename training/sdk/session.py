@@ -89,7 +89,7 @@ class Session:
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
         self._start: dict[str, Any] = {"total_steps": total_steps}
         """How this attempt starts. Without `checkpoint.load()` nobody knows from which step."""
-        self._began = False
+        self._told_start: dict[str, Any] | None = None
         self._stopping: Stopping | None = None
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
@@ -229,10 +229,10 @@ class Session:
                 self._events.append("failure", data)
 
     def _begin(self) -> None:
-        """Say once where this attempt starts, before it tells anything else."""
-        if not self._began:
-            self._began = True
-            self._tell("started", self._start)
+        """Say where this attempt starts, before it tells anything else; again if more is known."""
+        if self._told_start != self._start:
+            self._told_start = dict(self._start)
+            self._tell("started", self._told_start)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
         """An event of the whole job, told by rank 0."""

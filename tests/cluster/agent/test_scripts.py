@@ -251,6 +251,31 @@ def test_a_script_with_checkpoints_of_its_own_says_not_where_it_starts(
     assert events(one)["started"] == {"total_steps": 9}
 
 
+def test_a_script_that_loads_late_says_then_where_it_starts(run: Any, tmp_path: Path) -> None:
+    text = """
+import trainhall as th
+th.report(loss=1, step=0)
+assert not th.should_stop()
+assert th.checkpoint.load()
+assert th.checkpoint.load()
+th.report(loss=1)
+"""
+    folder = str(tmp_path / "checkpoints")
+    plan = CheckpointPlan(folder=folder, upload=False)
+    save = "import trainhall as th\nth.checkpoint.save({'a': 1}, step=4)\nth.leave()\n"
+    assert run(script(tmp_path, save), checkpoint=plan).wait().outcome is Outcome.COMPLETED
+    names = ["step-00000009-a1-g1", "step-00000004-a1-g1"]
+    plan = CheckpointPlan(folder=folder, upload=False, resume=names)
+    one = run(script(tmp_path, text), checkpoint=plan, attempt=2)
+    assert one.wait().outcome is Outcome.COMPLETED
+    lines = map(json.loads, one.folder.events(0).read_text().splitlines())
+    first, second = [event["data"] for event in lines if event["kind"] == "started"]
+    assert "resumed_from" not in first
+    assert second["resumed_from"] == 4
+    assert second["passed_over"][0]["name"] == names[0]
+    assert names[0] in second["note"]
+
+
 def test_an_exception_is_told_in_its_own_words(run: Any, tmp_path: Path) -> None:
     text = "import trainhall as th\nth.init()\nraise KeyError('no such column')\n"
     status = run(script(tmp_path, text)).wait()
