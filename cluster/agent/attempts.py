@@ -79,6 +79,8 @@ class Attempt:
     """What this agent, which is about to end, wants of it."""
     task: asyncio.Task[None] | None = None
     """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
+    removal: asyncio.Task[None] | None = None
+    """Removes the folder of an attempt that will never run here."""
     starts: int = 0
     started_at: float | None = None
     """When a shim was started that has not taken the folder yet (monotonic)."""
@@ -487,7 +489,8 @@ class Attempts:
         if attempt.task is not None:
             attempt.task.cancel()
         # Gone before it is told: a shim that is on its way finds nothing to run.
-        _remove_folder(attempt.folder)
+        hidden = _hide_folder(attempt.folder)
+        attempt.removal = asyncio.create_task(threads.finish(_remove_hidden, hidden))
         failure = Failure(message=reason) if ended is Outcome.FAILED else None
         self._end(attempt, ended, failure)
 
@@ -502,8 +505,10 @@ class Attempts:
                 attempt.task.cancel()
                 # It removes what it has made so far.
                 await asyncio.wait({attempt.task})
+            if attempt.removal is not None:
+                await attempt.removal
             await self.shipper.remove(attempt.token)
-            await asyncio.to_thread(_remove_folder, attempt.folder)
+            await threads.finish(_remove_hidden, _hide_folder(attempt.folder))
             if all(other[0] != job_id for other in self._attempts):
                 folder = self._data_dir.checkpoints(job_id)
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
@@ -518,7 +523,8 @@ class Attempts:
         tasks = [a.task for a in self._attempts.values() if a.task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._leaving.values(), return_exceptions=True)
+        removals = [a.removal for a in self._attempts.values() if a.removal is not None]
+        await asyncio.gather(*tasks, *removals, *self._leaving.values(), return_exceptions=True)
         await self.shipper.close()
 
 
@@ -526,12 +532,17 @@ def _waits(launch: Launch) -> bool:
     return launch.node_rank > 0 and launch.rendezvous is None
 
 
-def _remove_folder(folder: AttemptFolder) -> None:
-    """Remove an attempt's folder: at once for a shim that would begin there, then its files."""
+def _hide_folder(folder: AttemptFolder) -> Path:
+    """Take an attempt's folder away from a shim that would begin there; where it is now."""
     hidden = folder.path.with_name(f".preparing-{folder.path.name}-{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         folder.path.rename(hidden)
+    return hidden
+
+
+def _remove_hidden(hidden: Path) -> None:
+    """Remove its files: with the code of a job there are up to 20,000."""
     shutil.rmtree(hidden, ignore_errors=True)
     with contextlib.suppress(OSError):
         # Not empty while another attempt of the job has its folder there.
-        folder.path.parent.rmdir()
+        hidden.parent.rmdir()

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import shutil
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -9,11 +10,12 @@ from typing import Any, cast
 import pytest
 from support.agent_process import launch_of, until
 
+from trainhall.cluster.agent import attempts as module
 from trainhall.cluster.agent import code
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.protocol import Assignment
-from trainhall.training.link import CheckpointPlan, Launch
+from trainhall.training.link import CheckpointPlan, Launch, replace_json
 
 SHA256 = hashlib.sha256(b"code").hexdigest()
 
@@ -56,6 +58,40 @@ async def test_a_cancelled_attempt_leaves_no_code_behind(
     await until("it to be removed", lambda: list((tmp_path / "attempts").glob("*/*")) == [])
     attempts.desire([])
     attempts.reconcile()
+    await until("it to be forgotten", attempts.empty)
+    assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+async def test_the_agent_goes_on_while_many_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed_by: list[int] = []
+    go_on = threading.Event()
+    real = shutil.rmtree
+
+    def slow(path: Path, **options: Any) -> None:
+        removed_by.append(threading.get_ident())
+        go_on.wait()
+        real(path, **options)
+
+    folder = DataDir(tmp_path).attempt(("job", 1, 1))
+    folder.path.mkdir(parents=True)
+    replace_json(folder.launch, coded())
+    attempts = made(tmp_path)
+    attempts.find()
+    monkeypatch.setattr(module.shutil, "rmtree", slow)
+    attempts.desire([Assignment(launch=coded(), goal="stop")])
+    attempts.reconcile()
+    # A shim that is on its way finds nothing, long before the last file is gone.
+    assert not folder.path.exists()
+    (report,) = attempts.reports()
+    assert report.outcome == "stopped"
+    await until("the removal to begin", lambda: removed_by)
+    assert threading.get_ident() not in removed_by
+    attempts.desire([])
+    attempts.reconcile()
+    go_on.set()
     await until("it to be forgotten", attempts.empty)
     assert list((tmp_path / "attempts").iterdir()) == []
     await attempts.close()
