@@ -196,8 +196,9 @@ class RankEvent(LinkModel):
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
                  note?, passed_over?: [{name, reason, text}]}`; `resumed_from` is missing where
                  nobody knows, of a script that loads no checkpoint through the SDK; one that
-                 loads later tells again, and the newest counts; `note` says why an older checkpoint was taken, `passed_over` of each better one: `reason` is
-                 missing, damaged, unreadable, mismatch or disagreement
+                 loads later tells again, and the newest counts; `note` says why an older
+                 checkpoint was taken, `passed_over` of each better one: `reason` is missing,
+                 damaged, unreadable, mismatch or disagreement
                  (`training.checkpoint.errors.Reason`), `text` says it in words
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`
@@ -249,12 +250,22 @@ class AttemptFolder:
 
 
 _CONTROL_SIZE = 64
+_HEARD = struct.Struct("@dd")
+_HEARD_AT = 8
 
 
 class Control:
-    """The page by which a shim tells its ranks what to do. Reading it takes under a microsecond."""
+    """The page by which a shim tells its ranks what to do. Reading it takes under a microsecond.
+
+    byte 0      the command
+    byte 1      1: a script asks after every step whether to stop
+    byte 2      1: it was told to stop
+    bytes 8-23  when a rank here asked last (monotonic), and the longest time between two asks
+    """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._listened_at: float | None = None
+        self._longest = 0.0
         if create:
             path.write_bytes(bytes(_CONTROL_SIZE))
         with path.open("r+b") as file:
@@ -279,7 +290,28 @@ class Control:
 
     def listen(self) -> None:
         """Tell the shim that this script asks whether to stop, after every step."""
+        now = time.monotonic()
+        if self._listened_at is not None:
+            self._longest = max(self._longest, now - self._listened_at)
+        self._listened_at = now
+        # Another rank may write at the same time: what is lost then comes with the next step.
+        longest = max(self._longest, self.listened[1])
+        _HEARD.pack_into(self._page, _HEARD_AT, now, longest)
         self._page[1] = 1
+
+    @property
+    def listened(self) -> tuple[float, float]:
+        """When a rank here asked last (monotonic), and the longest time between two asks."""
+        at, longest = _HEARD.unpack_from(self._page, _HEARD_AT)
+        return at, longest
+
+    def answer(self) -> None:
+        """Tell the shim that this script knows that it is to stop, and that it may be saving."""
+        self._page[2] = 1
+
+    @property
+    def is_answered(self) -> bool:
+        return self._page[2] != 0
 
     def close(self) -> None:
         self._page.close()

@@ -50,6 +50,13 @@ TERMINATE_SECONDS = 0.4
 """Between SIGTERM and SIGKILL for a task: together with the above less than two seconds."""
 PEERS_SECONDS = 1.0
 """The same for those that are left when one rank of a task has failed."""
+SILENT_SECONDS = 60.0
+"""How long a script that is to pause may not ask whether to stop, before it gets SIGTERM. It is
+longer for one whose steps are long."""
+SILENT_STEPS = 5
+"""The same in longest times between two asks so far."""
+SAVING_SECONDS = 1800.0
+"""How long a script that was told to pause may save: as long as its ranks wait for each other."""
 SWEEP_SECONDS = 0.02
 """Between two looks for processes that are left; it rises while some cannot be ended."""
 RETRY_SECONDS = 1.0
@@ -71,6 +78,8 @@ class Shim:
     _signalled: bool = False
     _escalation: list[tuple[float, signal.Signals]] = field(default_factory=list)
     """What the ranks that are left get, and when (monotonic), earliest first."""
+    _pausing_since: float | None = None
+    """When (monotonic) a script that agrees on where to stop was asked to."""
     _rendezvous: Rendezvous | None = None
     _store_pid: int | None = None
     _started: bool = False
@@ -107,8 +116,11 @@ class Shim:
     def _wait(self) -> None:
         """Until a child ends, a command comes, or a time has come."""
         timeout = RETRY_SECONDS if self._unwritten is not None else None
-        if self._escalation:
-            until = max(0.0, self._escalation[0][0] - time.monotonic())
+        times = [at for at, _ in self._escalation[:1]]
+        if self._pausing_since is not None:
+            times.append(self._patience_ends(self._pausing_since))
+        if times:
+            until = max(0.0, min(times) - time.monotonic())
             timeout = until if timeout is None else min(timeout, until)
         sources = [self._wakeup, self._commands]
         if self.attached:
@@ -140,7 +152,8 @@ class Shim:
             # Nothing has been trained yet; there is nothing to save.
             self._signalled = True
         elif self._is_script and command is Command.PAUSE and self._agrees():
-            pass  # its ranks agree on a step, as those of a task do
+            # Its ranks agree on a step, as those of a task do, unless they ask no more.
+            self._pausing_since = time.monotonic()
         elif self._is_script:
             self._signalled = True
             self._terminate(0.0, self.launch.spec.recovery.grace_seconds)
@@ -197,7 +210,17 @@ class Shim:
             return
         self._escalation = plan
 
+    def _patience_ends(self, since: float) -> float:
+        """When a script that is to pause since a time gets SIGTERM after all."""
+        asked_at, longest = self._control.listened
+        patience = max(SILENT_SECONDS, SILENT_STEPS * longest)
+        return max(since, asked_at) + (SAVING_SECONDS if self._control.is_answered else patience)
+
     def _escalate(self) -> None:
+        since = self._pausing_since
+        if since is not None and time.monotonic() >= self._patience_ends(since):
+            self._pausing_since = None
+            self._terminate(0.0, self.launch.spec.recovery.grace_seconds)
         while self._escalation and self._escalation[0][0] <= time.monotonic():
             _, number = self._escalation.pop(0)
             alive = [r.pid for r in self._ranks if r.pid is not None and r.finished_at is None]

@@ -116,7 +116,10 @@ class Session:
         if self._stopping is None:
             self._begin()
             self._stopping = self._make_stopping()
-        return self._stopping.ask()
+        stop = self._stopping.ask()
+        if stop and self._control is not None:
+            self._control.answer()
+        return stop
 
     def leave(self) -> NoReturn:
         """End this rank as all ranks agreed to: paused if a checkpoint is there, else stopped.

@@ -339,6 +339,48 @@ def test_a_pause_before_the_script_asks_is_a_signal(run: Any, tmp_path: Path) ->
     assert (status.outcome, status.ranks[0].signal) == (Outcome.PAUSED, signal.SIGTERM)
 
 
+IMPATIENT = """
+import sys
+from trainhall.cluster.agent import shim
+shim.SILENT_SECONDS = 0.5
+sys.exit(shim.main())
+"""
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_script_that_asks_no_more_is_paused_by_a_signal(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    """A drain would wait for ever; but one that was told to stop may still save."""
+
+    def start(self: Run, *arguments: str) -> Any:
+        return subprocess.Popen(
+            [sys.executable, "-c", IMPATIENT, *self.arguments[3:], *arguments],
+            stdin=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    monkeypatch.setattr(Run, "start", start)
+    text = """
+import sys, time
+import trainhall as th
+th.should_stop()
+print("going", flush=True)
+while sys.argv[1] == "True" and not th.should_stop():
+    time.sleep(0.01)
+time.sleep(1.5 if sys.argv[1] == "True" else 600)
+th.checkpoint.save({"weight": 1}, step=3)
+th.leave()
+"""
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+    one = run(script(tmp_path, text, str(told)), checkpoint=plan)
+    one.wait_for_output(b"going")
+    one.tell(Command.PAUSE)
+    status = one.wait()
+    (rank,) = status.ranks
+    ended = (83, None) if told else (None, signal.SIGTERM)
+    assert (status.outcome, rank.exit_code, rank.signal) == (Outcome.PAUSED, *ended)
+
+
 def test_a_pause_that_cannot_save_is_told(run: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
