@@ -137,8 +137,16 @@ class Session:
         elif command is Command.PAUSE and saved is not None:
             code = EXIT_PAUSED
             self._tell("paused", {"step": saved})
+        elif command is Command.PAUSE:
+            self._tell("note", {"message": self._unsaved_pause()})
         self._code = code
         raise SystemExit(code)
+
+    def _unsaved_pause(self) -> str:
+        message = "it paused without having saved anything by trainhall.checkpoint.save()"
+        if self.loaded_step:
+            return f"{message} since step {self.loaded_step}, from which it will go on"
+        return f"{message}: when resumed, the script starts again from its beginning"
 
     # -- checkpoints ----------------------------------------------------------------------------
 

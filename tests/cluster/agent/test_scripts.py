@@ -381,6 +381,23 @@ th.leave()
     assert (status.outcome, rank.exit_code, rank.signal) == (Outcome.PAUSED, *ended)
 
 
+def test_a_pause_without_a_save_is_told(run: Any, tmp_path: Path) -> None:
+    text = """
+import time
+import trainhall as th
+while not th.should_stop():
+    print("going", flush=True)
+    time.sleep(0.01)
+th.leave()
+"""
+    one = run(script(tmp_path, text))
+    one.wait_for_output(b"going")
+    one.tell(Command.PAUSE)
+    assert one.wait().outcome is Outcome.PAUSED
+    assert "paused without having saved" in events(one)["note"]["message"]
+    assert "starts again from its beginning" in events(one)["note"]["message"]
+
+
 def test_a_pause_that_cannot_save_is_told(run: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
