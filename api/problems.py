@@ -31,6 +31,7 @@ TITLES = {
     "conflict": "This contradicts something that already holds",
     "revoked": "The attempt was replaced",
     "too-large": "The request is too large",
+    "no-room": "No room",
     "unsupported-media-type": "This content type is not accepted",
     "invalid-request": "The request is not valid",
     "invalid-spec": "The job spec is not valid",
@@ -147,6 +148,8 @@ def _of_cluster(error: ClusterError) -> Refusal:
             return Refusal(401, "not-authenticated", told, headers={"WWW-Authenticate": "Bearer"})
         case cluster_errors.TooLarge():
             return Refusal(413, "too-large", told)
+        case cluster_errors.NoRoom():
+            return Refusal(507, "no-room", told)
         case cluster_errors.Damaged():
             return Refusal(422, "damaged", told)
         case cluster_errors.ProtocolMismatch():

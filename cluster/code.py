@@ -5,6 +5,7 @@
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import time
@@ -15,7 +16,7 @@ import structlog
 from sqlalchemy import select
 
 from trainhall.cluster.archive import MAX_ARCHIVE_BYTES, BadArchive, inspect
-from trainhall.cluster.errors import Damaged, InvalidValue, NotFound, TooLarge
+from trainhall.cluster.errors import Damaged, InvalidValue, NoRoom, NotFound, TooLarge
 from trainhall.cluster.ports import Ids
 from trainhall.cluster.views import CodeView
 from trainhall.db.database import Database
@@ -27,12 +28,17 @@ from trainhall.training.spec.job import SHA256
 log = structlog.get_logger(__name__)
 
 _PART = ".part"
+_INSPECTIONS = 2
+"""At once: each unpacks up to 256 MiB to look at it."""
 _HOW = "`trainhall submit` uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
 
 
 class CodeStore:
-    def __init__(self, db: Database, data_dir: Path, ids: Ids) -> None:
+    def __init__(self, db: Database, data_dir: Path, ids: Ids, unused_limit: int) -> None:
         self._db = db
+        self._unused_limit = unused_limit
+        self._receiving = 0
+        self._inspections = asyncio.Semaphore(_INSPECTIONS)
         self._folder = data_dir / "code"
         self._ids = ids
 
@@ -42,6 +48,7 @@ class CodeStore:
         Raises:
             InvalidValue: it is no archive that may be unpacked.
             TooLarge: it is beyond the limit.
+            NoRoom: too much is kept that no job names.
             Damaged: what came is not what `sha256` says.
         """
         target = self._path(sha256)
@@ -51,15 +58,19 @@ class CodeStore:
                 pass
             return await self.get(sha256), False
         part = target.with_name(f"{sha256}.{self._ids.new()}{_PART}")
+        self._receiving += 1
         try:
+            await self._check_room()
             await self._receive(sha256, chunks, part)
             try:
-                await asyncio.to_thread(inspect, part)
+                async with self._inspections:
+                    await asyncio.to_thread(inspect, part)
             except BadArchive as error:
                 raise InvalidValue("body", None, f"the archive cannot be used: {error}") from None
             await asyncio.to_thread(part.replace, target)
             await asyncio.to_thread(fsync_folder, self._folder)
         finally:
+            self._receiving -= 1
             await asyncio.to_thread(part.unlink, missing_ok=True)
         return await self.get(sha256), True
 
@@ -111,6 +122,24 @@ class CodeStore:
         unused = [name for name in stale if name not in used]
         return await asyncio.to_thread(self._remove, unused, older_than_seconds)
 
+    async def _check_room(self) -> None:
+        """See that there is room for what is being received, however large it will be."""
+        sizes = await asyncio.to_thread(self._sizes)
+        async with self._db.session() as session:
+            used = set(await session.scalars(select(Job.code).distinct()))
+        unused = sum(size for name, size in sizes.items() if name not in used)
+        if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
+            raise NoRoom(no_room(self._unused_limit))
+
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each archive that is here."""
+        found = {}
+        for path in self._folder.glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if SHA256.fullmatch(path.name):
+                    found[path.name] = path.stat().st_size
+        return found
+
     async def _receive(self, sha256: str, chunks: AsyncIterator[bytes], part: Path) -> None:
         digest, size = hashlib.sha256(), 0
         await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
@@ -158,6 +187,14 @@ class CodeStore:
                 removed.append(name)
                 log.info("code that no job uses was removed", sha256=name)
         return removed
+
+
+def no_room(limit: int) -> str:
+    """What is told when no more code is taken."""
+    return (
+        f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job names; submit "
+        "the jobs that it was uploaded for, or wait: it is removed after an hour"
+    )
 
 
 def _age(path: Path) -> float:

@@ -51,7 +51,7 @@ class Coordinator:
         wakeups = Wakeups()
         self.hearing = Hearing(self.clock)
         self.store = Store(data_dir, self.ids, self.options.max_upload_file_bytes)
-        self.code = CodeStore(db, data_dir, self.ids)
+        self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(db, self.clock, self.ids, wakeups, self.code)
         self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
         self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)

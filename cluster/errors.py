@@ -9,6 +9,7 @@
     ├── NotAllowed         a missing, unknown, used or expired token
     ├── Revoked            the attempt was fenced off; it may change nothing any more
     ├── TooLarge           an upload beyond its limit
+    ├── NoRoom             what is kept for everybody is full
     ├── Damaged            bytes whose size or hash is not what was promised
     └── ProtocolMismatch   agent and coordinator speak different versions
 
@@ -79,6 +80,10 @@ class TooLarge(ClusterError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"the upload is larger than the limit of {limit} bytes")
+
+
+class NoRoom(ClusterError):
+    """What is kept for everybody is full."""
 
 
 class Damaged(ClusterError):

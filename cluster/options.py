@@ -36,6 +36,8 @@ class ClusterOptions:
     """An upload that was not continued for so long is removed."""
     unused_code_seconds: float = 3600.0
     """Uploaded code that no job names is removed after so long."""
+    unused_code_bytes: int = 8 * 1024**3
+    """So much of it is kept at once, counting 64 MiB for each archive that is on its way."""
     housekeeping_seconds: float = 30.0
     """How often given-up files are removed."""
     packing_seconds: float = 2.0

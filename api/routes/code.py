@@ -11,6 +11,7 @@ from trainhall.api.describe import answers, name_operations
 from trainhall.api.problems import Refusal, invalid, shown
 from trainhall.api.schemas.code import Code
 from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
+from trainhall.cluster.code import no_room
 from trainhall.training.spec.job import SHA256
 
 router = APIRouter(prefix="/training/code", tags=["jobs"])
@@ -31,6 +32,7 @@ _BODY = {
 }
 _NO_CODE = Refusal(404, "not-found", f"there is no code {examples.CODE['sha256']!r}")
 _TOO_LARGE = Refusal(413, "too-large", "the body is longer than 64 MiB")
+_NO_ROOM = Refusal(507, "no-room", no_room(8 * 1024**3))
 _NOT_A_TAR = Refusal(
     415, "unsupported-media-type",
     f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",
@@ -59,7 +61,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     response_model=Code,
     openapi_extra=_BODY,
     responses=answers(
-        examples.CODE, _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE,
+        examples.CODE, _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE, _NO_ROOM,
         told="It was there already.",
         also={
             201: {

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 
+from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
 from trainhall.cluster.coordinator import Coordinator
 
 URL = "/api/v1/training/code"
@@ -100,3 +102,23 @@ async def test_only_agents_fetch_archives(client: httpx.AsyncClient, tmp_path: P
     sha256, data = archive(train="print(1)")
     await client.put(f"{URL}/{sha256}", content=data)
     assert (await client.get(f"/api/v1/agent/code/{sha256}")).status_code == 401
+
+
+async def test_what_no_job_names_is_bounded(
+    app: FastAPI, client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator: Coordinator = app.state.coordinator
+    one, two, three = (archive(train=f"print({number})") for number in range(3))
+    # There is room for one, beside one that is on its way.
+    monkeypatch.setattr(coordinator.code, "_unused_limit", MAX_ARCHIVE_BYTES + len(one[1]))
+    for sha256, data in (one, two):
+        assert (await client.put(f"{URL}/{sha256}", content=data)).status_code == 201
+    refused = await client.put(f"{URL}/{three[0]}", content=three[1])
+    assert refused.status_code == 507
+    assert "that no job names; submit the jobs" in refused.json()["detail"]
+    # What is there may come again, and what a job names does not count.
+    assert (await client.put(f"{URL}/{one[0]}", content=one[1])).status_code == 200
+    spec = {"name": "coded", "script": {"path": "train.py"}, "code": one[0]}
+    assert (await client.post("/api/v1/training/jobs", json=spec)).status_code == 201
+    assert (await client.put(f"{URL}/{three[0]}", content=three[1])).status_code == 201
+    assert stored(tmp_path) == sorted([one[0], two[0], three[0]])

@@ -2262,6 +2262,10 @@ export type PutCodeErrors = {
      * The coordinator cannot serve this now
      */
     503: Problem;
+    /**
+     * No room
+     */
+    507: Problem;
 };
 
 export type PutCodeError = PutCodeErrors[keyof PutCodeErrors];
