@@ -1,11 +1,13 @@
 """Data workers: what they read is what the rank would have read, and they end with it."""
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -189,6 +191,34 @@ def test_a_rank_s_own_random_numbers_are_left_alone() -> None:
     torch.manual_seed(3)
     reader.read(Request(0, torch.arange(4)))
     assert torch.rand(2).tolist() == expected
+
+
+class Drawing:
+    """Gives whole batches, and draws random numbers for them."""
+
+    def __len__(self) -> int:
+        return 64
+
+    def batch(self, indices: torch.Tensor) -> torch.Tensor:
+        drawn = [torch.rand(()).item(), random.random(), np.random.random()]
+        return torch.tensor([drawn]) + indices[:, None]
+
+
+def test_what_a_batch_draws_is_the_same_on_any_worker() -> None:
+    reader = Reader(plain(), Drawing(), 1)
+    torch.manual_seed(0)
+    before = torch.rand(1)
+    torch.manual_seed(0)
+    expected = [reader.read(r) for r in requests(6)]
+    assert torch.equal(torch.rand(1), before)
+    assert len({float((batch[0, 0]) % 1) for batch in expected}) == 6
+    for workers in (1, 3):
+        ahead = Prefetcher(reader.read, requests(6), workers=workers, prefetch=2)
+        found = [ahead.next() for _ in range(6)]
+        ahead.close()
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+    later = reader.read(Request(1, requests(1)[0].indices))
+    assert not torch.equal(later, expected[0])
 
 
 def test_the_number_of_workers_follows_the_data_and_the_host() -> None:

@@ -31,7 +31,10 @@ class Data(Protocol):
 
     def batch(self, indices: Tensor) -> Any:
         """The samples at `indices` (int64 [B]) as one batch: a tensor, or a tuple, list or dict of
-        them, whose first dimension is B."""
+        them, whose first dimension is B.
+
+        What is drawn within it from Python's, numpy's or torch's random generators depends on the
+        job's seed, the epoch and the first index alone."""
         ...
 
 
