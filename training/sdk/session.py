@@ -93,7 +93,7 @@ class Session:
         self._stopping: Stopping | None = None
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
-        self._code: int | None = None
+        self._left = False
         self.loaded_step = 0
 
     @property
@@ -139,7 +139,7 @@ class Session:
             self._tell("paused", {"step": saved})
         elif command is Command.PAUSE:
             self._tell("note", {"message": self._unsaved_pause()})
-        self._code = code
+        self._left = True
         raise SystemExit(code)
 
     def _unsaved_pause(self) -> str:
@@ -224,12 +224,9 @@ class Session:
             return
         with contextlib.suppress(OSError):
             self.reporter.flush()
-        if self._code is not None:
-            # Gloo's destructors, which would run after this, can deadlock.
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(self._code)
+        if self._left and "torch.distributed" in sys.modules:
+            # What the script registered to run at its end still runs, and its exit code stands.
+            importlib.import_module(_TORCH_PART).end_with_groups()
 
     def failed(self, error: BaseException, trace: TracebackType | None) -> None:
         """An exception ends the process."""

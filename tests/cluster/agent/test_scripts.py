@@ -381,6 +381,35 @@ th.leave()
     assert (status.outcome, rank.exit_code, rank.signal) == (Outcome.PAUSED, *ended)
 
 
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_what_a_script_does_at_its_end_is_done(run: Any, tmp_path: Path, swallowed: bool) -> None:
+    """Also what it registered before the SDK; and an exit that it swallows is none."""
+    text = """
+import atexit, sys, time
+atexit.register(print, "bye")
+import trainhall as th
+th.init()
+while not th.should_stop():
+    time.sleep(0.01)
+    print("going", flush=True)
+th.checkpoint.save({"weight": 1}, step=1)
+try:
+    th.leave()
+except SystemExit:
+    if sys.argv[1] == "False":
+        raise
+"""
+    plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
+    one = run(script(tmp_path, text, str(swallowed), workers=2), checkpoint=plan)
+    one.wait_for_output(b"going")
+    one.tell(Command.PAUSE)
+    status = one.wait()
+    assert {rank.exit_code for rank in status.ranks} == {0 if swallowed else 83}, status.failure
+    assert status.outcome is (Outcome.COMPLETED if swallowed else Outcome.PAUSED)
+    for rank in range(2):
+        assert one.folder.stdout(rank).read_text().endswith("bye\n")
+
+
 def test_a_pause_without_a_save_is_told(run: Any, tmp_path: Path) -> None:
     text = """
 import time
