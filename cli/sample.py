@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import typer
@@ -80,17 +80,21 @@ def _newest_below(path: Path) -> Path:
 
 
 def _newest_of_job(url: str, reference: str, data_dir: Path) -> Path:
-    """The newest checkpoint of a job among those that this host sees."""
-    from trainhall.training.checkpoint.names import scan
-
+    """The newest committed checkpoint of a job among those that this host sees."""
     with connect(url) as client:
         job: Any = client.job(reference)
+        # What merely lies there may be of a revoked attempt, or of a branch that was left.
+        found = list(client.items(f"/checkpoints/jobs/{job['id']}"))
+    names = [PurePosixPath(c["location"]).name for c in found if c["state"] == "committed"]
+    if not names:
+        raise CliError(f"job {job['id']} has no checkpoint yet")
     shared = (job["spec"].get("checkpoint") or {}).get("path")
     places = [Path(shared) / job["id"]] if shared else []
     places.append(data_dir / "checkpoints" / job["id"])
-    for place in places:
-        if found := scan(place):
-            return found[0].path
+    for name in names:
+        for place in places:
+            if (place / name).is_dir():
+                return place / name
     looked = ", ".join(map(str, places))
     raise CliError(
         f"no checkpoint of job {job['id']} is on this host; looked in {looked}",

@@ -131,15 +131,22 @@ def test_a_job_s_checkpoints_are_found_on_this_host(
 ) -> None:
     job = {"id": "3f2a9c51d07b", "spec": {"checkpoint": {"path": str(tmp_path / "shared")}}}
 
+    known: list[dict[str, str]] = []
+
     class Coordinator:
         def __enter__(self) -> Any:
-            return SimpleNamespace(job=lambda reference: job)
+            return SimpleNamespace(job=lambda reference: job, items=lambda path: known)
 
         def __exit__(self, *_: object) -> None:
             pass
 
     monkeypatch.setattr(command, "connect", lambda url: Coordinator())
     data = tmp_path / "data"
+    done = run("3f2a", "--data-dir", str(data))
+    assert "job 3f2a9c51d07b has no checkpoint yet" in str(done.exception)
+    for step, state in ((6, "committed"), (4, "committed"), (2, "committed")):
+        location = f"checkpoints/{job['id']}/step-{step:08}-a1-g1"
+        known.append({"location": location, "state": state})
     done = run("3f2a", "--data-dir", str(data))
     assert "no checkpoint of job 3f2a9c51d07b is on this host" in str(done.exception)
     (data / "checkpoints").mkdir(parents=True)
@@ -149,6 +156,9 @@ def test_a_job_s_checkpoints_are_found_on_this_host(
     (tmp_path / "shared" / job["id"]).symlink_to(trained / "checkpoints")
     found = command._newest_of_job("", "3f2a", data)
     assert found == tmp_path / "shared" / job["id"] / "step-00000004-a1-g1"
+    # A folder alone says nothing: its attempt may have been revoked, or the job restored.
+    known[1]["state"] = "deleting"
+    assert command._newest_of_job("", "3f2a", data).name == "step-00000002-a1-g1"
 
 
 def test_without_torch_it_says_what_to_install(
