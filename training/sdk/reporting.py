@@ -25,6 +25,8 @@ TERMINAL_SECONDS = 1.0
 MAX_NAME = 128
 MAX_NAMES = 1000
 MAX_STEP = 2**62
+MAX_WAITING = 1_000_000
+"""Points that wait while they cannot be written; the oldest give way."""
 _ROWS = 1000
 """Points of one table, so that a frame stays small."""
 
@@ -106,6 +108,8 @@ class Spooled:
     def take(self, step: int, values: Mapping[str, Any]) -> None:
         with self._lock:
             self._points.append(_Point(step, time.time(), values))
+            if len(self._points) > MAX_WAITING:
+                del self._points[: MAX_WAITING // 2]
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_on, name="metrics", daemon=True)
             self._thread.start()
@@ -115,20 +119,22 @@ class Spooled:
         with self._writing:
             with self._lock:
                 points, self._points = self._points, []
-            tables = [self._table(part) for part in _runs(points)]
-            for table in tables:
-                self._spool.append([table])
+            for part in _runs(points):
+                self._spool.append([self._table(part)])
 
     def _write_on(self) -> None:
+        told = False
         while True:
             self._arrived.wait()
             time.sleep(FLUSH_SECONDS)
             self._arrived.clear()
             try:
                 self.flush()
-            except OSError as error:
+            except Exception as error:
                 # A full disk is waited for; whatever else it is, it is no reason to stop training.
-                log.warning("metrics could not be written: %s", error)
+                if not told:
+                    log.warning("metrics were lost: %s: %s", type(error).__name__, error)
+                told = True
 
     def _table(self, points: Sequence[_Point]) -> MetricTable:
         columns: dict[str, Sequence[float]]

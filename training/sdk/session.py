@@ -222,7 +222,7 @@ class Session:
         """At the end of the process."""
         if not self.is_mine:
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):  # as in the thread that writes
             self.reporter.flush()
         if self._left and "torch.distributed" in sys.modules:
             # What the script registered to run at its end still runs, and its exit code stands.

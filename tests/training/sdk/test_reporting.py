@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.attempts import read_tables
+from support.waiting import eventually
 
 from trainhall.training.link import MetricSpool
 from trainhall.training.sdk import reporting
@@ -94,6 +95,42 @@ def test_points_are_written_in_order_by_a_thread(tmp_path: Path) -> None:
     assert accuracies == [(1000, 0.5), (2000, 0.5)]
     assert {rank for rank, _ in tables} == {None}
     assert [t for t in threading.enumerate() if t.name == "metrics" and not t.daemon] == []
+
+
+class Torn:
+    """A value that cannot be read any more: its GPU failed, say."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("the device is gone")
+
+
+def test_a_value_that_cannot_be_read_ends_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reporting, "FLUSH_SECONDS", 0.001)
+    path = tmp_path / "metrics.bin"
+    spooled = Spooled(MetricSpool(path), rank=0)
+    for step in (1, 2):
+        spooled.take(step, {"loss": Torn()})
+        eventually("it to be given up", lambda: not spooled._points)
+        spooled.take(step, {"loss": 0.5})
+        eventually(
+            "the next to be written",
+            lambda step=step: path.exists() and len(list(read_tables(path.read_bytes()))) == step,
+        )
+    assert [r.getMessage() for r in caplog.records] == [
+        "metrics were lost: RuntimeError: the device is gone"
+    ]
+
+
+def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "MAX_WAITING", 10)
+    monkeypatch.setattr(reporting, "FLUSH_SECONDS", 600)
+    spooled = Spooled(MetricSpool(tmp_path / "metrics.bin"), rank=0)
+    for step in range(100):
+        spooled.take(step, {"loss": 1.0})
+        assert len(spooled._points) <= 10
+    assert spooled._points[-1].step == 99
 
 
 def test_the_terminal_shows_a_line_a_second(
