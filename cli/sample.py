@@ -85,11 +85,13 @@ def _newest_of_job(url: str, reference: str, data_dir: Path) -> Path:
         job: Any = client.job(reference)
         # What merely lies there may be of a revoked attempt, or of a branch that was left.
         found = list(client.items(f"/checkpoints/jobs/{job['id']}"))
-    names = [PurePosixPath(c["location"]).name for c in found if c["state"] == "committed"]
+    names: list[str] = [
+        PurePosixPath(c["location"]).name for c in found if c["state"] == "committed"
+    ]
     if not names:
         raise CliError(f"job {job['id']} has no checkpoint yet")
     shared = (job["spec"].get("checkpoint") or {}).get("path")
-    places = [Path(shared) / job["id"]] if shared else []
+    places: list[Path] = [Path(shared) / job["id"]] if shared else []
     places.append(data_dir / "checkpoints" / job["id"])
     for name in names:
         for place in places:
