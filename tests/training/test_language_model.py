@@ -1,6 +1,7 @@
 """The language model: its shape, its text, and what it learns."""
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,15 @@ def test_sizes_may_see_another_context() -> None:
     assert shape_of(LanguageModelParams(size="small", context=32)).context == 32
     assert shape_of(LanguageModelParams(size="gpt2", vocabulary=256)).vocabulary == 256
     assert shape_of(LanguageModelParams()) == SIZES["mini"]
+
+
+def test_of_a_binary_file_only_the_beginning_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("to be ")
+    (tmp_path / "b.safetensors").touch()
+    # Takes no room, and more than any host has as memory.
+    os.truncate(tmp_path / "b.safetensors", 1 << 42)
+    (tmp_path / "c.txt").write_text("or not")
+    assert bytes(read_texts([str(tmp_path)]).tolist()) == b"to be or not"
 
 
 def test_windows_cover_the_text_without_a_gap() -> None:

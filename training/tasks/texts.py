@@ -2,7 +2,7 @@
 
 import glob
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,35 +51,39 @@ def read_texts(files: Sequence[str] | None) -> Tensor:
     """The bytes of all files in order, as uint8 [N]; by default the standard library's sources.
 
     Raises:
-        BadData: a file is missing, empty, binary or unreadable.
+        BadData: a file is missing, empty, binary or unreadable, or changes meanwhile.
     """
     if files is None:
-        paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-        parts = [data for path in paths if len(data := np.fromfile(path, dtype=np.uint8))]
+        found = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+        paths = [file for file in found if file.stat().st_size]
     else:
-        parts = [part for name in files for part in _read(name)]
-    return torch.from_numpy(np.concatenate(parts))
+        paths = [file for name in files for file in _texts_of(name)]
+    sizes = [file.stat().st_size for file in paths]
+    text = np.empty(sum(sizes), dtype=np.uint8)
+    end = 0
+    for file, size in zip(paths, sizes, strict=True):
+        _read_into(text[end : end + size], file)
+        end += size
+    return torch.from_numpy(text)
 
 
-def _read(name: str) -> Iterator[Any]:
+def _texts_of(name: str) -> list[Path]:
     """The file, the text files of the folder, or those that fit the pattern."""
     path = Path(name)
     if path.is_dir():
-        found = [data for file in _files_below(path) if (data := _text(file)) is not None]
+        found = [file for file in _files_below(path) if _is_text(file)]
         if not found:
             raise BadData(f"task.params.files: the folder {path} holds no text files")
-        yield from found
-        return
+        return found
     paths = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
     paths = [file for file in paths if file.is_file()]
     if not paths:
         what = "fits" if glob.has_magic(name) else "is called"
         raise BadData(f"task.params.files: no file on this host {what} {name}")
     for file in paths:
-        data = _text(file)
-        if data is None:
+        if not _is_text(file):
             raise BadData(f"task.params.files: {file} {_why_no_text(file)}")
-        yield data
+    return paths
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -89,13 +93,31 @@ def _files_below(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def _text(file: Path) -> Any:
-    """The file's bytes; None if it is empty or binary."""
+def _is_text(file: Path) -> bool:
+    """It is neither empty nor binary, by its beginning."""
     try:
-        data = np.fromfile(file, dtype=np.uint8)
+        with file.open("rb") as opened:
+            data = opened.read(_LOOKED_AT)
     except OSError as error:
-        raise BadData(f"task.params.files: {file} can't be read: {error.strerror}") from error
-    return data if len(data) and np.all(data[:_LOOKED_AT]) else None
+        raise _unreadable(file, error) from error
+    return bool(data) and b"\0" not in data
+
+
+def _read_into(place: np.ndarray[Any, Any], file: Path) -> None:
+    """Read a file to where it belongs, so that a corpus is in memory once."""
+    try:
+        with file.open("rb", buffering=0) as opened:
+            left = place.data
+            while left and (got := opened.readinto(left)):
+                left = left[got:]
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    if left:
+        raise BadData(f"task.params.files: {file} became shorter while it was read")
+
+
+def _unreadable(file: Path, error: OSError) -> BadData:
+    return BadData(f"task.params.files: {file} can't be read: {error.strerror}")
 
 
 def _why_no_text(file: Path) -> str:
