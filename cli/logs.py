@@ -29,7 +29,14 @@ def logs(
         int | None, typer.Option("--attempt", min=1, help="Of one attempt only.")
     ] = None,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=1, help="Begin with the last so many lines.")
+        int | None,
+        typer.Option(
+            "--tail",
+            "-n",
+            min=1,
+            max=10_000,
+            help="Begin with the last so many lines, at most 10,000.",
+        ),
     ] = None,
     form: Annotated[
         LogFormat, typer.Option("--output", "-o", help="json prints an object a line.")

@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from trainhall.cli.loglines import harmless
+from trainhall.cli.main import app
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,12 @@ def test_no_escape_but_a_colours_is_left(text: str) -> None:
     colourless = "".join(part for part in split_colours(left))
     assert "\x1b" not in colourless
     assert "\x9b" not in colourless
+
+
+def test_no_longer_tail_is_asked_for_than_the_coordinator_gives() -> None:
+    done = CliRunner().invoke(app, ["logs", "3f2a", "--tail", "20000"])
+    assert done.exit_code == 2
+    assert "10000" in done.output
 
 
 def split_colours(text: str) -> list[str]:
