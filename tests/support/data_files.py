@@ -33,8 +33,8 @@ def write_cifar10(root: Path, *, train: int = 32, test: int = 8) -> None:
     folder = root / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
-    for name, number in (("data_batch_1", train // 2), ("data_batch_2", train // 2),
-                         ("test_batch", test)):  # fmt: skip
+    sizes = {f"data_batch_{i + 1}": (train + i) // 5 for i in range(5)} | {"test_batch": test}
+    for name, number in sizes.items():
         records = rng.integers(0, 256, (number, 1 + 3 * 32 * 32), dtype=np.uint8)
         records[:, 0] = np.arange(number) % 10
         (folder / f"{name}.bin").write_bytes(records.tobytes())

@@ -157,7 +157,7 @@ def test_cifar10_is_read_with_its_labels(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     task = build("cifar10", tmp_path, augment=False)
     assert (len(task.train_data), len(task.eval_data)) == (32, 8)
-    images, labels = task.train_data.batch(torch.tensor([1, 19]))
+    images, labels = task.train_data.batch(torch.tensor([1, 9]))
     assert images.shape == (2, 3, 32, 32)
     assert labels.tolist() == [1, 3]
     record = np.fromfile(tmp_path / "cifar-10-batches-bin" / "data_batch_1.bin", dtype=np.uint8)
@@ -187,7 +187,10 @@ def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
     assert f"{file} holds the label 99" in refusal("cifar10", tmp_path)
     (folder / "test_batch.bin").unlink()
     file.write_bytes(whole)
-    assert f"{folder} holds no test_batch.bin" in refusal("cifar10", tmp_path)
+    assert f"{folder} lacks test_batch.bin" in refusal("cifar10", tmp_path)
+    for number in (2, 4):
+        (folder / f"data_batch_{number}.bin").unlink()
+    assert f"{folder} lacks data_batch_2.bin, data_batch_4.bin" in refusal("cifar10", tmp_path)
     shutil.rmtree(folder)
     (tmp_path / "cifar-10-batches-py").mkdir()
     told = refusal("cifar10", tmp_path)

@@ -91,11 +91,10 @@ def _read_pickled(root: Path, *, train: bool) -> tuple[Any, Any]:
 
 def _read_binary(folder: Path, *, train: bool) -> tuple[Any, Any]:
     """Records of a label and 3×32×32 bytes."""
-    pattern = "data_batch_*.bin" if train else "test_batch.bin"
-    paths = sorted(folder.glob(pattern))
-    if not paths:
-        raise BadData(f"{folder} holds no {pattern}; fetch CIFAR-10's binary version again")
-    records = np.concatenate([_records(path) for path in paths])
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise BadData(f"{folder} lacks {', '.join(missing)}; fetch CIFAR-10's binary version again")
+    records = np.concatenate([_records(folder / name) for name in names])
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 
 
