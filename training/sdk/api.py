@@ -14,6 +14,8 @@ from trainhall.training.sdk.session import Context, NoCheckpoints, Session, open
 log = logging.getLogger(__name__)
 
 _session: Session | None = None
+_is_set_up = False
+"""`init()` was called, by the script or for it."""
 
 
 def init(
@@ -35,15 +37,16 @@ def init(
 
     Calling it again changes nothing and returns the same.
     """
-    global _session
-    if _session is None:
+    global _is_set_up
+    session = _opened()
+    if not _is_set_up:
         if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
             raise ValueError(f"total_steps must be a whole number above 0, not {total_steps!r}")
-        folder = None if checkpoints is None else Path(checkpoints)
-        _session = open_session(total_steps, folder)
+        session.set_up(total_steps, None if checkpoints is None else Path(checkpoints))
         if join:
-            _session.join()
-    return _session.context
+            session.join()
+        _is_set_up = True
+    return session.context
 
 
 def report(
@@ -58,7 +61,7 @@ def report(
     Raises:
         TypeError, ValueError: a name or a value cannot be a metric's.
     """
-    _begun().report({**(metrics or {}), **values}, step)
+    _opened().report({**(metrics or {}), **values}, step)
 
 
 def should_stop() -> bool:
@@ -79,7 +82,9 @@ def leave() -> NoReturn:
     Raises:
         NotSaved: the last checkpoint could not be written, on all ranks; the job's reason says so.
     """
-    _begun().leave()
+    session = _opened()
+    session.check_mine()
+    session.leave()
 
 
 def on_resize(callback: Callable[[int, int], None]) -> None:
@@ -88,7 +93,7 @@ def on_resize(callback: Callable[[int, int], None]) -> None:
     Today a job is resized by a restart: the call comes within `checkpoint.load()`, or at once if
     that was before.
     """
-    _begun().on_resize(callback)
+    _opened().on_resize(callback)
 
 
 class Checkpoint:
@@ -97,7 +102,7 @@ class Checkpoint:
     @property
     def step(self) -> int:
         """The step of the checkpoint that was loaded; 0 if none was."""
-        return _begun().loaded_step
+        return _opened().loaded_step
 
     def save(self, state: dict[str, Any], *, step: int | None = None) -> None:
         """Save a state in the background: nested dicts, lists and tuples of tensors, None, bool,
@@ -130,14 +135,23 @@ checkpoint = Checkpoint()
 _said: set[str] = set()
 
 
-def _begun() -> Session:
-    """The session, begun with the defaults if the script did not."""
-    init()
-    assert _session is not None
+def _opened() -> Session:
+    """The session, for what waits for no other rank: one alone may call it, or a data worker."""
+    global _session
+    if _session is None:
+        _session = open_session()
     return _session
 
 
+def _begun() -> Session:
+    """The session for what all ranks do together, begun with the defaults if they did not."""
+    session = _opened()
+    session.check_mine()
+    init()
+    return session
+
+
 def _say_once(message: str) -> None:
-    if message not in _said and _begun().context.rank == 0:
+    if message not in _said and _opened().context.rank == 0:
         _said.add(message)
         log.warning("%s", message)

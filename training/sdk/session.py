@@ -63,21 +63,13 @@ class Session:
 
     Args:
         folder: the attempt's, if this process speaks for one of its ranks.
-        saves_to: where checkpoints go outside Trainhall.
     """
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        folder: AttemptFolder | None,
-        *,
-        total_steps: int | None = None,
-        saves_to: Path | None = None,
-    ) -> None:
+    def __init__(self, environ: Mapping[str, str], folder: AttemptFolder | None) -> None:
         self._pid = os.getpid()
         self._launch = None if folder is None else _launch(folder)
         self.context = _context(environ, self._launch)
-        self._saves_to = saves_to
+        self._saves_to: Path | None = None
         self._control: Control | None = None
         self._events: EventSpool | None = None
         rank = self.context.rank
@@ -87,7 +79,7 @@ class Session:
             self._control = Control(folder.control)
             self._events = _event_spool(folder, rank)
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
-        self._start: dict[str, Any] = {"total_steps": total_steps}
+        self._start: dict[str, Any] = {"total_steps": None}
         """How this attempt starts. Without `checkpoint.load()` nobody knows from which step."""
         self._told_start: dict[str, Any] | None = None
         self._stopping: Stopping | None = None
@@ -100,6 +92,22 @@ class Session:
     def is_mine(self) -> bool:
         """This is the process that the session was made in, not a fork of it."""
         return os.getpid() == self._pid
+
+    def check_mine(self) -> None:
+        """
+        Raises:
+            RuntimeError: this is a fork, which must not take its parent's place among the ranks.
+        """
+        if not self.is_mine:
+            raise RuntimeError(
+                "a process that the script forked, such as a data worker, cannot act for the rank: "
+                "call trainhall.should_stop, leave and checkpoint in the script's own process"
+            )
+
+    def set_up(self, total_steps: int | None, saves_to: Path | None) -> None:
+        """What the script says of itself; `saves_to` is for checkpoints outside Trainhall."""
+        self._start["total_steps"] = total_steps
+        self._saves_to = saves_to
 
     def join(self) -> None:
         """Join the process group of several ranks, where torch is installed."""
@@ -266,10 +274,10 @@ class NoCheckpoints(RuntimeError):
     """Outside Trainhall there is no place for checkpoints unless one is given."""
 
 
-def open_session(total_steps: int | None, saves_to: Path | None) -> Session:
+def open_session() -> Session:
     """This process's session; it ends with the process."""
     folder = _own_folder(os.environ)
-    session = Session(os.environ, folder, total_steps=total_steps, saves_to=saves_to)
+    session = Session(os.environ, folder)
     atexit.register(session.close)
     hook = sys.excepthook
 

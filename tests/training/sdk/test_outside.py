@@ -54,6 +54,39 @@ def test_wrong_use_is_told(tmp_path: Path, text: str, why: str) -> None:
     assert why in run(text, tmp_path).stderr.splitlines()[-1]
 
 
+def test_a_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
+    """Nobody listens at the port: joining would fail, or wait."""
+    env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    text = """
+th.report(loss=2)
+th.on_resize(print)
+assert th.checkpoint.step == 0
+assert th.init(total_steps=5, join=False).world_size == 2
+assert "torch" not in sys.modules
+"""
+    done = run(text, tmp_path, **env)
+    assert (done.returncode, done.stderr) == (0, "step 1  loss 2\n")
+
+
+def test_a_fork_is_no_rank(tmp_path: Path) -> None:
+    text = """
+import os
+th.init()
+if os.fork():
+    os.wait()
+    sys.exit()
+th.report(loss=1)
+for call in (th.should_stop, th.leave, th.checkpoint.load, lambda: th.checkpoint.save({})):
+    try:
+        call()
+    except RuntimeError as error:
+        print(error)
+"""
+    lines = run(text, tmp_path).stdout.splitlines()
+    assert len(lines) == 4
+    assert all("a process that the script forked" in line for line in lines)
+
+
 def test_a_broken_mark_of_an_attempt_is_no_attempt(tmp_path: Path) -> None:
     """Left over in a shell: the folder is gone, or there never was one."""
     env = {"TRAINHALL_ATTEMPT_FOLDER": str(tmp_path / "gone"), "TRAINHALL_WRITER": "0-aa",
