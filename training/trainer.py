@@ -1,8 +1,10 @@
 """`trainhall.Trainer`: the parts of Trainhall's own loop for a loop that is written by hand."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
@@ -77,6 +79,9 @@ class Trainer:
             raise ValueError(
                 f"gradient_accumulation must be 1 or more, not {gradient_accumulation!r}"
             )
+        _check_positive("bucket_mb", bucket_mb)
+        if gradient_clip is not None:
+            _check_positive("gradient_clip", gradient_clip)
         context = api.init()
         self.device: torch.device = torch.device(context.device if device is None else device)
         self.plain_model = model.to(self.device)
@@ -167,3 +172,8 @@ def _part(tensor: Any, *, part: int, rounds: int) -> Any:
 def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:
     if given not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(allowed)}; {given!r} is not")
+
+
+def _check_positive(name: str, given: float) -> None:
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < given < math.inf:
+        raise ValueError(f"{name} must be a finite number above 0, not {given!r}")

@@ -58,6 +58,10 @@ def test_it_goes_on_from_its_state() -> None:
         ({"strategy": "dpp"}, "strategy must be one of ddp; 'dpp' is not"),
         ({"precision": "fp8"}, "precision must be one of fp32, bf16, fp16"),
         ({"gradient_accumulation": 0}, "gradient_accumulation must be 1 or more, not 0"),
+        ({"gradient_clip": 0}, "gradient_clip must be a finite number above 0, not 0"),
+        ({"gradient_clip": float("nan")}, "gradient_clip must be a finite number above 0"),
+        ({"gradient_clip": "1"}, "gradient_clip must be a finite number above 0, not '1'"),
+        ({"bucket_mb": -1}, "bucket_mb must be a finite number above 0, not -1"),
     ],
 )
 def test_wrong_options_name_what_is_allowed(options: dict[str, Any], why: str) -> None:

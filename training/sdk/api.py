@@ -108,7 +108,8 @@ class Checkpoint:
         """Save a state in the background: nested dicts, lists and tuples of tensors, None, bool,
         int, float and str. Every rank calls it; rank 0's state is what is saved.
 
-        Training stalls only for the copy to host memory. Without `step` it is the newest that was
+        Training stalls only for the copy to host memory, and for a save that is still under way:
+        its end is waited for first. Without `step` it is the newest that was
         reported. Outside Trainhall it needs `init(checkpoints=FOLDER)`.
 
         Raises:

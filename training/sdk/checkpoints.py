@@ -53,6 +53,7 @@ class Checkpoints:
         self._group = group
         self._note = note
         self._error: str | None = None
+        self._saving_step = 0
         self._checkpointer = Checkpointer(
             folder, token, group, committed, on_error=self._failed, keep_latest=None
         )
@@ -71,6 +72,7 @@ class Checkpoints:
         if step == self.saved_step and self._error is None:
             return
         self._error = None
+        self._saving_step = step
         extra = {_SHAPE: _shape(state)}
         self._checkpointer.save(step, {_STATE: state, "extra": extra}, metrics)
         self.saved_step = step
@@ -84,9 +86,7 @@ class Checkpoints:
         self._checkpointer.wait()
         for rank, error in enumerate(all_errors(self._group, self._error)):
             if error is not None:
-                raise NotSaved(
-                    f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
-                )
+                raise NotSaved(f"rank {rank} could not save {error}")
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
         """The state of the first good checkpoint, on the CPU; None when there is none to load.
@@ -105,8 +105,9 @@ class Checkpoints:
         return None if loaded is None else (made[-1][_STATE], loaded)
 
     def _failed(self, error: Exception) -> None:
-        self._error = f"{type(error).__name__}: {error}"
-        self._note(f"a checkpoint was not saved: {self._error}")
+        reason = f"{type(error).__name__}: {error}"
+        self._error = f"the checkpoint of step {self._saving_step}: {reason}"
+        self._note(f"a checkpoint was not saved: {reason}")
 
 
 def _shape(node: Any) -> Any:

@@ -1,0 +1,37 @@
+"""What is told of a script's checkpoint that could not be saved."""
+
+from pathlib import Path
+
+import pytest
+
+from trainhall.training.checkpoint.names import Token
+from trainhall.training.sdk import checkpoints
+from trainhall.training.sdk.checkpoints import Checkpoints, NotSaved
+
+
+def test_a_failed_save_names_the_step_of_the_rank_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+    notes: list[str] = []
+    saves = Checkpoints(
+        blocked / "checkpoints", Token("job", 1, 1), [], {}, None,
+        shared_by_hosts=False, committed=lambda done: None, note=notes.append,
+    )  # fmt: skip
+    saves.save({"weight": 1}, 3, {})
+    with pytest.raises(NotSaved, match="rank 0 could not save the checkpoint of step 3: NotADir"):
+        saves.finish()
+    assert "a checkpoint was not saved: NotADirectoryError" in notes[0]
+
+    # The ranks may be at different steps; each tells its own.
+    told: list[str | None] = []
+
+    def gathered(group: object, error: str | None) -> list[str | None]:
+        told.append(error)
+        return [None, error]
+
+    monkeypatch.setattr(checkpoints, "all_errors", gathered)
+    with pytest.raises(NotSaved, match="rank 1 could not save the checkpoint of step 3"):
+        saves.finish()
+    assert "step 3" in str(told)
