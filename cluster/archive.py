@@ -130,7 +130,7 @@ def check_name(name: str) -> PurePosixPath:
         encoded = name.encode()
     except UnicodeEncodeError:
         raise BadArchive(f"{name!r} is not named in UTF-8") from None
-    if any(ord(c) < 32 or ord(c) == 127 for c in name):
+    if _has_control_characters(name):
         raise BadArchive(f"{name!r} has control characters in its name")
     path = PurePosixPath(name)
     if path.is_absolute():
@@ -145,6 +145,10 @@ def check_name(name: str) -> PurePosixPath:
     return path
 
 
+def _has_control_characters(text: str) -> bool:
+    return any(ord(c) < 32 or ord(c) == 127 for c in text)
+
+
 def check_link(name: str, target: str) -> None:
     """See that a symbolic link stays within the folder, whatever other links there are.
 
@@ -152,8 +156,16 @@ def check_link(name: str, target: str) -> None:
     than the names tell.
 
     Raises:
-        BadArchive: it may lead out.
+        BadArchive: it may lead out, or cannot be told or written everywhere.
     """
+    try:
+        size = len(target.encode())
+    except UnicodeEncodeError:
+        raise BadArchive(f"{name} is a link to {target!r}, which is not named in UTF-8") from None
+    if _has_control_characters(target):
+        raise BadArchive(f"{name} is a link to {target[:80]!r}, which has control characters")
+    if size > _MAX_PATH_BYTES:
+        raise BadArchive(f"{name} is a link to {target[:80]}…, which is too long a name")
     parts = PurePosixPath(target).parts
     ups = 0
     while ups < len(parts) and parts[ups] == "..":

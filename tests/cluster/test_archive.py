@@ -91,6 +91,9 @@ HOSTILE = {
     "absolute link": ([link("l", "/etc/passwd")], "link that may lead out"),
     "link out": ([link("a/l", "../../x")], "link that may lead out"),
     "link to the folder itself": ([link("l", ""), member("a")], "link that may lead out"),
+    "link with control characters": ([link("l", "a\x1b[2Jb")], "which has control characters"),
+    "link with NUL": ([link("l", "a\0" + "b" * 100)], "control characters"),
+    "link to a long name": ([link("l", "/".join(["a" * 200] * 6))], "too long a name"),
     "link by way of a link": (
         [link("a/b/up", "../.."), link("out", "a/b/up/../x")], "link that may lead out",
     ),

@@ -111,6 +111,14 @@ def broken_gzip(raw: Path) -> None:
     (raw / f"{TRAIN_IMAGES}.gz").write_bytes(whole[: len(whole) // 2])
 
 
+def endless_gzip(raw: Path) -> None:
+    whole = (raw / TRAIN_IMAGES).read_bytes()
+    (raw / TRAIN_IMAGES).unlink()
+    # Behind what the header promises comes more, and then what can't be unpacked.
+    more = gzip.compress(whole + bytes(3 << 20)) + b"no gzip"
+    (raw / f"{TRAIN_IMAGES}.gz").write_bytes(more)
+
+
 def no_gzip(raw: Path) -> None:
     (raw / TRAIN_IMAGES).rename(raw / f"{TRAIN_IMAGES}.gz")
 
@@ -129,6 +137,7 @@ def no_gzip(raw: Path) -> None:
         (other_size, TRAIN_IMAGES, "images of 20×20 pixels"),
         (no_images, TRAIN_IMAGES, "holds no images"),
         (broken_gzip, f"{TRAIN_IMAGES}.gz", "is no whole gzip file"),
+        (endless_gzip, f"{TRAIN_IMAGES}.gz", "is too long: its header tells 64×28×28"),
         (no_gzip, f"{TRAIN_IMAGES}.gz", "is no whole gzip file"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

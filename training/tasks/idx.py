@@ -6,7 +6,6 @@ as u32, then the values (http://yann.lecun.com/exdb/mnist).
 
 import gzip
 import math
-import shutil
 import zlib
 from pathlib import Path
 from typing import IO, cast
@@ -14,6 +13,7 @@ from typing import IO, cast
 from trainhall.training.tasks.base import BadData
 
 _TYPE_BYTES = 8
+_BLOCK = 1 << 20
 MAX_VALUES = 1 << 33
 """Bytes of values in one file; a header that claims more is damaged."""
 
@@ -62,13 +62,21 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
         with gzip.open(source) as packed, target.open("wb") as plain:
             shape = _header(source, cast("IO[bytes]", packed), dimensions)
             packed.seek(0)
-            shutil.copyfileobj(packed, plain)
+            # A byte more tells that it is too long; how much more there would be does not matter.
+            _copy(cast("IO[bytes]", packed), plain, _header_size(dimensions) + math.prod(shape) + 1)
         _check_size(source, shape, target.stat().st_size - _header_size(dimensions))
         return shape
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadData(f"{source} is no whole gzip file ({error}); fetch it again") from error
     except OSError as error:
         raise BadData(f"{source} can't be read: {error.strerror or error}") from error
+
+
+def _copy(source: IO[bytes], target: IO[bytes], limit: int) -> None:
+    """Copy at most so many bytes."""
+    while limit > 0 and (block := source.read(min(limit, _BLOCK))):
+        target.write(block)
+        limit -= len(block)
 
 
 def _header(path: Path, file: IO[bytes], dimensions: int) -> tuple[int, ...]:
@@ -95,8 +103,8 @@ def _header_size(dimensions: int) -> int:
 def _check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
     expected = math.prod(shape)
     if size != expected:
-        what = "cut short" if size < expected else "too long"
+        what, found = ("cut short", f"{size:,}") if size < expected else ("too long", "more")
         raise BadData(
             f"{path} is {what}: its header tells {'×'.join(map(str, shape))} = {expected:,} bytes "
-            f"of values, and it has {size:,}; fetch it again"
+            f"of values, and it has {found}; fetch it again"
         )
