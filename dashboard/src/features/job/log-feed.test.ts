@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ApiError } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
 import type { LogFrom, LogPage } from "./api/read-logs";
 import { LogFeed, MAX_LINES, PAGE, TAIL } from "./log-feed";
@@ -208,5 +209,27 @@ describe("LogFeed", () => {
     feed.start();
     await pass();
     expect(offsets()).toEqual(upTo(2));
+  });
+
+  it("asks once for a line that is not there, until it begins somewhere else", async () => {
+    log.write(10);
+    const gone = new LogFeed(
+      async (from) => {
+        if (!("at" in from)) return log.read(from);
+        log.asked.push(from);
+        throw new ApiError(404, "There is no such thing", "there is no such line");
+      },
+      { at: "1.0.stdout.99" },
+    );
+    gone.start();
+    await pass(10_000);
+    gone.wake();
+    await pass(10_000);
+    expect(log.asked).toHaveLength(1);
+    expect(gone.get().error).toBeInstanceOf(ApiError);
+    gone.goTo("end");
+    await pass();
+    expect(gone.get()).toMatchObject({ error: null, atEnd: true });
+    gone.stop();
   });
 });

@@ -1,3 +1,4 @@
+import { isRefused } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
 import type { LogFrom, LogPage } from "./api/read-logs";
 
@@ -56,6 +57,7 @@ export class LogFeed {
   private stopped = true;
   /** Counts beginnings: what was asked for an earlier one is thrown away. */
   private epoch = 0;
+  private refused = false;
 
   constructor(
     private readonly read: (from: LogFrom) => Promise<LogPage>,
@@ -79,6 +81,7 @@ export class LogFeed {
     this.begin = begin;
     this.pieces = [];
     this.reading = null;
+    this.refused = false;
     this.wishes.clear();
     clearTimeout(this.timer);
     this.timer = undefined;
@@ -108,7 +111,7 @@ export class LogFeed {
   get = (): LogState => this.state;
 
   private soon(wish: Wish): void {
-    if (this.stopped) return;
+    if (this.stopped || this.refused) return;
     this.wishes.add(wish);
     if (this.reading !== null) return;
     const pause = this.pieces.length === 0 ? 0 : PAUSE_MS;
@@ -116,7 +119,7 @@ export class LogFeed {
   }
 
   private now(wish: Wish): void {
-    if (this.stopped || this.reading === wish) return;
+    if (this.stopped || this.refused || this.reading === wish) return;
     this.wishes.add(wish);
     if (this.reading === null) void this.run();
   }
@@ -139,6 +142,12 @@ export class LogFeed {
       if (epoch !== this.epoch) return;
       this.show({ loading: false, error });
       this.reading = null;
+      // A line that is not there will not come: what was refused waits for another beginning.
+      if (isRefused(error)) {
+        this.refused = true;
+        this.wishes.clear();
+        return;
+      }
       this.wishes.add(wish);
       if (!this.stopped) this.timer ??= setTimeout(() => void this.run(), RETRY_MS);
       return;

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { ApiError } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
 import type { LogPage } from "./api/read-logs";
 import { LogSearch } from "./log-search";
@@ -7,9 +8,12 @@ import { LogSearch } from "./log-search";
 class Log {
   length = 0;
   asked: (string | null)[] = [];
+  failures: Error[] = [];
 
   read = async (after: string | null): Promise<LogPage> => {
     this.asked.push(after);
+    const failure = this.failures.shift();
+    if (failure !== undefined) throw failure;
     const from = Number(after ?? 0);
     const end = Math.min(this.length, from + 100);
     const offsets = Array.from({ length: end - from }, (_, i) => from + i);
@@ -52,5 +56,22 @@ describe("LogSearch", () => {
         .slice(-2),
     ).toEqual([250, 260]);
     expect(log.asked.at(-1)).toBe("250");
+  });
+
+  it("goes on by itself after an error, unless it was refused", async () => {
+    log.length = 250;
+    log.failures = [new Error("nothing answers")];
+    search.start();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(search.get()).toMatchObject({ done: false, error: new Error("nothing answers") });
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(search.get()).toMatchObject({ done: true, error: null });
+    expect(search.get().lines).toHaveLength(25);
+
+    log.failures = [new ApiError(422, "The request is not valid", "search: too long")];
+    const asked = log.asked.length;
+    search.wake();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(log.asked).toHaveLength(asked + 1);
   });
 });

@@ -1,3 +1,4 @@
+import { isRefused } from "@/shared/api/problem";
 import type { LogLine } from "@/shared/api/types";
 import type { LogPage } from "./api/read-logs";
 
@@ -11,6 +12,7 @@ export interface Found {
 export const MOST_MATCHES = 5000;
 const PAGE = 1000;
 const PAUSE_MS = 500;
+const RETRY_MS = 2000;
 
 /** The lines of a job that hold a text, in order, and those that come later. */
 export class LogSearch {
@@ -71,7 +73,13 @@ export class LogSearch {
         });
       }
     } catch (error) {
+      this.reading = false;
       this.show({ ...this.found, error });
+      // Of a job that has ended no news come that would wake it.
+      if (!this.stopped && !isRefused(error)) {
+        this.timer ??= setTimeout(() => void this.run(), RETRY_MS);
+      }
+      return;
     }
     this.reading = false;
     if (this.again) this.wake();

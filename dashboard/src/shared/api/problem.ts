@@ -40,6 +40,12 @@ export class ApiError extends Error {
   }
 }
 
+/** The same request would be refused again: asking once more is of no use. */
+export function isRefused(error: unknown): boolean {
+  if (!(error instanceof ApiError)) return false;
+  return error.status >= 400 && error.status < 500 && ![408, 425, 429].includes(error.status);
+}
+
 function fieldProblems(errors: unknown): FieldProblem[] {
   if (!Array.isArray(errors)) return [];
   return errors.filter(isRecord).map((error) => ({
