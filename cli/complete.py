@@ -8,6 +8,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from typing import Any
 
 import typer
@@ -53,11 +54,14 @@ def checkpoints(context: typer.Context, incomplete: str) -> Found:
 
 
 def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Found:
-    return [
-        (text, _NOT_PLAIN.sub(" ", told))
-        for text, told in found
-        if text.startswith(incomplete) and _PLAIN_ID.fullmatch(text)
-    ]
+    try:
+        return [
+            (text, _NOT_PLAIN.sub(" ", told))
+            for text, told in found
+            if text.startswith(incomplete) and _PLAIN_ID.fullmatch(text)
+        ]
+    except (LookupError, TypeError, AttributeError):
+        return []  # something else answers there
 
 
 class _Coordinator:
@@ -75,9 +79,9 @@ class _Coordinator:
             return []
         try:
             with self._opener.open(f"{self._url}/api/v1{path}", timeout=left) as reply:
-                items: list[Any] = json.load(reply)["items"]
-                return items
-        except (OSError, ValueError, LookupError, TypeError):
+                items = json.load(reply)["items"]
+                return items if isinstance(items, list) else []
+        except (OSError, HTTPException, ValueError, LookupError, TypeError):
             return []
 
 

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from support.cluster import TRAINHALL
 from support.rest import answering
+from typer.main import get_command
+
+from trainhall.cli import complete
+from trainhall.cli.main import app
 
 LISTS = {
     "/api/v1/training/jobs": [
@@ -89,6 +94,21 @@ def test_the_configuration_file_says_where_to_ask(url: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("away", ["http://127.0.0.1:9", "nonsense", "http://127.0.0.1:9/%"])
 def test_it_is_silent_without_a_coordinator(away: str, tmp_path: Path) -> None:
     assert press_tab("trainhall show ", tmp_path, TRAINHALL_URL=away) == []
+
+
+@pytest.mark.parametrize(
+    "items",
+    [[1], [{"id": "3f2a"}], [{"id": 3, "name": "a", "state": "b"}], {"id": "3f2a"}, "abc", None],
+)
+def test_it_is_silent_where_something_else_answers(
+    items: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with answering({"/api/v1/training/jobs": {"items": items}}) as address:
+        monkeypatch.setattr(complete, "PATIENCE_SECONDS", 30)
+        context = typer.Context(get_command(app))
+        context.params["url"] = address
+        assert complete.jobs(context, "") == []
+        assert complete.checkpoints(context, "") == []
 
 
 def test_nothing_heavy_is_imported_for_it() -> None:
