@@ -105,7 +105,7 @@ def bare_loop(spec: JobSpec, task: Task, rank: int) -> Steps:
         bucket_cap_mb=spec.parallelism.gradient_sync.bucket_mb,
         gradient_as_bucket_view=True,
     )
-    optimizer = build_optimizer(model, spec.training)
+    optimizer = build_optimizer(model.parameters(), spec.training)
     batches = bare_batches(len(task.train_data), rank)
     loss_of = bare_loss(spec)
     read = task.train_data.batch

@@ -410,11 +410,12 @@ def _changed_spec(
     parallelism: dict[str, Any] | None,
 ) -> JobSpec:
     changed = {**spec}
+    asked = parallelism or {}
+    old = spec["parallelism"]
     if resources is not None:
         changed["resources"] = {**spec["resources"], **resources}
-        if parallelism is None or "data" not in parallelism:
-            # The degree of data parallelism followed from the old number of workers.
-            changed["parallelism"] = {**spec["parallelism"], "data": None}
-    if parallelism is not None:
-        changed["parallelism"] = {**changed["parallelism"], **parallelism}
+    if resources is not None or asked.get("strategy", old["strategy"]) != old["strategy"]:
+        # The old degrees followed from the number of workers and the strategy.
+        old = {**old, "data": None, "shard": None}
+    changed["parallelism"] = {**old, **asked}
     return validate_spec(changed)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from trainhall.training import prefetch
 from trainhall.training.data import Sampler, eval_shard
 from trainhall.training.prefetch import Prefetcher
@@ -109,19 +111,29 @@ def eval_batches(
     workers: Workers,
     batch: int,
     describe: Callable[[BaseException], str],
+    *,
+    together: bool = False,
 ) -> Iterator[tuple[int, Any]]:
-    """This rank's part of the held-out set: for each batch its number of samples, and the batch."""
+    """This rank's part of the held-out set: for each batch its number of samples, and the batch.
+
+    Args:
+        together: give all ranks equally many batches; one that counts for nothing fills up.
+    """
     requests = [Request(0, i) for i in eval_shard(size, share.rank, share.world_size, batch)]
+    sizes = [len(request.indices) for request in requests]
+    if together and len(requests) < len(eval_shard(size, 0, share.world_size, batch)):
+        requests.append(Request(0, torch.zeros(1, dtype=torch.int64)))
+        sizes.append(0)
     number = min(workers.number, len(requests))
     if number == 0:
-        for request in requests:
-            yield len(request.indices), reader.read(request)
+        for number_of_samples, request in zip(sizes, requests, strict=True):
+            yield number_of_samples, reader.read(request)
         return
     ahead = Prefetcher(
         reader.read, requests, workers=number, prefetch=workers.prefetch, describe=describe
     )
     try:
-        for request in requests:
-            yield len(request.indices), ahead.next()
+        for number_of_samples in sizes:
+            yield number_of_samples, ahead.next()
     finally:
         ahead.close()

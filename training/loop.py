@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.parallelism import ddp
+from trainhall.parallelism import choose
 from trainhall.training.batches import to_device
 from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
@@ -82,23 +82,30 @@ class Loop:
         seed_everything(derive_seed(self.training.seed, "model"))
         self.task = build_task(spec)
         check_same_data(len(self.task.train_data), group)
-        self.plain_model = self.task.build_model().to(self.device)
         self.sampler = Sampler(
             len(self.task.train_data), self.training.global_batch_size, self.training.seed
         )
         self.total_steps = self.training.steps or (
             (self.training.epochs or 1) * self.sampler.batches_per_epoch
         )
-        self.model = ddp.apply(
-            self.plain_model,
-            device=self.device,
-            bucket_mb=spec.parallelism.gradient_sync.bucket_mb,
+        model = self.task.build_model()
+        self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        parallelism = spec.parallelism
+        self.strategy = choose.apply(
+            parallelism.strategy,
+            model,
+            self.task.declaration(),
+            spec.degrees,
+            self.device,
+            bucket_mb=parallelism.gradient_sync.bucket_mb,
+            reshard=parallelism.reshard_after_forward,
         )
-        self.optimizer = build_optimizer(self.plain_model, self.training)
-        self.parameters = [p for p in self.plain_model.parameters() if p.requires_grad]
-        self.precision = MixedPrecision(self.training.precision, self.device)
+        self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
+        self.precision = MixedPrecision(
+            self.training.precision, self.device, replicated=self.strategy.replicated
+        )
         self.state = TrainingState(
-            model=self.plain_model,
+            strategy=self.strategy,
             optimizer=self.optimizer,
             precision=self.precision,
             sampler=self.sampler,
@@ -108,24 +115,26 @@ class Loop:
             task=spec.task,
         )
         self.reader = Reader(self.task, self.task.train_data, self.training.seed)
-        self.share = Share(self.rank, self.world_size, self.training.gradient_accumulation)
+        self.share = Share(
+            self.strategy.samples,
+            self.strategy.degrees.samples,
+            self.training.gradient_accumulation,
+        )
         self.data_workers = Workers.wanted(
             self.training, self.reader, place.environment.local_world_size
         )
         self.loader = Loader(
             self.reader, self.sampler, self.share, self.data_workers, place.describe
         )
-        # Dropout must differ between ranks; the weights above must not.
-        seed_everything(derive_seed(self.training.seed, "rank", self.rank, 0))
+        # Dropout must differ between samples; the weights above must not.
+        seed_everything(derive_seed(self.training.seed, "rank", self.strategy.samples, 0))
 
         self.clock = clock_for(self.device)
         self.optimizer_step = OptimizerStep(
-            self.model,
-            self.parameters,
+            self.strategy,
             self.optimizer,
             self.precision,
             self.clock,
-            world_size=self.world_size,
             gradient_clip=self.training.gradient_clip,
         )
         self.recorder = Recorder(
@@ -213,7 +222,7 @@ class Loop:
             device=str(self.device),
             world_size=self.world_size,
             samples=told["samples"],
-            parameters=sum(p.numel() for p in self.parameters),
+            parameters=self.num_parameters,
             step=self.state.step,
         )
 
@@ -294,32 +303,34 @@ class Loop:
             self.data_workers,
             self.task.eval_batch_size,
             self.place.describe,
+            together=self.strategy.evaluates_together,
         )
-        ddp.share_buffers(self.model)
+        self.strategy.share_buffers()
         metrics = evaluate(
             self.task,
-            self.plain_model,
+            self.strategy.model,
             batches,
             device=self.device,
             precision=self.precision,
             gather=self.pulse.gather,
         )
+        self.strategy.end_evaluation()
         self.recorder.write_evaluation(self.state.step, metrics)
         self.console.evaluated(self.state.step, metrics)
 
     def complete(self, seconds: float) -> int:
         """Wait for the last checkpoint and tell the result."""
         self.saving.finish()
-        if self.rank == 0:
-            self.tell(
-                "completed",
-                {
-                    "steps": self.state.step,
-                    "metrics": self.recorder.finite(),
-                    "weights_sha256": weights_sha256(self.plain_model),
-                    "seconds": seconds,
-                },
-            )
+        digest = weights_sha256(self.strategy.whole_weights())
+        self.tell(
+            "completed",
+            {
+                "steps": self.state.step,
+                "metrics": self.recorder.finite(),
+                "weights_sha256": digest,
+                "seconds": seconds,
+            },
+        )
         self.console.ended("completed", self.state.step)
         return EXIT_COMPLETED
 

@@ -1,19 +1,19 @@
 """Optimizers, their learning rate over steps, and their state by parameter name."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
+from trainhall.parallelism.strategy import Strategy
 from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 
-def build_optimizer(model: nn.Module, spec: TrainingSpec) -> Optimizer:
+def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> Optimizer:
     """The optimizer of the spec; fused, so that a step is one call and fp16 needs no wait."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
     match spec.optimizer:
         case "sgd":
             return SGD(
@@ -57,26 +57,16 @@ def set_learning_rate(optimizer: Optimizer, rate: float) -> None:
         group["lr"] = rate
 
 
-def gradient_norm(parameters: Sequence[nn.Parameter], largest: float | None) -> Tensor:
-    """The gradient's global L2 norm before it is clipped in place to `largest`, as a tensor."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    # `torch.nn.utils.get_total_norm` is the same with twice the calls; on small models it shows.
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    if largest is not None:
-        torch.nn.utils.clip_grads_with_norm_(parameters, largest, norm, foreach=True)
-    return norm
-
-
-def named_state(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
+def named_state(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
     """The optimizer's tensors as `<parameter name>.<state name>`, by reference.
 
     What is not here (rates, betas) comes from the spec, so a checkpoint fits another strategy.
     """
     state: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in strategy.parameters.items():
         for key, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
-                state[f"{name}.{key}"] = value
+                state[f"{name}.{key}"] = strategy.like_parameter(name, value)
     return state
 
 

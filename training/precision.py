@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.amp import GradScaler
 from torch.optim import Optimizer
@@ -21,13 +22,19 @@ class MixedPrecision:
 
     Follows Micikevicius et al., "Mixed Precision Training" (arXiv:1710.03740). With fp32 and bf16
     every method is the plain operation. All ranks skip the same fp16 steps: they see an overflow in
-    the averaged gradient.
+    the averaged gradient, or, where each has a part of it, tell each other.
+
+    Args:
+        replicated: every rank has the whole gradient.
     """
 
-    def __init__(self, precision: Precision, device: torch.device) -> None:
+    def __init__(
+        self, precision: Precision, device: torch.device, *, replicated: bool = True
+    ) -> None:
         self._device_type = device.type
         self._dtype = _DTYPES.get(precision)
-        self._scaler = GradScaler(device.type) if precision is Precision.FP16 else None
+        kind = GradScaler if replicated else _AgreedScaler
+        self._scaler = kind(device.type) if precision is Precision.FP16 else None
         self.tolerated_steps = _TOLERATED if self._scaler is not None else 0
         """Steps in a row whose loss may be no number: with fp16 they are left out."""
 
@@ -58,3 +65,16 @@ class MixedPrecision:
     def restore(self, state: dict[str, Any]) -> None:
         if self._scaler is not None and state:
             self._scaler.load_state_dict(state)
+
+
+class _AgreedScaler(GradScaler):
+    """For ranks that each have a part of the gradient: an overflow on one is one on all.
+
+    Torch's `ShardedGradScaler` adds the ranks' findings up; fused optimizers skip a step at exactly
+    1, so they would take one whose gradient has overflowed on two ranks.
+    """
+
+    def unscale_(self, optimizer: Optimizer) -> None:
+        super().unscale_(optimizer)
+        for found in self._found_inf_per_device(optimizer).values():
+            dist.all_reduce(found, op=dist.ReduceOp.MAX)

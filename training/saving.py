@@ -18,6 +18,10 @@ class NotSaved(RuntimeError):
     """A checkpoint that the job cannot do without was not written."""
 
 
+class NeedsSharedFolder(RuntimeError):
+    """Each host would have a part of every checkpoint, and none the whole."""
+
+
 class Saving:
     """Saves when the spec says so, at pauses and at the end; ranks call it at equal steps."""
 
@@ -41,6 +45,13 @@ class Saving:
         self._saved_at = time.monotonic()
         self._error: str | None = None
         self._folder = Path(launch.checkpoint.folder)
+        degrees = state.strategy.degrees
+        if launch.num_nodes > 1 and launch.checkpoint.upload and not state.strategy.replicated:
+            raise NeedsSharedFolder(
+                f"strategy {launch.spec.parallelism.strategy} divides the model among the ranks, "
+                f"which are on {launch.num_nodes} hosts: set checkpoint.path to a folder that all "
+                "of them see, or ask for as many workers as one host has"
+            )
         self._shared_by_hosts = launch.num_nodes > 1 and not launch.checkpoint.upload
         self._checkpointer = Checkpointer(
             self._folder,
@@ -48,6 +59,8 @@ class Saving:
             process_group.cpu_group(),
             self._committed,
             on_error=self._failed,
+            replicated=state.strategy.replicated,
+            mesh={name: size for name, size in degrees.sizes.items() if size > 1},
             keep_latest=launch.checkpoint.keep_latest,
         )
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
+from trainhall.parallelism.strategy import Strategy
 from trainhall.training import random_state
 from trainhall.training.data import Sampler
 from trainhall.training.optim import named_state
@@ -20,8 +21,7 @@ from trainhall.training.spec import TaskSpec
 class TrainingState:
     """The parts of a running training, held by reference."""
 
-    model: nn.Module
-    """The plain model."""
+    strategy: Strategy
     optimizer: Optimizer
     precision: MixedPrecision
     sampler: Sampler
@@ -36,13 +36,14 @@ class TrainingState:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Weights, buffers and the optimizer's state by name, for saving and for loading into."""
         return {
-            "model": self.model.state_dict(),
-            "optimizer": named_state(self.optimizer, self.model),
+            "model": self.strategy.model.state_dict(),
+            "optimizer": named_state(self.optimizer, self.strategy),
         }
 
     def snapshot(self) -> dict[str, Any]:
         """What a checkpoint saves; all ranks call it at the same step."""
-        mine = random_state.capture(self.device)
+        self.strategy.share_buffers()
+        mine = [self._stream, random_state.capture(self.device)]
         ranks: list[Any] = [None] * dist.get_world_size(self.group)
         dist.all_gather_object(ranks, mine, group=self.group)
         extra = {
@@ -50,23 +51,32 @@ class TrainingState:
             "task": None if self.task is None else self.task.model_dump(mode="json"),
             "sampler": self.sampler.state(),
             "scaler": self.precision.state(),
-            "random": ranks,
+            "streams": [stream for stream, _ in ranks],
+            "random": [state for _, state in ranks],
         }
         return {**self.tensors(), "extra": extra}
 
     def restore(self, extra: Mapping[str, Any]) -> None:
         """Take over what is beside the tensors.
 
-        A rank that the checkpoint does not know (there are more now) starts from a fresh state of
-        its own, since no two ranks may draw the same numbers.
+        A rank takes the random state that it had; on another mesh that of the first rank which had
+        read its part of the batches. Where there is none (there are more parts now) it starts from
+        a fresh state, since no two parts may be given the same numbers.
         """
         self.step = int(extra["step"])
         self.sampler.restore(extra["sampler"])
         self.precision.restore(extra["scaler"])
-        rank, ranks = dist.get_rank(self.group), extra["random"]
-        if rank < len(ranks):
-            random_state.restore(ranks[rank], self.device)
+        rank, streams = dist.get_rank(self.group), extra["streams"]
+        same = rank < len(streams) and streams[rank] == self._stream
+        if same or self._stream in streams:
+            found = rank if same else streams.index(self._stream)
+            random_state.restore(extra["random"][found], self.device)
         else:
             random_state.seed_everything(
-                random_state.derive_seed(self.seed, "rank", rank, self.step)
+                random_state.derive_seed(self.seed, "rank", self._stream, self.step)
             )
+
+    @property
+    def _stream(self) -> int:
+        """Which of the independent sequences of random numbers this rank draws from."""
+        return self.strategy.samples

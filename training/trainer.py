@@ -8,11 +8,10 @@ from numbers import Real
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainhall.parallelism import ddp
+from trainhall.parallelism.ddp import Replicas
 from trainhall.training.batches import mapped, to_device
 from trainhall.training.clock import NoClock
 from trainhall.training.precision import MixedPrecision
@@ -86,13 +85,10 @@ class Trainer:
         self.device: torch.device = torch.device(context.device if device is None else device)
         self.plain_model = model.to(self.device)
         """The model itself, for its weights and for evaluation."""
-        self.model: nn.Module = self.plain_model
+        spread = Replicas(self.plain_model, device=self.device, bucket_mb=bucket_mb)
+        self.model: nn.Module = spread.called
         """The model as it is trained: call it within a loss function alone."""
-        world_size = 1
-        if dist.is_initialized():
-            world_size = dist.get_world_size()
-            self.model = ddp.apply(model, device=self.device, bucket_mb=bucket_mb)
-        parameters = [p for p in model.parameters() if p.requires_grad]
+        parameters = list(spread.parameters.values())
         if not parameters:
             raise ValueError("the model has no parameter that requires a gradient")
         self.optimizer = optimizer if isinstance(optimizer, Optimizer) else optimizer(parameters)
@@ -101,12 +97,10 @@ class Trainer:
         """Steps taken."""
         self._precision = MixedPrecision(Precision(precision), self.device)
         self._optimizer_step = OptimizerStep(
-            self.model,
-            parameters,
+            spread,
             self.optimizer,
             self._precision,
             NoClock(),
-            world_size=world_size,
             gradient_clip=gradient_clip,
         )
 

@@ -2,24 +2,28 @@
 
 import hashlib
 import sys
+from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor
 
 
-def weights_sha256(model: nn.Module) -> str:
-    """SHA-256 over a plain (unwrapped, unsharded) model's floating-point state, buffers included.
+def weights_sha256(weights: Iterable[tuple[str, Tensor]]) -> str:
+    """SHA-256 over the floating-point state of a plain (unwrapped, unsharded) model.
 
-    In sorted order of names, for each entry: the name in UTF-8, a NUL byte, and its elements as
-    contiguous little-endian bytes.
+    For each entry: the name in UTF-8, a NUL byte, and its elements as contiguous little-endian
+    bytes.
+
+    Args:
+        weights: the state dict, buffers included, in sorted order of names.
     """
     if sys.byteorder != "little":
         raise RuntimeError("weights are hashed as little-endian bytes, which this host's are not")
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
+    for name, tensor in weights:
         if not tensor.is_floating_point():
             continue
         digest.update(name.encode() + b"\0")
         data = tensor.detach().to("cpu").contiguous().reshape(-1).view(torch.uint8)
-        digest.update(memoryview(data.numpy()))
+        digest.update(data.numpy().data)
     return digest.hexdigest()

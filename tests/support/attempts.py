@@ -105,8 +105,13 @@ class RankServer:
         resume: list[str] | None = None,
         command: Command = Command.RUN,
         keep_latest: int | None = None,
+        function: str = "support.rank_server:train",
     ) -> AttemptFolder:
-        """Begin an attempt under `folder`, whose `checkpoints` all attempts share."""
+        """Begin an attempt under `folder`, whose `checkpoints` all attempts share.
+
+        Args:
+            function: what the ranks run, as `module:name`.
+        """
         job = validate_spec({"name": "test", **spec})
         path = AttemptFolder(folder / f"attempt-{attempt}")
         path.path.mkdir(parents=True)
@@ -135,7 +140,7 @@ class RankServer:
         )
         replace_json(path.launch, launch)
         Control(path.control, create=True).tell(command)
-        self._ask("support.rank_server:train", world_size, path.path)
+        self._ask(function, world_size, path.path)
         return path
 
     def wait(self, folder: AttemptFolder) -> Attempt:

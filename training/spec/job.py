@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from trainhall.parallelism.degrees import BadDegrees, Degrees, StrategyName, solve
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME, in_words
@@ -169,10 +170,20 @@ class GradientSync(SpecModel):
 
 
 class ParallelismSpec(SpecModel):
-    strategy: Literal["ddp"] = "ddp"
-    """How the model is spread over the ranks."""
+    """How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
+    has multiply to the number of workers; one of them may be left out."""
+
+    strategy: StrategyName = "ddp"
+    """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
+    optimizer state."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """Degree of data parallelism; under `ddp` the number of workers, and may be left out."""
+    """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
+    1, if left out."""
+    shard: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    """`fsdp`: ranks among which a copy's weights are divided. Without it all that `data` leaves."""
+    reshard_after_forward: bool = True
+    """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
+    them: more memory, a third less communication."""
     gradient_sync: GradientSync = GradientSync()
 
 
@@ -289,14 +300,29 @@ class JobSpec(SpecModel):
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
             raise problem_at("task", None, "give exactly one of task and script")
-        workers = self.resources.workers
-        if self.parallelism.data is not None and self.parallelism.data != workers:
-            raise problem_at(("parallelism", "data"), self.parallelism.data,
-                f"data × 1 must be the number of workers: {self.parallelism.data} is not {workers}",
-            )  # fmt: skip
+        self._check_parallelism()
         if self.task is not None:
-            self._check_batch(workers)
+            self._check_batch()
         return self
+
+    @property
+    def degrees(self) -> Degrees:
+        """The mesh of ranks that `parallelism` asks for."""
+        asked = self.parallelism
+        given = {"data": asked.data, "shard": asked.shard}
+        return solve(asked.strategy, self.resources.workers, given)
+
+    def _check_parallelism(self) -> None:
+        strategy = self.parallelism.strategy
+        try:
+            self.degrees  # noqa: B018
+        except BadDegrees as error:
+            value = getattr(self.parallelism, error.field)
+            raise problem_at(("parallelism", error.field), value, str(error)) from None
+        if self.task is None and strategy != "ddp":
+            raise problem_at(("parallelism", "strategy"), strategy,
+                f"{strategy} is for tasks; a script spreads its model itself, so leave it out",
+            )  # fmt: skip
 
     def _check_paths(self) -> None:
         folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
@@ -320,13 +346,14 @@ class JobSpec(SpecModel):
         """`code` is the SHA-256 of an upload, not a folder."""
         return self.code is not None and SHA256.fullmatch(self.code) is not None
 
-    def _check_batch(self, workers: int) -> None:
+    def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
-        if batch % (workers * rounds) != 0:
-            step = workers * rounds
+        parts = self.degrees.samples
+        step = parts * rounds
+        if batch % step != 0:
             nearest = max(step, math.floor(batch / step) * step)
             raise problem_at(("training", "global_batch_size"), batch,
-                f"{batch} does not divide by {workers} workers × {rounds} accumulation rounds "
+                f"{batch} does not divide by {parts} workers × {rounds} accumulation rounds "
                 f"= {step}; the nearest that does is {nearest}",
             )  # fmt: skip
 

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
+from trainhall.parallelism.declaration import Declaration
+
 
 class TaskUnavailable(RuntimeError):
     """Something that the task needs is not installed or not readable on this host."""
@@ -96,6 +98,10 @@ class Task(ABC):
 
         Called for training and, in evaluation mode and without gradients, for held-out data.
         """
+
+    def declaration(self) -> Declaration:
+        """How the model may be spread over ranks; this one says nothing of its layers."""
+        return Declaration()
 
     def collate(self, samples: Sequence[Any]) -> Any:
         """One batch out of the samples of a map-style data set; PyTorch's default stacks them."""

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.tasks import Cifar10Params
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.classifier import Classifier
@@ -40,6 +42,9 @@ class Cifar10(Classifier):
 
     def build_model(self) -> nn.Module:
         return resnet18(_CLASSES, small_images=True)
+
+    def declaration(self) -> Declaration:
+        return declaration_of(self.params)
 
 
 def _download(root: str) -> None:

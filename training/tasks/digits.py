@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.data import held_out
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.tasks import DigitsParams
 from trainhall.training.tasks.base import TaskUnavailable, TensorData, mlp
 from trainhall.training.tasks.classifier import Classifier
@@ -31,6 +33,9 @@ class Digits(Classifier):
 
     def build_model(self) -> nn.Module:
         return mlp([_PIXELS, *self.params.hidden, _CLASSES], dropout=self.params.dropout)
+
+    def declaration(self) -> Declaration:
+        return declaration_of(self.params)
 
 
 def load_digits() -> tuple[Tensor, Tensor]:

@@ -1,50 +1,54 @@
 """A GPT decoder, as GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners").
 
-Shapes: B sequences, T positions, D width, H heads, V rows of the vocabulary.
+Shapes: B sequences, T positions, D width, H heads of width d, E = 3D, V rows of the vocabulary.
 """
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainhall.training.spec.decoders import Shape
+
 _INITIAL_STD = 0.02
 
 
-@dataclass(frozen=True)
-class Shape:
-    """How large a decoder is."""
-
-    layers: int
-    heads: int
-    width: int
-    context: int
-    """Positions that it sees."""
-    vocabulary: int = 256
-    dropout: float = 0.0
-
-
-class Attention(nn.Module):
-    """Causal self-attention: each position looks at itself and what came before it."""
+class Embedding(nn.Module):
+    """Tokens int64 [B, T] and their positions as vectors [B, T, D]."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.heads = shape.heads
+        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
+        self.dropout = nn.Dropout(shape.dropout)
+
+    def forward(self, tokens_BT: Tensor) -> Tensor:
+        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
+        x_BTD: Tensor = self.dropout(self.tokens(tokens_BT) + self.positions(positions_T))
+        return x_BTD
+
+
+class Attention(nn.Module):
+    """Causal self-attention: each position looks at itself and what came before it.
+
+    The first layer's outputs are ordered by head, then query, key and value, so that a part of its
+    rows is a part of the heads.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.head_width = shape.width // shape.heads
         self.dropout = shape.dropout
         self.query_key_value = nn.Linear(shape.width, 3 * shape.width)
         self.output = nn.Linear(shape.width, shape.width)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        batch, length, width = x_BTD.shape
-        q_BHTd, k_BHTd, v_BHTd = (
-            part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.query_key_value(x_BTD).chunk(3, dim=-1)
-        )
+        joint_BTE = self.query_key_value(x_BTD)
+        joint_BTH3d = joint_BTE.unflatten(-1, (-1, 3, self.head_width))
+        q_BHTd, k_BHTd, v_BHTd = joint_BTH3d.permute(3, 0, 2, 1, 4).unbind()
         mixed_BHTd = functional.scaled_dot_product_attention(
             q_BHTd, k_BHTd, v_BHTd, is_causal=True, dropout_p=self.dropout if self.training else 0.0
         )
-        mixed: Tensor = self.output(mixed_BHTd.transpose(1, 2).reshape(batch, length, width))
+        mixed: Tensor = self.output(mixed_BHTd.transpose(1, 2).flatten(-2))
         return mixed
 
 
@@ -84,19 +88,16 @@ class GPT(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.tokens = nn.Embedding(shape.vocabulary, shape.width)
-        self.positions = nn.Embedding(shape.context, shape.width)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.embedding = Embedding(shape)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
         self.head = nn.Linear(shape.width, shape.vocabulary, bias=False)
         self._initialise()
         # One matrix reads and writes tokens (Press & Wolf, arXiv:1608.05859).
-        self.head.weight = self.tokens.weight
+        self.head.weight = self.embedding.tokens.weight
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
-        positions_T = torch.arange(tokens_BT.shape[1], device=tokens_BT.device)
-        x_BTD = self.dropout(self.tokens(tokens_BT) + self.positions(positions_T))
+        x_BTD = self.embedding(tokens_BT)
         for block in self.blocks:
             x_BTD = block(x_BTD)
         logits_BTV: Tensor = self.head(self.norm(x_BTD))

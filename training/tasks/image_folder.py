@@ -6,8 +6,10 @@ from typing import Any
 from torch import nn
 from torch.utils.data import Dataset, Subset
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.data import held_out
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.models import IMAGE_CNN_WIDTHS, declaration_of
 from trainhall.training.spec.tasks import ImageFolderParams
 from trainhall.training.tasks.base import BadData
 from trainhall.training.tasks.classifier import Classifier
@@ -52,8 +54,11 @@ class ImageFolder(Classifier):
 
     def build_model(self) -> nn.Module:
         if self.params.model == "cnn":
-            return small_cnn(3, self._num_classes, (32, 64, 128), grid=1)
+            return small_cnn(3, self._num_classes, IMAGE_CNN_WIDTHS, grid=1)
         return resnet18(self._num_classes, small_images=self.params.image_size < _LARGE)
+
+    def declaration(self) -> Declaration:
+        return declaration_of(self.params)
 
 
 class Images(Dataset[tuple[Any, int]]):

@@ -1,5 +1,6 @@
 """Images in memory, and models that classify images."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,7 +84,7 @@ def small_cnn(channels: int, classes: int, widths: Sequence[int], *, grid: int) 
 
 
 def resnet18(classes: int, *, small_images: bool) -> nn.Module:
-    """torchvision's ResNet-18 with random weights.
+    """torchvision's ResNet-18 with random weights, as a row of its layers; their names are kept.
 
     Args:
         small_images: keep the resolution in the first layer, as for CIFAR-10 (He et al.).
@@ -93,4 +94,7 @@ def resnet18(classes: int, *, small_images: bool) -> nn.Module:
         model.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
         model.maxpool = nn.Identity()
-    return model
+    layers = dict(model.named_children())
+    layers["flatten"] = nn.Flatten()
+    layers["fc"] = layers.pop("fc")
+    return nn.Sequential(OrderedDict(layers))

@@ -6,20 +6,15 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.decoders import shape_of
+from trainhall.training.spec.models import gpt
 from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks.base import BadData, Task
-from trainhall.training.tasks.gpt import GPT, Shape
+from trainhall.training.tasks.gpt import GPT
 from trainhall.training.tasks.texts import Windows, read_texts
 
-SIZES = {
-    "tiny": Shape(layers=2, heads=2, width=64, context=64),
-    "mini": Shape(layers=4, heads=4, width=128, context=128),
-    "small": Shape(layers=6, heads=6, width=384, context=256),
-    "medium": Shape(layers=8, heads=8, width=512, context=512),
-    # 124,439,808 parameters.
-    "gpt2": Shape(layers=12, heads=12, width=768, context=1024, vocabulary=50257),
-}
 _EVAL_BYTES = 16384
 """What a rank evaluates at once."""
 
@@ -48,21 +43,11 @@ class LanguageModel(Task):
     def build_model(self) -> nn.Module:
         return GPT(self.shape)
 
+    def declaration(self) -> Declaration:
+        return gpt(self.shape)
+
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         inputs_BT, following_BT = batch
         logits_BTV = model(inputs_BT)
         loss = functional.cross_entropy(logits_BTV.flatten(0, 1), following_BT.flatten())
         return loss, (loss.detach() / math.log(2),)
-
-
-def shape_of(params: LanguageModelParams) -> Shape:
-    """The decoder that the parameters ask for."""
-    size = SIZES[params.size]
-    return Shape(
-        layers=size.layers,
-        heads=size.heads,
-        width=size.width,
-        context=params.context or size.context,
-        vocabulary=params.vocabulary or size.vocabulary,
-        dropout=params.dropout,
-    )

@@ -7,7 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.models import MNIST_CNN_WIDTHS, MNIST_HIDDEN, declaration_of
 from trainhall.training.spec.tasks import FashionMnistParams, MnistParams
 from trainhall.training.tasks import idx
 from trainhall.training.tasks.base import BadData, TaskUnavailable, mlp
@@ -20,7 +22,6 @@ from trainhall.training.tasks.vision import torchvision
 _PARTS = ("train", "t10k")
 _FILES = tuple(f"{part}-{kind}-ubyte" for part in _PARTS for kind in ("images-idx3", "labels-idx1"))
 _CLASSES, _PIXELS = 10, 28
-_HIDDEN = 256
 
 
 class Mnist(Classifier):
@@ -68,8 +69,11 @@ class Mnist(Classifier):
 
     def build_model(self) -> nn.Module:
         if self.params.model == "mlp":
-            return nn.Sequential(nn.Flatten(), mlp([_PIXELS**2, _HIDDEN, _CLASSES]))
-        return small_cnn(1, _CLASSES, (16, 32), grid=7)
+            return nn.Sequential(nn.Flatten(), mlp([_PIXELS**2, MNIST_HIDDEN, _CLASSES]))
+        return small_cnn(1, _CLASSES, MNIST_CNN_WIDTHS, grid=7)
+
+    def declaration(self) -> Declaration:
+        return declaration_of(self.params)
 
 
 class FashionMnist(Mnist):

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.batches import leaves_of, shapes_of
 from trainhall.training.blame import Blame
 from trainhall.training.clock import PHASE_NAMES
@@ -142,6 +143,12 @@ class CheckedTask(Task):
         if not any(p.requires_grad for p in model.parameters()):
             raise self._wrong("build_model", "returned a model without parameters to train")
         return model
+
+    def declaration(self) -> Declaration:
+        declared = self._own.declaration()
+        if not isinstance(declared, Declaration):
+            raise self._wrong("declaration", f"returned {_kind(declared)}, not a Declaration")
+        return declared
 
     def collate(self, samples: Sequence[Any]) -> Any:
         return self._own.collate(samples)

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.tasks import SyntheticParams
 from trainhall.training.tasks.base import Task, mlp
 
@@ -54,6 +56,9 @@ class Synthetic(Task):
 
     def build_model(self) -> nn.Module:
         return mlp([self.params.features, *self.params.hidden, 1])
+
+    def declaration(self) -> Declaration:
+        return declaration_of(self.params)
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         inputs_BF, targets_B1 = batch

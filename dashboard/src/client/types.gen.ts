@@ -1019,20 +1019,38 @@ export type NodePage = {
 
 /**
  * ParallelismSpec
+ *
+ * How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
+ * has multiply to the number of workers; one of them may be left out.
  */
 export type ParallelismSpec = {
     /**
      * Strategy
      *
-     * How the model is spread over the ranks.
+     * `ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
+     * optimizer state.
      */
-    strategy?: 'ddp';
+    strategy?: 'ddp' | 'fsdp';
     /**
      * Data
      *
-     * Degree of data parallelism; under `ddp` the number of workers, and may be left out.
+     * Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
+     * 1, if left out.
      */
     data?: number | null;
+    /**
+     * Shard
+     *
+     * `fsdp`: ranks among which a copy's weights are divided. Without it all that `data` leaves.
+     */
+    shard?: number | null;
+    /**
+     * Reshard After Forward
+     *
+     * `fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
+     * them: more memory, a third less communication.
+     */
+    reshard_after_forward?: boolean;
     gradient_sync?: GradientSync;
 };
 

@@ -143,6 +143,22 @@ def problems(document: Any) -> dict[str, str]:
             "the nearest that does is 63",
         ),
         ({"parallelism": {"data": 2}}, "parallelism.data", "number of workers"),
+        ({"parallelism": {"shard": 2}}, "parallelism.shard", "strategy ddp has no degree `shard`"),
+        (
+            {"parallelism": {"strategy": "fsdp", "data": 2}},
+            "parallelism.data",
+            "does not divide the number of workers, 1",
+        ),
+        (
+            {"parallelism": {"strategy": "fspd"}},
+            "parallelism.strategy",
+            "did you mean fsdp?",
+        ),
+        (
+            {"script": {"path": "/a.py"}, "task": None, "parallelism": {"strategy": "fsdp"}},
+            "parallelism.strategy",
+            "a script spreads its model itself",
+        ),
         ({"checkpoint": {"path": "relative"}}, "checkpoint.path", "absolute"),
         (
             {"checkpoint": {"every_steps": 1, "every_seconds": 1}},

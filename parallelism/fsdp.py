@@ -1,0 +1,105 @@
+"""Sharded data parallelism: weights, gradients and optimizer state are divided among the ranks.
+
+Every rank trains on samples of its own, and holds a layer's whole weights only while it computes
+with them (ZeRO-3: Rajbhandari et al., arXiv:1910.02054; FSDP: Zhao et al., arXiv:2304.11277). With
+`data` > 1 the ranks are `data` groups, each with all weights divided among its own ranks, and
+gradients are averaged between the groups ("hybrid sharding").
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.parts import Part, clip_parts
+from trainhall.parallelism.strategy import Strategy, share_weights
+
+
+class FullyShardedData(Strategy):
+    """A model under `fully_shard` (FSDP2)."""
+
+    replicated = False
+    evaluates_together = True
+
+    def __init__(
+        self, model: nn.Module, declaration: Declaration, mesh: Mesh, *, reshard: bool
+    ) -> None:
+        """
+        Args:
+            model: on the device, with equal shapes on all ranks; rank 0's weights win.
+            reshard: free a layer's whole weights after its forward pass, and gather them again
+                for its backward pass; otherwise they stay between the two.
+        """
+        share_weights(model)
+        self.degrees = mesh.degrees
+        self.samples = mesh.samples
+        self.model = self.called = model
+        shard(model, declaration, mesh, reshard=reshard)
+        self._parts = {
+            name: Part(parameter, holders=mesh.degrees.world_size)
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
+        self.parameters = {name: part.memory for name, part in self._parts.items()}
+
+    @contextmanager
+    def local_gradients(self) -> Iterator[None]:
+        self._root.set_requires_gradient_sync(False)
+        try:
+            yield
+        finally:
+            self._root.set_requires_gradient_sync(True)
+
+    def average_gradients(self) -> None:
+        for part in self._parts.values():
+            part.take_gradient()
+
+    def clip(self, largest: float | None) -> Tensor:
+        return clip_parts(list(self._parts.values()), largest)
+
+    def clear_gradients(self) -> None:
+        for part in self._parts.values():
+            part.clear()
+
+    def share_buffers(self) -> None:
+        for buffer in self.model.buffers():
+            dist.broadcast(buffer, src=0)
+
+    def end_evaluation(self) -> None:
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+    def like_parameter(self, name: str, state: Tensor) -> Tensor:
+        return self._parts[name].like_parameter(state)
+
+    @property
+    def _root(self) -> FSDPModule:
+        assert isinstance(self.model, FSDPModule)
+        return self.model
+
+
+def shard(model: nn.Module, declaration: Declaration, mesh: Mesh, *, reshard: bool) -> None:
+    """Divide a model's weights, layer by layer, then what no layer has."""
+    hybrid = mesh.degrees.data > 1
+    ranks = mesh.devices["data", "shard"] if hybrid else mesh.devices["shard"]
+    for modules in layers_apart(model, declaration):
+        fully_shard(modules, mesh=ranks, reshard_after_forward=reshard)
+    fully_shard(model, mesh=ranks)
+
+
+def layers_apart(model: nn.Module, declaration: Declaration) -> list[list[nn.Module]]:
+    """The modules with weights of each layer that shares none with the rest of the model."""
+    users = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    found = []
+    for layer in declaration.layers:
+        modules = [model.get_submodule(name) for name in layer]
+        modules = [module for module in modules if any(True for _ in module.parameters())]
+        if all(users[id(p)] == 1 for module in modules for p in module.parameters()):
+            found.append(modules)
+    return found

@@ -1,0 +1,155 @@
+"""What differs between strategies, behind one interface: the training loop knows no other."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from trainhall.parallelism.degrees import Degrees
+
+Loss = Callable[[nn.Module, Any], tuple[Tensor, tuple[Tensor, ...]]]
+"""The mean loss of a model over a batch, and the means of other measures."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What a strategy needs of the training loop while it computes gradients."""
+
+    autocast: Callable[[], AbstractContextManager[Any]]
+    """Around every forward pass."""
+    scale: Callable[[Tensor], Tensor]
+    """Applied to a loss before its backward pass."""
+    forward_ended: Callable[[], None]
+    backward_ended: Callable[[], None]
+    communication_ended: Callable[[], None]
+
+
+class Strategy(ABC):
+    """A model spread over the ranks. Its methods are called by all ranks, in the same order.
+
+    Attributes:
+        degrees: the mesh of ranks.
+        samples: which of the `degrees.samples` parts of every batch this rank reads.
+        model: this rank's part of the model; names are those of the plain model.
+        called: what a loss calls: the model or its wrapper.
+        parameters: what the optimizer updates, by name: this rank's share of each trained
+            parameter as a plain one, in the memory of `model`'s own.
+        averages: the last backward pass of a step ends with communication.
+        replicated: every rank holds the whole model, so rank 0 alone can save it.
+        evaluates_together: a forward pass involves other ranks even in evaluation.
+    """
+
+    degrees: Degrees
+    samples: int
+    model: nn.Module
+    called: nn.Module
+    parameters: dict[str, nn.Parameter]
+    averages = True
+    replicated = True
+    evaluates_together = False
+
+    def backward(
+        self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
+    ) -> list[Tensor]:
+        """Add a micro-batch to the gradient; the last of `rounds` completes the mean over ranks.
+
+        Returns:
+            The means of the loss and the other measures over this rank's micro-batch. Their mean
+            over all ranks is the job's.
+        """
+        with nullcontext() if last else self.local_gradients():
+            with tools.autocast():
+                loss, measures = loss_of(self.called, batch)
+            tools.forward_ended()
+            scaled = tools.scale(loss / rounds if rounds > 1 else loss)
+            if last and self.averages:
+                self._backward_and_average(scaled, tools)
+            else:
+                scaled.backward()
+                tools.backward_ended()
+        return [value.detach() for value in (loss, *measures)]
+
+    def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
+        """A backward pass whose gradients are averaged over the ranks while they appear.
+
+        The engine's callbacks run in the order they were queued: ours, queued when the backward
+        pass begins, runs when the last gradient is there and before the strategy's waits for the
+        network. So what remains until `backward` returns is communication that nothing hid.
+        """
+
+        def queue(_: Tensor) -> None:
+            torch.autograd.Variable._execution_engine.queue_callback(tools.backward_ended)
+
+        loss.register_hook(queue)
+        loss.backward()
+        self.average_gradients()
+        tools.communication_ended()
+
+    @abstractmethod
+    def local_gradients(self) -> AbstractContextManager[None]:
+        """Within it backward passes only accumulate; the next one outside averages over ranks."""
+
+    def average_gradients(self) -> None:  # noqa: B027 - some are complete by then
+        """Complete the gradients of `parameters` once the last backward pass has ended."""
+
+    @abstractmethod
+    def clip(self, largest: float | None) -> Tensor:
+        """The gradient's global L2 norm before it is clipped in place to `largest`; a scalar."""
+
+    @abstractmethod
+    def clear_gradients(self) -> None:
+        """Forget the gradients of a finished step."""
+
+    @abstractmethod
+    def share_buffers(self) -> None:
+        """Give every rank the same buffers, such as the running statistics of batch norm.
+
+        While training each rank's come from samples of its own, and the first rank's count.
+        """
+
+    def end_evaluation(self) -> None:  # noqa: B027 - most leave nothing
+        """Free what forward passes without a backward pass have left."""
+
+    def like_parameter(self, name: str, state: Tensor) -> Tensor:
+        """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""
+        return state
+
+    def whole_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The plain model's state dict, entry by entry in sorted order of names."""
+        return self.whole(sorted(self.model.state_dict().items()))
+
+    def whole_gradients(self) -> Iterator[tuple[str, Tensor]]:
+        """The gradient of every trained parameter, in sorted order of names."""
+        return self.whole(
+            (name, self.like_parameter(name, parameter.grad))
+            for name, parameter in sorted(self.parameters.items())
+            if parameter.grad is not None
+        )
+
+    def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        """Named tensors, of which this rank may have parts or none, one after the other whole.
+
+        Args:
+            parts: in sorted order of names.
+        """
+        for name, tensor in parts:
+            yield name, tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], largest: float | None, norm: Tensor) -> None:
+    """Scale the gradients of `norm` down to `largest`, in place."""
+    if largest is not None:
+        torch.nn.utils.clip_grads_with_norm_(parameters, largest, norm, foreach=True)
+
+
+def share_weights(model: nn.Module) -> None:
+    """Give all ranks rank 0's weights and buffers, whatever each of them drew."""
+    if dist.get_world_size() > 1:
+        for tensor in (*model.parameters(), *model.buffers()):
+            dist.broadcast(tensor.detach(), src=0)

@@ -1,0 +1,42 @@
+"""Degrees make a mesh of the workers, or say by which arithmetic they do not."""
+
+from typing import Any
+
+import pytest
+
+from trainhall.parallelism.degrees import BadDegrees, Degrees, solve
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "given", "degrees"),
+    [
+        ("ddp", 4, {}, Degrees(data=4)),
+        ("ddp", 4, {"data": 4, "shard": 1}, Degrees(data=4)),
+        ("fsdp", 4, {}, Degrees(shard=4)),
+        ("fsdp", 6, {"data": 2}, Degrees(data=2, shard=3)),
+        ("fsdp", 6, {"data": 2, "shard": 3}, Degrees(data=2, shard=3)),
+    ],
+)
+def test_what_is_left_out_follows(
+    strategy: Any, workers: int, given: dict[str, int | None], degrees: Degrees
+) -> None:
+    assert solve(strategy, workers, given) == degrees
+    assert degrees.world_size == workers
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "given", "field", "words"),
+    [
+        ("ddp", 4, {"data": 2}, "data", "data 2 = 2 must be the number of workers, 4"),
+        ("ddp", 4, {"shard": 2}, "shard", "strategy ddp has no degree `shard`, only data"),
+        ("fsdp", 4, {"data": 3}, "data", "data 3 = 3 does not divide the number of workers, 4"),
+        ("fsdp", 4, {"data": 4, "shard": 2}, "shard", "shard 2 × data 4 = 8 must be"),
+    ],
+)
+def test_a_refusal_shows_the_arithmetic(
+    strategy: Any, workers: int, given: dict[str, int | None], field: str, words: str
+) -> None:
+    with pytest.raises(BadDegrees) as caught:
+        solve(strategy, workers, given)
+    assert caught.value.field == field
+    assert words in str(caught.value)

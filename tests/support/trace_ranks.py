@@ -1,0 +1,113 @@
+"""Ranks that trace a run in float64, sound or with a bug planted in them."""
+
+import json
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.parallelism import ddp
+from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.training import random_state
+from trainhall.training.link import AttemptFolder, EventSpool, Launch
+from trainhall.training.loop import Loop, Place
+from trainhall.training.verify.trace import trace
+from trainhall.training.weights import weights_sha256
+
+
+def as_place(path: Path, work: Callable[[Place], None]) -> int:
+    """Do something as a rank of the folder's launch."""
+    torch.set_num_threads(1)
+    folder = AttemptFolder(path)
+    environment = RankEnvironment.read(os.environ)
+    launch = Launch.model_validate_json(folder.launch.read_bytes())
+    events = EventSpool(folder.events(environment.rank), environment.rank)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="trace"):
+        try:
+            work(Place(environment, launch, folder, device, events))
+        except Exception:
+            traceback.print_exc()
+            return 1
+    return 0
+
+
+def sound(path: Path) -> int:
+    def work(place: Place) -> None:
+        found = trace(place)
+        if place.environment.rank == 0:
+            found.save(path / "trace.safetensors")
+
+    return as_place(path, work)
+
+
+def loaded(path: Path) -> int:
+    """Load the launch's checkpoint and write down everything that came of it, made whole."""
+
+    def work(place: Place) -> None:
+        loop = Loop(place)
+        loop.resume()
+        strategy = loop.strategy
+        tensors = {f"model/{name}": weight for name, weight in strategy.whole_weights()}
+        state = sorted(loop.state.tensors()["optimizer"].items())
+        tensors |= {f"optimizer/{name}": tensor for name, tensor in strategy.whole(state)}
+        facts = {
+            "step": loop.state.step,
+            "sampler": loop.sampler.state(),
+            "sha256": weights_sha256(strategy.whole_weights()),
+        }
+        random = random_state.capture(place.device)
+        (path / f"random{strategy.samples}.json").write_text(json.dumps(random))
+        if place.environment.rank == 0:
+            (path / "facts.json").write_text(json.dumps(facts))
+            copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+            save_file(copies, path / "loaded.safetensors")
+
+    return as_place(path, work)
+
+
+def wrong_scale(path: Path) -> int:
+    """Gradients are summed over the ranks, not averaged."""
+    average = FullyShardedData.average_gradients
+
+    def scaled(self: FullyShardedData) -> None:
+        average(self)
+        for parameter in self.parameters.values():
+            assert parameter.grad is not None
+            parameter.grad *= self.degrees.samples
+
+    FullyShardedData.average_gradients = scaled  # type: ignore[method-assign]
+    return sound(path)
+
+
+def local_norm(path: Path) -> int:
+    """Each rank clips by the norm of its own shards."""
+
+    def clip(self: FullyShardedData, largest: float | None) -> Tensor:
+        parameters = list(self.parameters.values())
+        assert largest is not None
+        return nn.utils.clip_grad_norm_(parameters, largest)
+
+    FullyShardedData.clip = clip  # type: ignore[method-assign]
+    return sound(path)
+
+
+def skipped_all_reduce(path: Path) -> int:
+    """One layer's gradient stays each rank's own."""
+    apply = ddp.apply
+
+    def skipping(model: nn.Module, **options: Any) -> nn.Module:
+        ignore = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+        ignore(model, ["2.weight"])
+        return apply(model, **options)
+
+    ddp.apply = skipping
+    return sound(path)

@@ -1,0 +1,53 @@
+"""What is declared of the built-in models, without torch, is true of them."""
+
+import pytest
+from torch import nn
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.training.spec import models
+from trainhall.training.spec.decoders import Shape
+from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
+from trainhall.training.tasks.base import mlp
+from trainhall.training.tasks.gpt import GPT
+from trainhall.training.tasks.images import resnet18, small_cnn
+
+SHAPE = Shape(layers=3, heads=2, width=8, context=4)
+CASES = {
+    "mlp": (mlp([5, 6, 7, 3]), models.mlp([6, 7])),
+    "linear": (mlp([5, 3]), models.mlp([])),
+    "mlp with dropout": (mlp([5, 6, 7, 3], dropout=0.1), models.mlp([6, 7], dropout=True)),
+    "cnn": (small_cnn(1, 10, (4, 8), grid=2), models.cnn((4, 8))),
+    "resnet18": (resnet18(10, small_images=True), models.resnet18()),
+    "gpt": (GPT(SHAPE), models.gpt(SHAPE)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layers_are_the_whole_model_in_its_order(name: str) -> None:
+    model, declaration = CASES[name]
+    modules = [[model.get_submodule(n) for n in layer] for layer in declaration.layers]
+    parameters = [{id(p) for m in layer for p in m.parameters()} for layer in modules]
+    assert all(parameters)
+    assert set().union(*parameters) == {id(p) for p in model.parameters()}
+    order = [id(m) for m in model.modules()]
+    places = [order.index(id(m)) for layer in modules for m in layer]
+    assert places == sorted(places)
+
+
+def test_mnist_has_its_mlp_behind_another_layer() -> None:
+    model = nn.Sequential(nn.Flatten(), mlp([4, models.MNIST_HIDDEN, 2]))
+    declaration = models.declaration_of(TASK_PARAMS["mnist"](root="/", model="mlp"))  # type: ignore[call-arg]
+    for layer in declaration.layers:
+        for name in layer:
+            model.get_submodule(name)
+
+
+@pytest.mark.parametrize("name", TASK_PARAMS)
+def test_every_built_in_model_is_declared(name: str) -> None:
+    kind = TASK_PARAMS[name]
+    params = kind.model_validate({"root": "/data"} if "root" in kind.model_fields else {})
+    assert models.declaration_of(params).layers
+
+
+def test_nothing_is_declared_of_others() -> None:
+    assert models.declaration_of(TaskParams()) == Declaration()

@@ -1,0 +1,87 @@
+"""Whole runs of sharded jobs: pauses, low precision, evaluation, and what `ddp` makes of them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.attempts import Attempt, RankServer
+
+from trainhall.training.link import EXIT_PAUSED, Command
+
+
+def digits(workers: int, parallelism: dict[str, Any], **training: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": "digits", "params": {"hidden": [30, 16], "dropout": 0.2}},
+        "resources": {"workers": workers},
+        "parallelism": parallelism,
+        "training": {
+            "steps": 12,
+            "global_batch_size": 48,
+            "seed": 7,
+            "gradient_clip": 1.0,
+            "evaluate_every_steps": 5,
+            **training,
+        },
+    }
+
+
+def newest(attempt: Attempt) -> list[str]:
+    return [e["data"]["name"] for e in reversed(attempt.events(kind="checkpoint"))]
+
+
+@pytest.mark.parametrize(
+    ("workers", "parallelism", "options"),
+    [
+        pytest.param(3, {"strategy": "fsdp"}, {"precision": "bf16"}, id="3 ranks, bf16"),
+        pytest.param(
+            4, {"strategy": "fsdp", "data": 2, "reshard_after_forward": False},
+            {"precision": "fp16", "gradient_accumulation": 2}, id="2 × 2, fp16, accumulation",
+        ),
+    ],
+)  # fmt: skip
+def test_paused_and_resumed_is_uninterrupted_bit_for_bit(
+    ranks: RankServer,
+    tmp_path: Path,
+    workers: int,
+    parallelism: dict[str, Any],
+    options: dict[str, Any],
+) -> None:
+    spec = digits(workers, parallelism, **options)
+    whole = ranks.run(tmp_path / "whole", spec)
+    assert whole.codes == [0] * workers, whole.stderr()
+    first = ranks.run(tmp_path / "pieces", spec, command=Command.PAUSE)
+    assert first.codes == [EXIT_PAUSED] * workers, first.stderr()
+    second = ranks.run(tmp_path / "pieces", spec, attempt=2, resume=newest(first))
+    assert second.codes == [0] * workers, second.stderr()
+    for name in ("loss", "accuracy", "gradient_norm"):
+        assert first.curve(name) + second.curve(name) == whole.curve(name)
+    assert second.curve("eval_loss") == whole.curve("eval_loss")
+    done, expected = second.event("completed"), whole.event("completed")
+    assert done["weights_sha256"] == expected["weights_sha256"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_fsdp_trains_as_ddp_does_in_every_precision(
+    ranks: RankServer, tmp_path: Path, precision: str
+) -> None:
+    task = {"name": "digits", "params": {"hidden": [30]}}
+    options = {"precision": precision, "optimizer": "sgd", "steps": 20}
+    runs = []
+    for strategy in ("ddp", "fsdp"):
+        spec = {**digits(3, {"strategy": strategy}, **options), "task": task}
+        runs.append(ranks.run(tmp_path / strategy, spec))
+        assert runs[-1].codes == [0, 0, 0], runs[-1].stderr()
+    for name in ("loss", "gradient_norm", "eval_loss", "eval_accuracy"):
+        (ddp, fsdp) = ([value for _, value in run.curve(name)] for run in runs)
+        assert fsdp == pytest.approx(ddp, rel=1e-5 if precision == "fp32" else 1e-3), name
+    for name in ("communication_seconds", "peak_memory_bytes", "samples_per_second"):
+        assert len(runs[1].curve(name)) == 20
+
+
+def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    spec = digits(3, {"strategy": "fsdp"}, precision="fp16", optimizer="sgd", learning_rate=1e6)
+    attempt = ranks.run(tmp_path, {**spec, "task": {"name": "synthetic"}})
+    (note,) = attempt.events(kind="note")
+    assert "which is left out" in note["data"]["message"]

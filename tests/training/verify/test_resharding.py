@@ -1,0 +1,73 @@
+"""A checkpoint of one strategy and world size loads into another, bit for bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support.attempts import RankServer
+
+MODEL = {"name": "language_model", "params": {"size": "tiny", "context": 8, "dropout": 0.1}}
+
+
+def spec(workers: int, parallelism: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "task": MODEL,
+        "resources": {"workers": workers},
+        "parallelism": parallelism,
+        "training": {"steps": 3, "global_batch_size": 24, "gradient_clip": 1.0, "seed": 5},
+    }
+
+
+Loaded = tuple[dict[str, torch.Tensor], dict[str, Any], dict[int, Any]]
+
+
+def load(ranks: RankServer, folder: Path, attempt: int, name: str, job: dict[str, Any]) -> Loaded:
+    found = ranks.run(
+        folder, job, attempt=attempt, resume=[name], function="support.trace_ranks:loaded"
+    )
+    assert set(found.codes) == {0}, found.stderr()
+    path = found.folder.path
+    random = {int(p.stem[6:]): json.loads(p.read_text()) for p in path.glob("random*.json")}
+    facts = json.loads((path / "facts.json").read_text())
+    return load_file(path / "loaded.safetensors"), facts, random
+
+
+DDP = (4, {"strategy": "ddp"})
+FSDP2 = (2, {"strategy": "fsdp"})
+FSDP3 = (3, {"strategy": "fsdp"})
+HYBRID = (4, {"strategy": "fsdp", "data": 2})
+
+
+@pytest.mark.parametrize(
+    ("saved", "others"),
+    [
+        pytest.param(DDP, [FSDP2, FSDP3, HYBRID], id="ddp to fsdp"),
+        pytest.param(FSDP3, [FSDP2, DDP], id="fsdp to others"),
+    ],
+)
+def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(
+    ranks: RankServer,
+    tmp_path: Path,
+    saved: tuple[int, dict[str, Any]],
+    others: list[tuple[int, dict[str, Any]]],
+) -> None:
+    run = ranks.run(tmp_path, spec(*saved))
+    assert set(run.codes) == {0}, run.stderr()
+    name = run.event("checkpoint")["name"]
+    # One rank alone reads it without any sharding.
+    tensors, facts, _ = load(ranks, tmp_path, 2, name, spec(1, {"strategy": "ddp"}))
+    assert facts["step"] == 3
+    assert facts["sha256"] == run.event("completed")["weights_sha256"]
+    assert any(name.startswith("optimizer/") and t.abs().max() > 0 for name, t in tensors.items())
+    _, _, random = load(ranks, tmp_path, 3, name, spec(*saved))
+    for attempt, other in enumerate(others, start=4):
+        found, told, streams = load(ranks, tmp_path, attempt, name, spec(*other))
+        assert told == facts
+        assert found.keys() == tensors.keys()
+        for key, tensor in tensors.items():
+            assert torch.equal(found[key], tensor), key
+        for stream in random.keys() & streams.keys():
+            assert streams[stream] == random[stream]

@@ -1,0 +1,74 @@
+"""How the built-in tasks' models may be spread over ranks, without torch.
+
+Names are those of the modules that `training/tasks` builds; a test holds the two together.
+"""
+
+from collections.abc import Sequence
+
+from trainhall.parallelism.declaration import Declaration, Layer
+from trainhall.training.spec.decoders import Shape, shape_of
+from trainhall.training.spec.tasks import (
+    Cifar10Params,
+    DigitsParams,
+    ImageFolderParams,
+    LanguageModelParams,
+    MnistParams,
+    SyntheticParams,
+    TaskParams,
+)
+
+MNIST_HIDDEN = 256
+MNIST_CNN_WIDTHS = (16, 32)
+IMAGE_CNN_WIDTHS = (32, 64, 128)
+_RESNET18_BLOCKS = [f"layer{stage}.{block}" for stage in range(1, 5) for block in range(2)]
+
+
+def declaration_of(params: TaskParams) -> Declaration:
+    """What the model of a built-in task with these parameters allows."""
+    match params:
+        case DigitsParams():
+            return mlp(params.hidden, dropout=params.dropout > 0)
+        case SyntheticParams():
+            return mlp(params.hidden)
+        case MnistParams() if params.model == "mlp":
+            return mlp([MNIST_HIDDEN], prefix="1.")
+        case MnistParams():
+            return cnn(MNIST_CNN_WIDTHS)
+        case ImageFolderParams() if params.model == "cnn":
+            return cnn(IMAGE_CNN_WIDTHS)
+        case ImageFolderParams() | Cifar10Params():
+            return resnet18()
+        case LanguageModelParams():
+            return gpt(shape_of(params))
+        case _:
+            return Declaration()
+
+
+def mlp(hidden: Sequence[int], *, dropout: bool = False, prefix: str = "") -> Declaration:
+    """Of `training.tasks.base.mlp` with these hidden widths."""
+    period = 3 if dropout else 2
+    names = [f"{prefix}{i}" for i in range(period * len(hidden) + 1)]
+    return Declaration(_rows(names, period))
+
+
+def cnn(widths: Sequence[int]) -> Declaration:
+    """Of `training.tasks.images.small_cnn`: convolution, ReLU and pooling for each width."""
+    names = [str(i) for i in range(3 * len(widths) + 3)]
+    return Declaration(_rows(names, 3))
+
+
+def resnet18() -> Declaration:
+    """Of `training.tasks.images.resnet18`: the stem, eight residual blocks, the classifier."""
+    blocks: list[Layer] = [(name,) for name in _RESNET18_BLOCKS]
+    stem: Layer = ("conv1", "bn1", "relu", "maxpool")
+    return Declaration(layers=(stem, *blocks, ("avgpool", "flatten", "fc")))
+
+
+def gpt(shape: Shape) -> Declaration:
+    """Of `training.tasks.gpt.GPT`."""
+    blocks: list[Layer] = [(f"blocks.{i}",) for i in range(shape.layers)]
+    return Declaration(layers=(("embedding",), *blocks, ("norm", "head")))
+
+
+def _rows(names: list[str], width: int) -> tuple[Layer, ...]:
+    return tuple(tuple(names[i : i + width]) for i in range(0, len(names), width))

@@ -1,0 +1,1 @@
+"""Proof that strategies are interchangeable: traces of runs, compared step by step."""
