@@ -416,6 +416,6 @@ def _changed_spec(
         changed["resources"] = {**spec["resources"], **resources}
     if resources is not None or asked.get("strategy", old["strategy"]) != old["strategy"]:
         # The old degrees followed from the number of workers and the strategy.
-        old = {**old, "data": None, "shard": None}
+        old = {**old, "data": None, "shard": None, "tensor": None}
     changed["parallelism"] = {**old, **asked}
     return validate_spec(changed)

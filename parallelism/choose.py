@@ -1,36 +1,58 @@
 """The strategy that a job asks for, applied to its model."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
 from trainhall.parallelism.ddp import Replicas
-from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, StrategyName
 from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.strategy import Strategy
+from trainhall.parallelism.tensor import TensorParallel
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks for; the names are those of the spec."""
+
+    strategy: StrategyName
+    degrees: Degrees
+    bucket_mb: float
+    reshard_after_forward: bool
+    sequence_parallel: bool
 
 
 def apply(
-    name: StrategyName,
-    model: nn.Module,
-    declaration: Declaration,
-    degrees: Degrees,
-    device: torch.device,
-    *,
-    bucket_mb: float,
-    reshard: bool,
+    asked: Asked, model: nn.Module, declaration: Declaration, device: torch.device
 ) -> Strategy:
     """Spread a plain model over the ranks of the default process group.
 
     Args:
         model: in host memory or on the device, with equal shapes on all ranks.
-        bucket_mb: of `ddp.apply`.
-        reshard: of `FullyShardedData`.
+
+    Raises:
+        BadDegrees: the model does not allow it.
     """
+    check(declaration, asked.degrees, sequence_parallel=asked.sequence_parallel)
     model = model.to(device)
-    match name:
+    match asked.strategy:
         case "ddp":
-            return Replicas(model, device=device, bucket_mb=bucket_mb)
+            return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
         case "fsdp":
-            return FullyShardedData(model, declaration, Mesh(degrees, device), reshard=reshard)
+            return FullyShardedData(
+                model,
+                declaration,
+                Mesh(asked.degrees, device),
+                reshard=asked.reshard_after_forward,
+                sequence_parallel=asked.sequence_parallel,
+            )
+        case "tensor":
+            return TensorParallel(
+                model,
+                declaration,
+                Mesh(asked.degrees, device),
+                sequence_parallel=asked.sequence_parallel,
+            )

@@ -2,8 +2,40 @@
 
 from dataclasses import dataclass
 
+from trainhall.parallelism.degrees import BadDegrees, Degrees
+
 Layer = tuple[str, ...]
 """Names of modules (as in `nn.Module.get_submodule`) that run one after the other."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Linear layers that several ranks compute in parts, with one sum at the end."""
+
+    column: str
+    """A `nn.Linear` whose outputs are divided, a contiguous part for each rank."""
+    row: str
+    """The `nn.Linear` that reads them; what lies between acts on each part by itself."""
+    parts: int
+    """How finely the outputs of `column` may be divided: heads, or hidden units."""
+    what: str
+    """The name of these parts, in the plural."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What lies between the splits of a transformer, divided by positions (dimension 1)."""
+
+    embedding: str
+    """Its output is divided among the ranks."""
+    norms: tuple[str, ...]
+    """`nn.LayerNorm`s that read divided positions."""
+    mixers: tuple[str, ...]
+    """Modules that read all positions, each behind a norm and ending in the `row` of a split."""
+    head: str
+    """Reads all positions, behind the last norm."""
+    length: int
+    """Positions of a sample."""
 
 
 @dataclass(frozen=True)
@@ -13,3 +45,43 @@ class Declaration:
     layers: tuple[Layer, ...] = ()
     """The model's layers in the order in which its forward pass runs them, each with weights of its
     own. `fsdp` gathers the weights of one of them at a time."""
+    splits: tuple[Split, ...] = ()
+    """What `tensor` divides; the rest is computed by all ranks alike."""
+    sequences: Sequences | None = None
+    """What `sequence_parallel` divides besides."""
+
+
+def check(declaration: Declaration, degrees: Degrees, *, sequence_parallel: bool = False) -> None:
+    """See that a model allows what a job asks for.
+
+    Raises:
+        BadDegrees: it does not; the message says which number does not divide.
+    """
+    tensor = degrees.tensor
+    if tensor > 1 and not declaration.splits:
+        raise BadDegrees(
+            "tensor",
+            "the model declares no layers that tensor parallelism can divide; choose ddp or fsdp",
+        )
+    for split in declaration.splits:
+        if split.parts % tensor != 0:
+            raise BadDegrees(
+                "tensor",
+                f"the {split.parts} {split.what} of {split.column} do not divide by tensor "
+                f"{tensor}; choose a divisor of {split.parts}",
+            )
+    if not sequence_parallel:
+        return
+    if tensor == 1:
+        raise BadDegrees("sequence_parallel", "divides among `tensor` ranks, and tensor is 1 here")
+    if declaration.sequences is None:
+        raise BadDegrees(
+            "sequence_parallel",
+            "the model declares no sequences that could be divided; leave it out",
+        )
+    if (length := declaration.sequences.length) % tensor != 0:
+        raise BadDegrees(
+            "sequence_parallel",
+            f"{length} positions do not divide by tensor {tensor}; choose a divisor of {length}, "
+            "or leave it out",
+        )

@@ -4,13 +4,15 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Literal
 
-StrategyName = Literal["ddp", "fsdp"]
+StrategyName = Literal["ddp", "fsdp", "tensor"]
 
 DEGREES: dict[StrategyName, tuple[str, ...]] = {
     "ddp": ("data",),
-    "fsdp": ("shard", "data"),
+    "fsdp": ("shard", "data", "tensor"),
+    "tensor": ("tensor", "data"),
 }
-"""The degrees that a strategy has; the first takes all workers that the others leave."""
+"""The degrees that a strategy has. Of those that a job leaves out, the first takes all workers that
+the given ones leave."""
 
 
 class BadDegrees(ValueError):
@@ -29,6 +31,8 @@ class Degrees:
     """Copies of the model that are trained on different samples."""
     shard: int = 1
     """Ranks that share one copy's weights, each on samples of its own."""
+    tensor: int = 1
+    """Ranks that compute each layer together, on the same samples."""
 
     @property
     def world_size(self) -> int:
@@ -46,7 +50,7 @@ class Degrees:
 
 
 def solve(strategy: StrategyName, workers: int, given: dict[str, int | None]) -> Degrees:
-    """The degrees of a job: those that are given, and the strategy's first one out of the rest.
+    """The degrees of a job: those that are given, and one that takes the rest of the workers.
 
     Raises:
         BadDegrees: they are none of the strategy's, or do not multiply to the number of workers.
@@ -59,26 +63,23 @@ def solve(strategy: StrategyName, workers: int, given: dict[str, int | None]) ->
                 f"strategy {strategy} has no degree `{name}`, only {' and '.join(allowed)}; "
                 "leave it out or choose another strategy",
             )
-    filling, *others = allowed
-    known = {name: given.get(name) or 1 for name in others}
-    first = given.get(filling)
-    if first is None:
-        rest = prod(known.values())
-        if workers % rest != 0:
-            field = next(name for name, degree in known.items() if degree > 1)
-            told = " × ".join(f"{name} {degree}" for name, degree in known.items() if degree > 1)
-            raise BadDegrees(
-                field,
-                f"{told} = {rest} does not divide the number of workers, {workers}; "
-                "change it or resources.workers",
-            )
-        first = workers // rest
-    degrees = Degrees(**{filling: first, **known})
-    if degrees.world_size != workers:
-        told = " × ".join(f"{name} {degrees.sizes[name]}" for name in allowed)
+    known = {name: degree for name in allowed if (degree := given.get(name)) is not None}
+    left_out = [name for name in allowed if name not in known]
+    product = prod(known.values())
+    told = " × ".join(f"{name} {degree}" for name, degree in known.items())
+    field = max(known, key=lambda name: known[name], default=allowed[0])
+    if workers % product != 0:
         raise BadDegrees(
-            filling if given.get(filling) is not None else others[0],
-            f"{told} = {degrees.world_size} must be the number of workers, {workers}; change it "
-            f"or resources.workers, or leave `{filling}` out",
+            field,
+            f"{told} = {product} does not divide the number of workers, {workers}; change it or "
+            "resources.workers",
         )
-    return degrees
+    if left_out:
+        known[left_out[0]] = workers // product
+    elif product != workers:
+        raise BadDegrees(
+            field,
+            f"{told} = {product} must be the number of workers, {workers}; change it, "
+            f"resources.workers, or leave `{field}` out",
+        )
+    return Degrees(**known)

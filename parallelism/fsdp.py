@@ -10,42 +10,42 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
+from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.parts import Part, clip_parts
-from trainhall.parallelism.strategy import Strategy, share_weights
+from trainhall.parallelism.parts import Divided
+from trainhall.parallelism.strategy import share_weights
 
 
-class FullyShardedData(Strategy):
-    """A model under `fully_shard` (FSDP2)."""
+class FullyShardedData(Divided):
+    """A model under `fully_shard` (FSDP2), whose layers `tensor` ranks may compute together."""
 
-    replicated = False
     evaluates_together = True
 
     def __init__(
-        self, model: nn.Module, declaration: Declaration, mesh: Mesh, *, reshard: bool
+        self,
+        model: nn.Module,
+        declaration: Declaration,
+        mesh: Mesh,
+        *,
+        reshard: bool,
+        sequence_parallel: bool,
     ) -> None:
         """
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
             reshard: free a layer's whole weights after its forward pass, and gather them again
                 for its backward pass; otherwise they stay between the two.
+            sequence_parallel: of `tensor.divide`.
         """
         share_weights(model)
-        self.degrees = mesh.degrees
-        self.samples = mesh.samples
-        self.model = self.called = model
+        if mesh.degrees.tensor > 1:
+            tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
         shard(model, declaration, mesh, reshard=reshard)
-        self._parts = {
-            name: Part(parameter, holders=mesh.degrees.world_size)
-            for name, parameter in model.named_parameters()
-            if parameter.requires_grad
-        }
-        self.parameters = {name: part.memory for name, part in self._parts.items()}
+        self._take(model, mesh)
 
     @contextmanager
     def local_gradients(self) -> Iterator[None]:
@@ -55,28 +55,10 @@ class FullyShardedData(Strategy):
         finally:
             self._root.set_requires_gradient_sync(True)
 
-    def average_gradients(self) -> None:
-        for part in self._parts.values():
-            part.take_gradient()
-
-    def clip(self, largest: float | None) -> Tensor:
-        return clip_parts(list(self._parts.values()), largest)
-
-    def clear_gradients(self) -> None:
-        for part in self._parts.values():
-            part.clear()
-
-    def share_buffers(self) -> None:
-        for buffer in self.model.buffers():
-            dist.broadcast(buffer, src=0)
-
     def end_evaluation(self) -> None:
         for module in self.model.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
-
-    def like_parameter(self, name: str, state: Tensor) -> Tensor:
-        return self._parts[name].like_parameter(state)
 
     @property
     def _root(self) -> FSDPModule:

@@ -4,6 +4,8 @@ The optimizer, loss scaling and clipping act on them, not on DTensors: on shards
 update is the same, fused kernels take lists of plain tensors only, and no call is dispatched.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -11,7 +13,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainhall.parallelism.strategy import clip_gradients
+from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.strategy import Strategy, clip_gradients
 
 
 class Part:
@@ -28,7 +31,8 @@ class Part:
         local = parameter.detach()
         if isinstance(local, DTensor):
             sizes = zip(local.placements, local.device_mesh.shape, strict=True)
-            self.copies //= prod(size for placement, size in sizes if placement.is_shard())
+            # A part of a part is a placement of another class than a part, but neither is a copy.
+            self.copies //= prod(size for placement, size in sizes if not placement.is_replicate())
             local = local.to_local()
         self.memory = nn.Parameter(local)
         """Shares its memory with the model's parameter."""
@@ -72,3 +76,52 @@ def clip_parts(parts: list[Part], largest: float | None) -> Tensor:
     norm: Tensor = total.sqrt()
     clip_gradients(parameters, largest, norm)
     return norm
+
+
+class Divided(Strategy):
+    """What strategies have in common whose ranks hold parts of the model."""
+
+    replicated = False
+
+    def _take(self, model: nn.Module, mesh: Mesh) -> None:
+        """Train a model that is spread over the mesh already."""
+        self.degrees = mesh.degrees
+        self.samples = mesh.samples
+        self.model = self.called = model
+        self._parts = {
+            name: Part(parameter, holders=mesh.degrees.world_size)
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad
+        }
+        self.parameters = {name: part.memory for name, part in self._parts.items()}
+
+    def average_gradients(self) -> None:
+        for part in self._parts.values():
+            part.take_gradient()
+
+    def clip(self, largest: float | None) -> Tensor:
+        return clip_parts(list(self._parts.values()), largest)
+
+    def clear_gradients(self) -> None:
+        for part in self._parts.values():
+            part.clear()
+
+    def share_buffers(self) -> None:
+        for buffer in self.model.buffers():
+            dist.broadcast(buffer, src=0)
+
+    def like_parameter(self, name: str, state: Tensor) -> Tensor:
+        return self._parts[name].like_parameter(state)
+
+
+def average(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> None:
+    """Replace tensors by their mean over a group's ranks, in one collective for each dtype."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        by_dtype[tensor.dtype].append(tensor)
+    for same in by_dtype.values():
+        flat = torch.cat([tensor.reshape(-1) for tensor in same])
+        dist.all_reduce(flat, group=group)
+        flat /= dist.get_world_size(group)
+        parts = flat.split([tensor.numel() for tensor in same])
+        torch._foreach_copy_(same, [p.view_as(t) for p, t in zip(parts, same, strict=True)])

@@ -91,15 +91,14 @@ class Loop:
         model = self.task.build_model()
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
         parallelism = spec.parallelism
-        self.strategy = choose.apply(
-            parallelism.strategy,
-            model,
-            self.task.declaration(),
-            spec.degrees,
-            self.device,
+        asked = choose.Asked(
+            strategy=parallelism.strategy,
+            degrees=spec.degrees,
             bucket_mb=parallelism.gradient_sync.bucket_mb,
-            reshard=parallelism.reshard_after_forward,
+            reshard_after_forward=parallelism.reshard_after_forward,
+            sequence_parallel=parallelism.sequence_parallel,
         )
+        self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
         self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
         self.precision = MixedPrecision(
             self.training.precision, self.device, replicated=self.strategy.replicated

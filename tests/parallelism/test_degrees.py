@@ -14,6 +14,11 @@ from trainhall.parallelism.degrees import BadDegrees, Degrees, solve
         ("ddp", 4, {"data": 4, "shard": 1}, Degrees(data=4)),
         ("fsdp", 4, {}, Degrees(shard=4)),
         ("fsdp", 6, {"data": 2}, Degrees(data=2, shard=3)),
+        ("fsdp", 8, {"data": 2, "tensor": 2}, Degrees(data=2, shard=2, tensor=2)),
+        ("tensor", 4, {}, Degrees(tensor=4)),
+        ("tensor", 4, {"tensor": 2}, Degrees(data=2, tensor=2)),
+        ("fsdp", 4, {"shard": 2}, Degrees(data=2, shard=2)),
+        ("tensor", 4, {"data": 2}, Degrees(data=2, tensor=2)),
         ("fsdp", 6, {"data": 2, "shard": 3}, Degrees(data=2, shard=3)),
     ],
 )
@@ -30,7 +35,14 @@ def test_what_is_left_out_follows(
         ("ddp", 4, {"data": 2}, "data", "data 2 = 2 must be the number of workers, 4"),
         ("ddp", 4, {"shard": 2}, "shard", "strategy ddp has no degree `shard`, only data"),
         ("fsdp", 4, {"data": 3}, "data", "data 3 = 3 does not divide the number of workers, 4"),
-        ("fsdp", 4, {"data": 4, "shard": 2}, "shard", "shard 2 × data 4 = 8 must be"),
+        ("fsdp", 4, {"data": 4, "shard": 2}, "data", "shard 2 × data 4 = 8 does not divide"),
+        (
+            "fsdp",
+            8,
+            {"data": 1, "shard": 2, "tensor": 2},
+            "shard",
+            "shard 2 × data 1 × tensor 2 = 4 must be the number of workers, 8",
+        ),
     ],
 )
 def test_a_refusal_shows_the_arithmetic(

@@ -20,7 +20,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from trainhall.parallelism.declaration import check
 from trainhall.parallelism.degrees import BadDegrees, Degrees, StrategyName, solve
+from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME, in_words
@@ -175,12 +177,18 @@ class ParallelismSpec(SpecModel):
 
     strategy: StrategyName = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-    optimizer state."""
+    optimizer state. `tensor`: ranks compute each layer together."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
     1, if left out."""
     shard: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`fsdp`: ranks among which a copy's weights are divided. Without it all that `data` leaves."""
+    """`fsdp`: ranks among which a copy's weights are divided. Without it all that `data` and
+    `tensor` leave."""
+    tensor: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    """`tensor` and `fsdp`: ranks that compute each layer together, on the same samples. Under
+    `tensor` all that `data` leaves, under `fsdp` 1, if left out."""
+    sequence_parallel: bool = False
+    """With `tensor` above 1: divide what lies between a transformer's layers by positions."""
     reshard_after_forward: bool = True
     """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
     them: more memory, a third less communication."""
@@ -309,13 +317,16 @@ class JobSpec(SpecModel):
     def degrees(self) -> Degrees:
         """The mesh of ranks that `parallelism` asks for."""
         asked = self.parallelism
-        given = {"data": asked.data, "shard": asked.shard}
+        given = {"data": asked.data, "shard": asked.shard, "tensor": asked.tensor}
         return solve(asked.strategy, self.resources.workers, given)
 
     def _check_parallelism(self) -> None:
         strategy = self.parallelism.strategy
         try:
-            self.degrees  # noqa: B018
+            degrees = self.degrees
+            if self.task is not None and not self.task.is_own:
+                declaration = declaration_of(self.task.parsed_params())
+                check(declaration, degrees, sequence_parallel=self.parallelism.sequence_parallel)
         except BadDegrees as error:
             value = getattr(self.parallelism, error.field)
             raise problem_at(("parallelism", error.field), value, str(error)) from None

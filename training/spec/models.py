@@ -5,7 +5,7 @@ Names are those of the modules that `training/tasks` builds; a test holds the tw
 
 from collections.abc import Sequence
 
-from trainhall.parallelism.declaration import Declaration, Layer
+from trainhall.parallelism.declaration import Declaration, Layer, Sequences, Split
 from trainhall.training.spec.decoders import Shape, shape_of
 from trainhall.training.spec.tasks import (
     Cifar10Params,
@@ -48,7 +48,12 @@ def mlp(hidden: Sequence[int], *, dropout: bool = False, prefix: str = "") -> De
     """Of `training.tasks.base.mlp` with these hidden widths."""
     period = 3 if dropout else 2
     names = [f"{prefix}{i}" for i in range(period * len(hidden) + 1)]
-    return Declaration(_rows(names, period))
+    linear = names[::period]
+    splits = [
+        Split(column, row, parts=width, what="hidden units")
+        for column, row, width in zip(linear[::2], linear[1::2], hidden[::2], strict=False)
+    ]
+    return Declaration(_rows(names, period), tuple(splits))
 
 
 def cnn(widths: Sequence[int]) -> Declaration:
@@ -67,7 +72,28 @@ def resnet18() -> Declaration:
 def gpt(shape: Shape) -> Declaration:
     """Of `training.tasks.gpt.GPT`."""
     blocks: list[Layer] = [(f"blocks.{i}",) for i in range(shape.layers)]
-    return Declaration(layers=(("embedding",), *blocks, ("norm", "head")))
+    splits, norms, mixers = [], [], []
+    for (name,) in blocks:
+        attention, feed_forward = f"{name}.attention", f"{name}.feed_forward"
+        splits += [
+            Split(f"{attention}.query_key_value", f"{attention}.output", shape.heads, "heads"),
+            Split(
+                f"{feed_forward}.inner", f"{feed_forward}.output", 4 * shape.width, "hidden units"
+            ),
+        ]
+        norms += [f"{attention}_norm", f"{feed_forward}_norm"]
+        mixers += [attention, feed_forward]
+    return Declaration(
+        layers=(("embedding",), *blocks, ("norm", "head")),
+        splits=tuple(splits),
+        sequences=Sequences(
+            embedding="embedding",
+            norms=(*norms, "norm"),
+            mixers=tuple(mixers),
+            head="head",
+            length=shape.context,
+        ),
+    )
 
 
 def _rows(names: list[str], width: int) -> tuple[Layer, ...]:

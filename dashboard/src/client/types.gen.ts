@@ -1028,9 +1028,9 @@ export type ParallelismSpec = {
      * Strategy
      *
      * `ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-     * optimizer state.
+     * optimizer state. `tensor`: ranks compute each layer together.
      */
-    strategy?: 'ddp' | 'fsdp';
+    strategy?: 'ddp' | 'fsdp' | 'tensor';
     /**
      * Data
      *
@@ -1041,9 +1041,23 @@ export type ParallelismSpec = {
     /**
      * Shard
      *
-     * `fsdp`: ranks among which a copy's weights are divided. Without it all that `data` leaves.
+     * `fsdp`: ranks among which a copy's weights are divided. Without it all that `data` and
+     * `tensor` leave.
      */
     shard?: number | null;
+    /**
+     * Tensor
+     *
+     * `tensor` and `fsdp`: ranks that compute each layer together, on the same samples. Under
+     * `tensor` all that `data` leaves, under `fsdp` 1, if left out.
+     */
+    tensor?: number | null;
+    /**
+     * Sequence Parallel
+     *
+     * With `tensor` above 1: divide what lies between a transformer's layers by positions.
+     */
+    sequence_parallel?: boolean;
     /**
      * Reshard After Forward
      *

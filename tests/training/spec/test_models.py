@@ -34,6 +34,25 @@ def test_layers_are_the_whole_model_in_its_order(name: str) -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_splits_are_pairs_of_linear_layers(name: str) -> None:
+    model, declaration = CASES[name]
+    for split in declaration.splits:
+        column, row = (model.get_submodule(n) for n in (split.column, split.row))
+        assert isinstance(column, nn.Linear)
+        assert isinstance(row, nn.Linear)
+        assert column.out_features % split.parts == row.in_features % split.parts == 0
+
+
+def test_sequences_pass_every_module_of_the_decoder() -> None:
+    sequences = models.gpt(SHAPE).sequences
+    assert sequences is not None
+    named = {sequences.embedding, *sequences.norms, *sequences.mixers, sequences.head}
+    apart = {n for n, m in GPT(SHAPE).named_modules() if n.count(".") <= 2 and "dropout" not in n}
+    inner = {n for n in apart if any(n.startswith(f"{m}.") for m in named)}
+    assert apart - inner - {"", "blocks", "blocks.0", "blocks.1", "blocks.2"} == named
+
+
 def test_mnist_has_its_mlp_behind_another_layer() -> None:
     model = nn.Sequential(nn.Flatten(), mlp([4, models.MNIST_HIDDEN, 2]))
     declaration = models.declaration_of(TASK_PARAMS["mnist"](root="/", model="mlp"))  # type: ignore[call-arg]

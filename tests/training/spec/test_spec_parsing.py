@@ -150,6 +150,51 @@ def problems(document: Any) -> dict[str, str]:
             "does not divide the number of workers, 1",
         ),
         (
+            {"parallelism": {"strategy": "tensor"}, "resources": {"workers": 3}},
+            "parallelism.tensor",
+            "the 256 hidden units of 0 do not divide by tensor 3; choose a divisor of 256",
+        ),
+        (
+            {
+                "task": {"name": "mnist", "params": {"root": "/data"}},
+                "parallelism": {"strategy": "tensor"},
+                "resources": {"workers": 2},
+            },
+            "parallelism.tensor",
+            "declares no layers that tensor parallelism can divide",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "tensor", "sequence_parallel": True},
+                "resources": {"workers": 2},
+            },
+            "parallelism.sequence_parallel",
+            "declares no sequences",
+        ),
+        (
+            {"parallelism": {"sequence_parallel": True}},
+            "parallelism.sequence_parallel",
+            "tensor is 1 here",
+        ),
+        (
+            {
+                "task": {"name": "language_model", "params": {"size": "small", "context": 9}},
+                "parallelism": {"strategy": "tensor", "sequence_parallel": True},
+                "resources": {"workers": 2},
+            },
+            "parallelism.sequence_parallel",
+            "9 positions do not divide by tensor 2",
+        ),
+        (
+            {
+                "task": {"name": "language_model", "params": {"size": "small"}},
+                "parallelism": {"strategy": "fsdp", "tensor": 4},
+                "resources": {"workers": 4},
+            },
+            "parallelism.tensor",
+            "the 6 heads of blocks.0.attention.query_key_value do not divide by tensor 4",
+        ),
+        (
             {"parallelism": {"strategy": "fspd"}},
             "parallelism.strategy",
             "did you mean fsdp?",

@@ -57,6 +57,13 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("mlp", 4, {"strategy": "fsdp", "data": 2}, {"gradient_accumulation": 2}),
         ("gpt", 2, {"strategy": "fsdp"}, {}),
         ("gpt", 2, {"strategy": "fsdp", "reshard_after_forward": False}, {}),
+        ("gpt", 2, {"strategy": "tensor"}, {"gradient_accumulation": 2}),
+        ("gpt", 2, {"strategy": "tensor", "sequence_parallel": True}, {}),
+        ("gpt", 4, {"strategy": "tensor", "data": 2, "sequence_parallel": True}, {}),
+        ("mlp", 3, {"strategy": "tensor"}, {}),
+        ("gpt", 4, {"strategy": "fsdp", "tensor": 2}, {}),
+        ("gpt", 4, {"strategy": "fsdp", "tensor": 2, "sequence_parallel": True}, {}),
+        ("mlp", 4, {"strategy": "fsdp", "data": 2, "shard": 1, "tensor": 2}, {}),
     ],
 )
 def test_a_strategy_computes_what_one_rank_computes(

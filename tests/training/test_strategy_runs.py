@@ -1,4 +1,4 @@
-"""Whole runs of sharded jobs: pauses, low precision, evaluation, and what `ddp` makes of them."""
+"""Whole runs of jobs that divide the model: pauses, low precision, evaluation."""
 
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,12 @@ def newest(attempt: Attempt) -> list[str]:
         pytest.param(
             4, {"strategy": "fsdp", "data": 2, "reshard_after_forward": False},
             {"precision": "fp16", "gradient_accumulation": 2}, id="2 × 2, fp16, accumulation",
+        ),
+        pytest.param(
+            4, {"strategy": "tensor", "data": 2}, {"precision": "fp16"}, id="tensor, fp16"
+        ),
+        pytest.param(
+            4, {"strategy": "fsdp", "tensor": 2}, {"precision": "bf16"}, id="fsdp × tensor, bf16"
         ),
     ],
 )  # fmt: skip
