@@ -411,11 +411,11 @@ def _changed_spec(
 ) -> JobSpec:
     changed = {**spec}
     asked = parallelism or {}
-    old = spec["parallelism"]
+    old = dict(spec["parallelism"])
     if resources is not None:
         changed["resources"] = {**spec["resources"], **resources}
     if resources is not None or asked.get("strategy", old["strategy"]) != old["strategy"]:
         # The old degrees followed from the number of workers and the strategy.
-        old = {**old, "data": None, "shard": None, "tensor": None}
+        old |= dict.fromkeys(("data", "pipeline", "shard", "tensor", "microbatches"))
     changed["parallelism"] = {**old, **asked}
     return validate_spec(changed)

@@ -7,9 +7,10 @@ from torch import nn
 
 from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.declaration import Declaration, check
-from trainhall.parallelism.degrees import Degrees, StrategyName
+from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
 from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.pipeline import Pipeline
 from trainhall.parallelism.strategy import Strategy
 from trainhall.parallelism.tensor import TensorParallel
 
@@ -23,6 +24,8 @@ class Asked:
     bucket_mb: float
     reshard_after_forward: bool
     sequence_parallel: bool
+    schedule: Schedule
+    microbatches: int
 
 
 def apply(
@@ -36,7 +39,12 @@ def apply(
     Raises:
         BadDegrees: the model does not allow it.
     """
-    check(declaration, asked.degrees, sequence_parallel=asked.sequence_parallel)
+    check(
+        declaration,
+        asked.degrees,
+        sequence_parallel=asked.sequence_parallel,
+        schedule=asked.schedule,
+    )
     model = model.to(device)
     match asked.strategy:
         case "ddp":
@@ -55,4 +63,13 @@ def apply(
                 declaration,
                 Mesh(asked.degrees, device),
                 sequence_parallel=asked.sequence_parallel,
+            )
+        case "pipeline" | "model":
+            return Pipeline(
+                model,
+                declaration,
+                Mesh(asked.degrees, device),
+                device,
+                schedule=asked.schedule,
+                microbatches=asked.microbatches,
             )

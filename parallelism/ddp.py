@@ -18,7 +18,7 @@ class Replicas(Strategy):
         """Spread a plain model over the default process group, as `apply` does, if it is joined."""
         joined = dist.is_initialized()
         self.degrees = Degrees(data=dist.get_world_size() if joined else 1)
-        self.samples = dist.get_rank() if joined else 0
+        self.samples = self.stream = dist.get_rank() if joined else 0
         self.averages = self.degrees.world_size > 1
         self.model = self.called = model
         if self.averages:

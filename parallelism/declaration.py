@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainhall.parallelism.degrees import BadDegrees, Degrees
+from trainhall.parallelism.degrees import STAGES_PER_RANK, BadDegrees, Degrees, Schedule
 
 Layer = tuple[str, ...]
 """Names of modules (as in `nn.Module.get_submodule`) that run one after the other."""
@@ -44,14 +44,21 @@ class Declaration:
 
     layers: tuple[Layer, ...] = ()
     """The model's layers in the order in which its forward pass runs them, each with weights of its
-    own. `fsdp` gathers the weights of one of them at a time."""
+    own. `fsdp` gathers the weights of one of them at a time. `pipeline` cuts between them: for it
+    they must be the whole forward pass, each handing one tensor to the next."""
     splits: tuple[Split, ...] = ()
     """What `tensor` divides; the rest is computed by all ranks alike."""
     sequences: Sequences | None = None
     """What `sequence_parallel` divides besides."""
 
 
-def check(declaration: Declaration, degrees: Degrees, *, sequence_parallel: bool = False) -> None:
+def check(
+    declaration: Declaration,
+    degrees: Degrees,
+    *,
+    sequence_parallel: bool = False,
+    schedule: Schedule = "gpipe",
+) -> None:
     """See that a model allows what a job asks for.
 
     Raises:
@@ -70,6 +77,7 @@ def check(declaration: Declaration, degrees: Degrees, *, sequence_parallel: bool
                 f"the {split.parts} {split.what} of {split.column} do not divide by tensor "
                 f"{tensor}; choose a divisor of {split.parts}",
             )
+    _check_stages(declaration, degrees.pipeline, STAGES_PER_RANK[schedule])
     if not sequence_parallel:
         return
     if tensor == 1:
@@ -84,4 +92,23 @@ def check(declaration: Declaration, degrees: Degrees, *, sequence_parallel: bool
             "sequence_parallel",
             f"{length} positions do not divide by tensor {tensor}; choose a divisor of {length}, "
             "or leave it out",
+        )
+
+
+def _check_stages(declaration: Declaration, pipeline: int, per_rank: int) -> None:
+    if pipeline == 1:
+        return
+    if not declaration.layers:
+        raise BadDegrees(
+            "pipeline",
+            "the model declares no layers between which it could be cut; choose ddp or fsdp",
+        )
+    stages, layers = pipeline * per_rank, len(declaration.layers)
+    if layers < stages:
+        told = f" × {per_rank} stages each" if per_rank > 1 else ""
+        raise BadDegrees(
+            "pipeline",
+            f"the model's {layers} layers cannot be cut into pipeline {pipeline}{told} = {stages} "
+            "stages; choose a smaller degree"
+            + (", or a schedule with one stage a rank" if per_rank > 1 else ""),
         )

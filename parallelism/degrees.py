@@ -4,12 +4,23 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Literal
 
-StrategyName = Literal["ddp", "fsdp", "tensor"]
+StrategyName = Literal["ddp", "fsdp", "tensor", "pipeline", "model"]
+Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"]
+
+STAGES_PER_RANK: dict[Schedule, int] = {
+    "gpipe": 1,
+    "1f1b": 1,
+    "interleaved_1f1b": 2,
+    "interleaved_zero_bubble": 2,
+    "zbv": 2,
+}
 
 DEGREES: dict[StrategyName, tuple[str, ...]] = {
     "ddp": ("data",),
     "fsdp": ("shard", "data", "tensor"),
     "tensor": ("tensor", "data"),
+    "pipeline": ("pipeline", "data"),
+    "model": ("pipeline", "data"),
 }
 """The degrees that a strategy has. Of those that a job leaves out, the first takes all workers that
 the given ones leave."""
@@ -29,6 +40,8 @@ class Degrees:
 
     data: int = 1
     """Copies of the model that are trained on different samples."""
+    pipeline: int = 1
+    """Ranks that hold a copy's layers one after the other, and work on the same samples."""
     shard: int = 1
     """Ranks that share one copy's weights, each on samples of its own."""
     tensor: int = 1
@@ -82,4 +95,31 @@ def solve(strategy: StrategyName, workers: int, given: dict[str, int | None]) ->
             f"{told} = {product} must be the number of workers, {workers}; change it, "
             f"resources.workers, or leave `{field}` out",
         )
-    return Degrees(**known)
+    degrees = Degrees(**known)
+    if "pipeline" in allowed and degrees.pipeline == 1:
+        raise BadDegrees(
+            "pipeline",
+            f"strategy {strategy} with pipeline 1 divides nothing; take more workers, or ddp",
+        )
+    return degrees
+
+
+def check_schedule(schedule: Schedule, pipeline: int, microbatches: int) -> None:
+    """See that a schedule can keep a pipeline of so many ranks going.
+
+    Raises:
+        BadDegrees: there are too few micro-batches, or a number that it cannot deal out.
+    """
+    if microbatches < pipeline:
+        raise BadDegrees(
+            "microbatches",
+            f"{microbatches} are fewer than the {pipeline} ranks of the pipeline, so that some "
+            f"would never work; give at least {pipeline}",
+        )
+    rounds = microbatches // pipeline
+    if schedule.startswith("interleaved") and microbatches % rounds != 0:
+        raise BadDegrees(
+            "microbatches",
+            f"{schedule} deals {microbatches} micro-batches out in {rounds} rounds of equal size, "
+            f"which do not divide them; give {rounds * pipeline} or {(rounds + 1) * pipeline}",
+        )

@@ -86,7 +86,7 @@ class Divided(Strategy):
     def _take(self, model: nn.Module, mesh: Mesh) -> None:
         """Train a model that is spread over the mesh already."""
         self.degrees = mesh.degrees
-        self.samples = mesh.samples
+        self.samples = self.stream = mesh.samples
         self.model = self.called = model
         self._parts = {
             name: Part(parameter, holders=mesh.degrees.world_size)

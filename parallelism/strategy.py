@@ -28,6 +28,8 @@ class Tools:
     forward_ended: Callable[[], None]
     backward_ended: Callable[[], None]
     communication_ended: Callable[[], None]
+    measures: int = 0
+    """How many other measures a loss comes with."""
 
 
 class Strategy(ABC):
@@ -42,17 +44,22 @@ class Strategy(ABC):
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
+        stream: which of the independent sequences of random numbers this rank draws from.
+        expected_bubble: the share of a step in which the ranks of a pipeline must wait for others;
+            None without a pipeline.
         evaluates_together: a forward pass involves other ranks even in evaluation.
     """
 
     degrees: Degrees
     samples: int
+    stream: int
     model: nn.Module
     called: nn.Module
     parameters: dict[str, nn.Parameter]
     averages = True
     replicated = True
     evaluates_together = False
+    expected_bubble: float | None = None
 
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
@@ -112,6 +119,11 @@ class Strategy(ABC):
 
         While training each rank's come from samples of its own, and the first rank's count.
         """
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """What a loss calls in evaluation, with each rank's own samples."""
+        return self.model
 
     def end_evaluation(self) -> None:  # noqa: B027 - most leave nothing
         """Free what forward passes without a backward pass have left."""

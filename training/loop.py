@@ -97,6 +97,8 @@ class Loop:
             bucket_mb=parallelism.gradient_sync.bucket_mb,
             reshard_after_forward=parallelism.reshard_after_forward,
             sequence_parallel=parallelism.sequence_parallel,
+            schedule=spec.schedule,
+            microbatches=spec.microbatches,
         )
         self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
         self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
@@ -126,7 +128,7 @@ class Loop:
             self.reader, self.sampler, self.share, self.data_workers, place.describe
         )
         # Dropout must differ between samples; the weights above must not.
-        seed_everything(derive_seed(self.training.seed, "rank", self.strategy.samples, 0))
+        seed_everything(derive_seed(self.training.seed, "rank", self.strategy.stream, 0))
 
         self.clock = clock_for(self.device)
         self.optimizer_step = OptimizerStep(
@@ -135,6 +137,7 @@ class Loop:
             self.precision,
             self.clock,
             gradient_clip=self.training.gradient_clip,
+            measures=len(self.task.metric_names),
         )
         self.recorder = Recorder(
             rank=self.rank,
@@ -143,6 +146,7 @@ class Loop:
             spool=MetricSpool(place.folder.metrics(self.rank)),
             metric_names=self.task.metric_names,
             global_batch_size=self.training.global_batch_size,
+            expected_bubble=self.strategy.expected_bubble,
         )
         self.control = Control(place.folder.control)
         self.console = Console(self.rank, self.total_steps)
@@ -307,7 +311,7 @@ class Loop:
         self.strategy.share_buffers()
         metrics = evaluate(
             self.task,
-            self.strategy.model,
+            self.strategy.evaluated,
             batches,
             device=self.device,
             precision=self.precision,

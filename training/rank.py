@@ -11,6 +11,7 @@ import torch
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment, required
+from trainhall.parallelism.degrees import BadDegrees
 from trainhall.training import loop
 from trainhall.training.blame import Blame
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
@@ -19,7 +20,7 @@ from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
 
 EXIT_FAILED = 1
-TOLD = (BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed)
+TOLD = (BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed)
 """Exceptions whose message says already where they come from."""
 
 

@@ -4,7 +4,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -27,13 +27,19 @@ class Recorder:
         spool: MetricSpool,
         metric_names: Sequence[str],
         global_batch_size: int,
+        expected_bubble: float | None = None,
     ) -> None:
+        """
+        Args:
+            expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
+        """
         self._rank = rank
         self._device = device
         self._clock = clock
         self._spool = spool
         self._measured = ["loss", *metric_names]
         self._batch = global_batch_size
+        self._expected_bubble = expected_bubble
         self._steps: list[int] = []
         self._times: list[float] = []
         self._rates: list[float] = []
@@ -81,6 +87,9 @@ class Recorder:
             self._batch / seconds if seconds > 0 else 0.0 for seconds in columns["step_seconds"]
         ]
         columns["peak_memory_bytes"] = [beat.peak_memory_bytes] * len(self._steps)
+        if self._expected_bubble is not None:
+            columns["bubble_fraction"] = _bubble_fraction(columns)
+            columns["bubble_fraction_expected"] = [self._expected_bubble] * len(self._steps)
         self.last |= {name: values[-1] for name, values in columns.items()}
         if self._rank == 0:
             tables.append(MetricTable(None, self._steps, self._times, columns))
@@ -114,3 +123,10 @@ def _numbers(scalars: Sequence[Tensor]) -> Rows:
     if not scalars:
         return np.empty(0)
     return torch.stack(list(scalars)).cpu().double().numpy()
+
+
+def _bubble_fraction(columns: Mapping[str, Sequence[float]]) -> list[float]:
+    """The share of passes through the model that ranks have waited, by step."""
+    names = ("communication_seconds", "forward_seconds", "backward_seconds")
+    rows = zip(*(columns[name] for name in names), strict=True)
+    return [row[0] / sum(row) if sum(row) > 0 else 0.0 for row in rows]

@@ -79,4 +79,4 @@ class TrainingState:
     @property
     def _stream(self) -> int:
         """Which of the independent sequences of random numbers this rank draws from."""
-        return self.strategy.samples
+        return self.strategy.stream

@@ -19,6 +19,7 @@ class OptimizerStep:
     Args:
         strategy: how the model is spread over the ranks.
         optimizer: of the strategy's parameters.
+        measures: how many other measures a loss comes with.
         clock: told when each phase has ended.
         gradient_clip: largest global L2 norm of the gradient.
     """
@@ -31,6 +32,7 @@ class OptimizerStep:
         clock: StepClock,
         *,
         gradient_clip: float | None,
+        measures: int = 0,
     ) -> None:
         self._strategy = strategy
         self._optimizer = optimizer
@@ -43,6 +45,7 @@ class OptimizerStep:
             forward_ended=partial(clock.mark, Phase.FORWARD),
             backward_ended=partial(clock.mark, Phase.BACKWARD),
             communication_ended=partial(clock.mark, Phase.COMMUNICATION),
+            measures=measures,
         )
 
     def run(

@@ -16,6 +16,7 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
 from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.pipeline import Pipeline
 from trainhall.training import random_state
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
 from trainhall.training.loop import Loop, Place
@@ -65,7 +66,7 @@ def loaded(path: Path) -> int:
             "sha256": weights_sha256(strategy.whole_weights()),
         }
         random = random_state.capture(place.device)
-        (path / f"random{strategy.samples}.json").write_text(json.dumps(random))
+        (path / f"random{strategy.stream}.json").write_text(json.dumps(random))
         if place.environment.rank == 0:
             (path / "facts.json").write_text(json.dumps(facts))
             copies = {name: tensor.detach().clone() for name, tensor in tensors.items()}
@@ -110,4 +111,10 @@ def skipped_all_reduce(path: Path) -> int:
         return apply(model, **options)
 
     ddp.apply = skipping
+    return sound(path)
+
+
+def forgotten_tie(path: Path) -> int:
+    """Two stages use one matrix, and each keeps its own gradient of it."""
+    Pipeline._join_tied = lambda *_: []  # type: ignore[method-assign]
     return sound(path)

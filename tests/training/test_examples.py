@@ -14,6 +14,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 # What the example reads, and what makes it short.
 TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits": (None, {}),
+    "digits_fsdp": (None, {}),
+    "digits_model": (None, {}),
+    "digits_pipeline": (None, {}),
+    "digits_tensor": (None, {}),
     "synthetic": (None, {"task.params.step_seconds": "0"}),
     "mnist": (lambda root: write_mnist(root / "MNIST" / "raw"), {"task.params.download": "false"}),
     "fashion_mnist": (

@@ -41,6 +41,10 @@ def newest(attempt: Attempt) -> list[str]:
             4, {"strategy": "tensor", "data": 2}, {"precision": "fp16"}, id="tensor, fp16"
         ),
         pytest.param(
+            4, {"strategy": "pipeline", "data": 2}, {"precision": "fp16"}, id="pipeline, fp16"
+        ),
+        pytest.param(3, {"strategy": "model"}, {"precision": "bf16"}, id="model, bf16"),
+        pytest.param(
             4, {"strategy": "fsdp", "tensor": 2}, {"precision": "bf16"}, id="fsdp × tensor, bf16"
         ),
     ],
@@ -91,3 +95,32 @@ def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(
     attempt = ranks.run(tmp_path, {**spec, "task": {"name": "synthetic"}})
     (note,) = attempt.events(kind="note")
     assert "which is left out" in note["data"]["message"]
+
+
+def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_path: Path) -> None:
+    options = {"strategy": "pipeline", "microbatches": 4}
+    attempt = ranks.run(tmp_path, digits(2, options, evaluate_every_steps=None))
+    assert attempt.codes == [0, 0], attempt.stderr()
+    measured = [value for _, value in attempt.curve("bubble_fraction")]
+    assert len(measured) == 12
+    assert all(0 <= value < 1 for value in measured)
+    assert {v for _, v in attempt.curve("bubble_fraction_expected")} == {1 / 5}
+    whole = ranks.run(tmp_path / "one", digits(1, {}, evaluate_every_steps=None))
+    for name in ("loss", "eval_loss"):
+        assert len(attempt.curve(name)) == len(whole.curve(name))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ("tensor", "declares no layers that tensor parallelism can divide"),
+        ("pipeline", "declares no layers between which it could be cut"),
+    ],
+)
+def test_a_model_that_cannot_do_it_ends_at_its_start_with_the_reason(
+    ranks: RankServer, tmp_path: Path, strategy: str, words: str
+) -> None:
+    spec = {**digits(2, {"strategy": strategy}), "task": {"name": "support.own_tasks:Plain"}}
+    attempt = ranks.run(tmp_path, spec)
+    assert attempt.codes == [1, 1]
+    assert words in attempt.event("failure")["message"]

@@ -500,7 +500,10 @@ class Checkpointer:
         return _Why(Reason.DAMAGED if damaged else first.reason, text)
 
     def _refuse_mismatch(self, name: str, flat: FlatState, index: Index) -> None:
-        found = first_difference(flat, index, self._ranks.rank)
+        elsewhere: set[str] = set()
+        if not self._replicated:
+            elsewhere.update(*self._ranks.gather(list(flat.tensors)))
+        found = first_difference(flat, index, self._ranks.rank, elsewhere)
         for rank, difference in enumerate(self._ranks.gather(found)):
             if difference is not None:
                 where = f" (rank {rank})" if self._ranks.size > 1 else ""

@@ -1,17 +1,26 @@
 """Where a checkpoint and the state that it shall fill differ."""
 
+from collections.abc import Set
 from typing import Any
 
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.state import FlatState
 
 
-def first_difference(flat: FlatState, index: Index, rank: int) -> str | None:
-    """The first name, in order, at which a checkpoint and the state to fill differ."""
+def first_difference(
+    flat: FlatState, index: Index, rank: int, elsewhere: Set[str] = frozenset()
+) -> str | None:
+    """The first name, in order, at which a checkpoint and the state to fill differ.
+
+    Args:
+        elsewhere: names that other ranks have.
+    """
     saved: dict[str, Any] = {**index.metadata.state_dict_metadata}
     values = index.values_of(rank)
     mine = {**flat.tensors, **flat.values}
     for name in sorted(mine.keys() | saved.keys() | values.keys()):
+        if name not in mine and name in elsewhere:
+            continue
         if name not in mine:
             return f"{name} is in the checkpoint, but not in the model or optimizer"
         if name not in saved and name not in values:

@@ -21,7 +21,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from trainhall.parallelism.declaration import check
-from trainhall.parallelism.degrees import BadDegrees, Degrees, StrategyName, solve
+from trainhall.parallelism.degrees import (
+    BadDegrees,
+    Degrees,
+    Schedule,
+    StrategyName,
+    check_schedule,
+    solve,
+)
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
@@ -177,7 +184,8 @@ class ParallelismSpec(SpecModel):
 
     strategy: StrategyName = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-    optimizer state. `tensor`: ranks compute each layer together."""
+    optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
+    each, and micro-batches pass through them. `model`: the same, one batch at a time."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
     1, if left out."""
@@ -189,6 +197,15 @@ class ParallelismSpec(SpecModel):
     `tensor` all that `data` leaves, under `fsdp` 1, if left out."""
     sequence_parallel: bool = False
     """With `tensor` above 1: divide what lies between a transformer's layers by positions."""
+    pipeline: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    """`pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
+    that `data` leaves."""
+    schedule: Schedule = "1f1b"
+    """`pipeline`: in which order ranks work on micro-batches. All but `gpipe` and `1f1b` give each
+    rank two stages."""
+    microbatches: Annotated[int, Field(ge=1, le=65536)] | None = None
+    """`pipeline`: parts of a rank's batch that are on their way at once; at least as many as ranks
+    in the pipeline, which is also the default."""
     reshard_after_forward: bool = True
     """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
     them: more memory, a third less communication."""
@@ -317,16 +334,39 @@ class JobSpec(SpecModel):
     def degrees(self) -> Degrees:
         """The mesh of ranks that `parallelism` asks for."""
         asked = self.parallelism
-        given = {"data": asked.data, "shard": asked.shard, "tensor": asked.tensor}
+        given = {
+            "data": asked.data,
+            "shard": asked.shard,
+            "tensor": asked.tensor,
+            "pipeline": asked.pipeline,
+        }
         return solve(asked.strategy, self.resources.workers, given)
+
+    @property
+    def schedule(self) -> Schedule:
+        """In which order the ranks of a pipeline work; under `model` on one batch at a time."""
+        return "gpipe" if self.parallelism.strategy == "model" else self.parallelism.schedule
+
+    @property
+    def microbatches(self) -> int:
+        """Parts into which a pipeline cuts a batch."""
+        if self.parallelism.strategy == "pipeline":
+            return self.parallelism.microbatches or self.degrees.pipeline
+        return 1
 
     def _check_parallelism(self) -> None:
         strategy = self.parallelism.strategy
         try:
             degrees = self.degrees
+            if strategy == "pipeline":
+                check_schedule(self.schedule, degrees.pipeline, self.microbatches)
             if self.task is not None and not self.task.is_own:
-                declaration = declaration_of(self.task.parsed_params())
-                check(declaration, degrees, sequence_parallel=self.parallelism.sequence_parallel)
+                check(
+                    declaration_of(self.task.parsed_params()),
+                    degrees,
+                    sequence_parallel=self.parallelism.sequence_parallel,
+                    schedule=self.schedule,
+                )
         except BadDegrees as error:
             value = getattr(self.parallelism, error.field)
             raise problem_at(("parallelism", error.field), value, str(error)) from None
@@ -359,13 +399,14 @@ class JobSpec(SpecModel):
 
     def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
-        parts = self.degrees.samples
-        step = parts * rounds
+        parts, microbatches = self.degrees.samples, self.microbatches
+        step = parts * rounds * microbatches
+        told = f" × {microbatches} micro-batches" if microbatches > 1 else ""
         if batch % step != 0:
             nearest = max(step, math.floor(batch / step) * step)
             raise problem_at(("training", "global_batch_size"), batch,
-                f"{batch} does not divide by {parts} workers × {rounds} accumulation rounds "
-                f"= {step}; the nearest that does is {nearest}",
+                f"{batch} does not divide by {parts} workers × {rounds} accumulation rounds"
+                f"{told} = {step}; the nearest that does is {nearest}",
             )  # fmt: skip
 
     @model_serializer(mode="wrap")

@@ -31,7 +31,7 @@ def declaration_of(params: TaskParams) -> Declaration:
         case SyntheticParams():
             return mlp(params.hidden)
         case MnistParams() if params.model == "mlp":
-            return mlp([MNIST_HIDDEN], prefix="1.")
+            return mlp([MNIST_HIDDEN], prefix="1.", before=("0",))
         case MnistParams():
             return cnn(MNIST_CNN_WIDTHS)
         case ImageFolderParams() if params.model == "cnn":
@@ -44,8 +44,15 @@ def declaration_of(params: TaskParams) -> Declaration:
             return Declaration()
 
 
-def mlp(hidden: Sequence[int], *, dropout: bool = False, prefix: str = "") -> Declaration:
-    """Of `training.tasks.base.mlp` with these hidden widths."""
+def mlp(
+    hidden: Sequence[int], *, dropout: bool = False, prefix: str = "", before: Layer = ()
+) -> Declaration:
+    """Of `training.tasks.base.mlp` with these hidden widths.
+
+    Args:
+        prefix: of its names within the model.
+        before: modules that run before it.
+    """
     period = 3 if dropout else 2
     names = [f"{prefix}{i}" for i in range(period * len(hidden) + 1)]
     linear = names[::period]
@@ -53,7 +60,10 @@ def mlp(hidden: Sequence[int], *, dropout: bool = False, prefix: str = "") -> De
         Split(column, row, parts=width, what="hidden units")
         for column, row, width in zip(linear[::2], linear[1::2], hidden[::2], strict=False)
     ]
-    return Declaration(_rows(names, period), tuple(splits))
+    layers = _rows(names, period)
+    if before:
+        layers = ((*before, *layers[0]), *layers[1:])
+    return Declaration(layers, tuple(splits))
 
 
 def cnn(widths: Sequence[int]) -> Declaration:

@@ -1028,9 +1028,10 @@ export type ParallelismSpec = {
      * Strategy
      *
      * `ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-     * optimizer state. `tensor`: ranks compute each layer together.
+     * optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
+     * each, and micro-batches pass through them. `model`: the same, one batch at a time.
      */
-    strategy?: 'ddp' | 'fsdp' | 'tensor';
+    strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model';
     /**
      * Data
      *
@@ -1058,6 +1059,27 @@ export type ParallelismSpec = {
      * With `tensor` above 1: divide what lies between a transformer's layers by positions.
      */
     sequence_parallel?: boolean;
+    /**
+     * Pipeline
+     *
+     * `pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
+     * that `data` leaves.
+     */
+    pipeline?: number | null;
+    /**
+     * Schedule
+     *
+     * `pipeline`: in which order ranks work on micro-batches. All but `gpipe` and `1f1b` give each
+     * rank two stages.
+     */
+    schedule?: 'gpipe' | '1f1b' | 'interleaved_1f1b' | 'interleaved_zero_bubble' | 'zbv';
+    /**
+     * Microbatches
+     *
+     * `pipeline`: parts of a rank's batch that are on their way at once; at least as many as ranks
+     * in the pipeline, which is also the default.
+     */
+    microbatches?: number | null;
     /**
      * Reshard After Forward
      *

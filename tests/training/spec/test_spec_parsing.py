@@ -195,6 +195,40 @@ def problems(document: Any) -> dict[str, str]:
             "the 6 heads of blocks.0.attention.query_key_value do not divide by tensor 4",
         ),
         (
+            {"parallelism": {"strategy": "pipeline"}, "resources": {"workers": 4}},
+            "parallelism.pipeline",
+            "the model's 2 layers cannot be cut into pipeline 4 = 4 stages",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "pipeline", "schedule": "zbv"},
+                "resources": {"workers": 2},
+            },
+            "parallelism.pipeline",
+            "2 layers cannot be cut into pipeline 2 × 2 stages each = 4 stages",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "pipeline", "microbatches": 1},
+                "resources": {"workers": 2},
+            },
+            "parallelism.microbatches",
+            "1 are fewer than the 2 ranks of the pipeline",
+        ),
+        (
+            {"parallelism": {"strategy": "pipeline"}},
+            "parallelism.pipeline",
+            "with pipeline 1 divides nothing",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "pipeline", "microbatches": 3},
+                "resources": {"workers": 2},
+            },
+            "training.global_batch_size",
+            "1 workers × 1 accumulation rounds × 3 micro-batches = 3; the nearest that does is 63",
+        ),
+        (
             {"parallelism": {"strategy": "fspd"}},
             "parallelism.strategy",
             "did you mean fsdp?",

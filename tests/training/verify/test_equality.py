@@ -64,6 +64,13 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("gpt", 4, {"strategy": "fsdp", "tensor": 2}, {}),
         ("gpt", 4, {"strategy": "fsdp", "tensor": 2, "sequence_parallel": True}, {}),
         ("mlp", 4, {"strategy": "fsdp", "data": 2, "shard": 1, "tensor": 2}, {}),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "gpipe"}, {}),
+        ("gpt", 2, {"strategy": "pipeline", "microbatches": 4}, {"gradient_accumulation": 2}),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "interleaved_1f1b"}, {}),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "interleaved_zero_bubble"}, {}),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "zbv"}, {}),
+        ("mlp", 4, {"strategy": "pipeline", "data": 2}, {}),
+        ("gpt", 3, {"strategy": "model"}, {}),
     ],
 )
 def test_a_strategy_computes_what_one_rank_computes(
@@ -80,11 +87,12 @@ def test_a_strategy_computes_what_one_rank_computes(
 
 
 @pytest.mark.parametrize(
-    ("bug", "strategy", "seen_in"),
+    ("bug", "kind", "strategy", "seen_in"),
     [
-        ("wrong_scale", "fsdp", "gradient of 0.bias at step 1"),
-        ("skipped_all_reduce", "ddp", "gradient of 2.weight at step 1"),
-        ("local_norm", "fsdp", "gradient_norm at step 1"),
+        ("wrong_scale", "mlp", "fsdp", "gradient of 0.bias at step 1"),
+        ("skipped_all_reduce", "mlp", "ddp", "gradient of 2.weight at step 1"),
+        ("local_norm", "mlp", "fsdp", "gradient_norm at step 1"),
+        ("forgotten_tie", "gpt", "pipeline", "gradient of embedding.tokens.weight at step 1"),
     ],
 )
 def test_a_planted_bug_is_seen(
@@ -92,11 +100,12 @@ def test_a_planted_bug_is_seen(
     tmp_path: Path,
     serial: dict[str, Trace],
     bug: str,
+    kind: str,
     strategy: str,
     seen_in: str,
 ) -> None:
-    found = traced(ranks, tmp_path, job("mlp", 2, {"strategy": strategy}), bug)
-    first = next(differences(serial["mlp"], found))
+    found = traced(ranks, tmp_path, job(kind, 2, {"strategy": strategy}), bug)
+    first = next(differences(serial[kind], found))
     assert str(first).startswith(seen_in)
     assert first.relative > 1e-3
 

@@ -40,16 +40,19 @@ FSDP2 = (2, {"strategy": "fsdp"})
 FSDP3 = (3, {"strategy": "fsdp"})
 TENSOR = (4, {"strategy": "tensor", "tensor": 2, "sequence_parallel": True})
 BOTH = (4, {"strategy": "fsdp", "tensor": 2})
+PIPELINE = (2, {"strategy": "pipeline"})
+ZBV = (4, {"strategy": "pipeline", "schedule": "zbv", "data": 2})
 HYBRID = (4, {"strategy": "fsdp", "data": 2})
 
 
 @pytest.mark.parametrize(
     ("saved", "others"),
     [
-        pytest.param(DDP, [FSDP2, FSDP3, HYBRID, TENSOR], id="ddp to others"),
+        pytest.param(DDP, [FSDP2, FSDP3, HYBRID, TENSOR, ZBV], id="ddp to others"),
         pytest.param(FSDP3, [FSDP2, DDP, BOTH], id="fsdp to others"),
         pytest.param(BOTH, [FSDP3, TENSOR], id="fsdp × tensor to others"),
-        pytest.param(TENSOR, [DDP, BOTH], id="tensor to others"),
+        pytest.param(TENSOR, [DDP, PIPELINE], id="tensor to others"),
+        pytest.param(ZBV, [PIPELINE, FSDP2], id="pipeline to others"),
     ],
 )
 def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(

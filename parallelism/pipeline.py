@@ -1,0 +1,237 @@
+"""Pipeline parallelism: each rank holds some layers, and micro-batches pass from rank to rank.
+
+The schedules are those of `torch.distributed.pipelining`: GPipe (Huang et al., arXiv:1811.06965),
+1F1B and its interleaved form (Narayanan et al., arXiv:2104.04473), zero bubble and ZBV (Qi et al.,
+arXiv:2401.10241).
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.pipelining import PipelineStage, schedules
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
+from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.parts import Divided, Part, average
+from trainhall.parallelism.stages import (
+    Given,
+    Layers,
+    Relay,
+    cut,
+    inputs_of,
+    keep_only,
+    pieces,
+)
+from trainhall.parallelism.strategy import Loss, Tools, share_weights
+
+_SCHEDULES: dict[Schedule, type[Any]] = {
+    "gpipe": schedules.ScheduleGPipe,
+    "1f1b": schedules.Schedule1F1B,
+    "interleaved_1f1b": schedules.ScheduleInterleaved1F1B,
+    "interleaved_zero_bubble": schedules.ScheduleInterleavedZeroBubble,
+    "zbv": schedules.ScheduleZBVZeroBubble,
+}
+
+
+class Pipeline(Divided):
+    """A model whose layers are divided among ranks, in `data` copies."""
+
+    tools: Tools
+    """Those of the present step."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        declaration: Declaration,
+        mesh: Mesh,
+        device: torch.device,
+        *,
+        schedule: Schedule,
+        microbatches: int,
+    ) -> None:
+        """
+        Args:
+            model: on the device, with equal shapes on all ranks; rank 0's weights win.
+            microbatches: into which a batch is cut, each on its way through the ranks.
+        """
+        share_weights(model)
+        self._copies, self._group = mesh.group("data"), mesh.group("pipeline")
+        self._size, self._place = mesh.degrees.pipeline, mesh.place("pipeline")
+        self._microbatches = microbatches
+        number = self._size * STAGES_PER_RANK[schedule]
+        owners = [_owner(stage, self._size, schedule) for stage in range(number)]
+        stages = cut(model, declaration, number)
+        names = {id(p): name for name, p in model.named_parameters()}
+        users = _users(stages, owners, model)
+        self.degrees, self.samples = mesh.degrees, mesh.samples
+        self.stream = self.samples * self._size + self._place
+        mine = {
+            s: Layers(model, stages[s]) for s, owner in enumerate(owners) if owner == self._place
+        }
+        keep_only(model, [name for s in mine for name in stages[s]])
+        self.model = self.called = model
+        self._relay = Relay(model, mine, owners, self._group, device)
+        self._parts = {
+            names[id(p)]: Part(p, holders=mesh.degrees.data * len(users[id(p)]))
+            for p in model.parameters()
+            if p.requires_grad
+        }
+        self.parameters = {name: part.memory for name, part in self._parts.items()}
+        self._tied = self._join_tied(users, names, mesh)
+        self._layers = list(mine.values())
+        self.expected_bubble = (self._size - 1) / (microbatches + self._size - 1)
+        self._first, self._last = 0 in mine, number - 1 in mine
+        built = [
+            _Stage(self, layers, stage, number, device, self._group)
+            for stage, layers in mine.items()
+        ]
+        single = STAGES_PER_RANK[schedule] == 1
+        self._schedule = _SCHEDULES[schedule](
+            built[0] if single else built, microbatches, loss_fn=self._loss, scale_grads=False
+        )
+
+    def _join_tied(
+        self, users: dict[int, list[int]], names: dict[int, str], mesh: Mesh
+    ) -> list[tuple[str, dist.ProcessGroup]]:
+        """Weights that several ranks of a pipeline use, with the group of these. A collective."""
+        tied = []
+        order = list(mesh.degrees.sizes)
+        columns = mesh.devices.mesh.movedim(order.index("pipeline"), -1).reshape(-1, self._size)
+        for identity, places in users.items():
+            if len(places) == 1:
+                continue
+            for column in columns.tolist():
+                ranks = [column[place] for place in places]
+                group = dist.new_group(ranks)
+                if dist.get_rank() in ranks:
+                    tied.append((names[identity], group))
+        return tied
+
+    def backward(
+        self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
+    ) -> list[Tensor]:
+        """As `Strategy.backward`; the schedule decides what is computed when.
+
+        The time between two pieces of work, waiting for other ranks included, is communication.
+        """
+        self.tools = tools
+        for layers in self._layers:
+            layers.autocast = tools.autocast
+        self._loss_of, self._rounds = loss_of, rounds
+        self._batches = pieces(batch, self._microbatches) if self._last else []
+        self._measured: dict[int, list[Tensor]] = {}
+        inputs = inputs_of(loss_of, batch) if self._first else ()
+        options = {"target": torch.arange(self._microbatches)} if self._last else {}
+        if not self._last:
+            tools.scale(torch.zeros((), device=self._relay.device))  # a scaler begins with a loss
+        self._schedule.step(*inputs, **options)
+        if last:
+            self.average_gradients()
+        tools.communication_ended()
+        if not self._last:
+            return [torch.zeros((), device=self._relay.device)] * (1 + tools.measures)
+        # The job's is the mean over all ranks, of which one in a pipeline knows it.
+        share = self._size / self._microbatches
+        rows = zip(*self._measured.values(), strict=True)
+        return [torch.stack(values).sum() * share for values in rows]
+
+    def _loss(self, output: Any, index: Tensor) -> Tensor:
+        with self.tools.autocast():
+            loss, measures = self._loss_of(Given(output), self._batches[int(index)])
+        # The first time a schedule asks twice: once for the shapes, with numbers that mean nothing.
+        self._measured[int(index)] = [value.detach() for value in (loss, *measures)]
+        return self.tools.scale(loss / (self._microbatches * self._rounds))
+
+    def local_gradients(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def average_gradients(self) -> None:
+        super().average_gradients()
+        for name, group in self._tied:
+            dist.all_reduce(self.parameters[name].grad, group=group)
+        if self.degrees.data > 1:
+            memories = self.parameters.values()
+            average([m.grad for m in memories if m.grad is not None], self._copies)
+
+    def share_buffers(self) -> None:
+        for buffer in self.model.buffers():
+            dist.broadcast(buffer, group_src=0, group=self._copies)
+
+    @property
+    def evaluated(self) -> nn.Module:
+        return self._relay
+
+    def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
+        mine = dict(parts)
+        told: list[Any] = [None] * self._size
+        forms = {name: (tensor.shape, tensor.dtype) for name, tensor in mine.items()}
+        dist.all_gather_object(told, forms, group=self._group)
+        for name in sorted(set().union(*told)):
+            source = next(place for place, forms in enumerate(told) if name in forms)
+            shape, dtype = told[source][name]
+            tensor = mine[name].detach() if self._place == source else None
+            if tensor is None:
+                tensor = torch.empty(shape, dtype=dtype, device=self._relay.device)
+            # A step count of the optimizer lies in host memory, which every backend here carries.
+            tensor = tensor.contiguous()
+            dist.broadcast(tensor, group_src=source, group=self._group)
+            yield name, tensor
+
+
+class _Stage(PipelineStage):
+    """Tells the clock what was work and what was waiting."""
+
+    def __init__(
+        self,
+        strategy: Pipeline,
+        layers: Layers,
+        index: int,
+        number: int,
+        device: torch.device,
+        group: dist.ProcessGroup,
+    ) -> None:
+        super().__init__(layers, index, number, device, group=group)
+        self._strategy = strategy
+        self._layers = layers
+
+    def forward_one_chunk(self, *args: Any, **options: Any) -> Any:
+        self._strategy.tools.communication_ended()
+        self._layers.trains = True
+        output = super().forward_one_chunk(*args, **options)
+        self._layers.trains = False
+        self._strategy.tools.forward_ended()
+        return output
+
+    def backward_one_chunk(self, *args: Any, **options: Any) -> None:
+        self._strategy.tools.communication_ended()
+        super().backward_one_chunk(*args, **options)
+        self._strategy.tools.backward_ended()
+
+    def backward_weight_one_chunk(self, *args: Any, **options: Any) -> None:
+        self._strategy.tools.communication_ended()
+        super().backward_weight_one_chunk(*args, **options)
+        self._strategy.tools.backward_ended()
+
+
+def _owner(stage: int, size: int, schedule: Schedule) -> int:
+    """Which rank of a pipeline holds a stage; ZBV's ranks hold stages r and 2p−1−r."""
+    if schedule == "zbv":
+        return min(stage, 2 * size - 1 - stage)
+    return stage % size
+
+
+def _users(stages: list[list[str]], owners: list[int], model: nn.Module) -> dict[int, list[int]]:
+    """By parameter, the ranks of a pipeline that use it."""
+    users: dict[int, list[int]] = {}
+    for stage, owner in zip(stages, owners, strict=True):
+        for name in stage:
+            for parameter in model.get_submodule(name).parameters():
+                places = users.setdefault(id(parameter), [])
+                if owner not in places:
+                    places.append(owner)
+    return users

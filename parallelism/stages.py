@@ -1,0 +1,163 @@
+"""Cutting a model into stages, and running a stage without knowing the model's task."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.strategy import Loss
+
+
+def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[str]]:
+    """The names of the modules of each of `number` stages: whole layers, with similar weights.
+
+    A stage takes layers until it has its share of the weights that are left.
+    """
+    sizes = [
+        sum(p.numel() for name in layer for p in model.get_submodule(name).parameters())
+        for layer in declaration.layers
+    ]
+    stages: list[list[str]] = []
+    at = 0
+    for left in range(number, 0, -1):
+        share, taken, first = sum(sizes[at:]) / left, 0, at
+        while at < len(sizes) - (left - 1) and (
+            left == 1 or at == first or taken + sizes[at] / 2 <= share
+        ):
+            taken += sizes[at]
+            at += 1
+        stages.append([name for layer in declaration.layers[first:at] for name in layer])
+    return stages
+
+
+def keep_only(model: nn.Module, names: list[str]) -> None:
+    """Free all modules but these, whose names stay."""
+    kept = {id(inner) for name in names for inner in model.get_submodule(name).modules()}
+
+    def prune(module: nn.Module) -> None:
+        for name, child in list(module.named_children()):
+            if id(child) in kept:
+                continue
+            if any(id(inner) in kept for inner in child.modules()):
+                prune(child)
+            else:
+                module.register_module(name, nn.Identity())
+
+    prune(model)
+
+
+class Layers(nn.Module):
+    """Modules that run one after the other."""
+
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Around a forward pass that trains; evaluation brings its own."""
+    trains = False
+    """Within a schedule's own forward pass. It runs another one to learn the shapes, which may
+    neither draw random numbers nor move the running statistics of batch norm."""
+
+    def __init__(self, model: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(model.get_submodule(name) for name in names)
+
+    def forward(self, x: Any) -> Any:
+        if self.trains or not self.training:
+            return self._run(x)
+        before = [buffer.clone() for buffer in self.buffers()]
+        with torch.random.fork_rng():
+            output = self._run(x)
+        for buffer, kept in zip(self.buffers(), before, strict=True):
+            buffer.copy_(kept)
+        return output
+
+    def _run(self, x: Any) -> Any:
+        with self.autocast() if self.training else nullcontext():
+            for layer in self.layers:
+                x = layer(x)
+        return x
+
+
+class Relay(nn.Module):
+    """The whole model's forward pass over the ranks that hold its stages; all get the output."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stages: dict[int, Layers],
+        owners: list[int],
+        group: dist.ProcessGroup,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.held = nn.ModuleList(stages.values())
+        self._stages = stages
+        self._owners = owners
+        self._group = group
+        self.device = device
+
+    def forward(self, x: Any) -> Any:
+        for stage, owner in enumerate(self._owners):
+            mine = self._stages.get(stage)
+            if mine is not None:
+                x = mine(x)
+            following = self._owners[stage + 1] if stage + 1 < len(self._owners) else None
+            if following != owner:
+                x = self._share(x, owner, mine is not None)
+        return x
+
+    def _share(self, x: Any, owner: int, mine: bool) -> Tensor:
+        form: list[Any] = [(x.shape, x.dtype)] if mine else [None]
+        dist.broadcast_object_list(form, group_src=owner, group=self._group)
+        shape, dtype = form[0]
+        shared = x.contiguous() if mine else torch.empty(shape, dtype=dtype, device=self.device)
+        dist.broadcast(shared, group_src=owner, group=self._group)
+        return shared
+
+
+class Given(nn.Module):
+    """Stands in for a model whose output is known already."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self._output = output
+
+    def forward(self, *_: Any) -> Any:
+        return self._output
+
+
+class _Seen(BaseException):
+    """Carries what a loss calls its model with; no `except Exception` on the way takes it."""
+
+    def __init__(self, inputs: tuple[Any, ...]) -> None:
+        self.inputs = inputs
+
+
+class _Asked(nn.Module):
+    def forward(self, *inputs: Any) -> Any:
+        raise _Seen(inputs)
+
+
+def inputs_of(loss_of: Loss, batch: Any) -> tuple[Any, ...]:
+    """What a loss calls its model with."""
+    try:
+        loss_of(_Asked().eval(), batch)
+    except _Seen as seen:
+        return seen.inputs
+    raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")
+
+
+def pieces(batch: Any, number: int) -> list[Any]:
+    """A batch (a tensor, or tuples, lists and dicts of them) cut along the first dimension."""
+    if isinstance(batch, Tensor):
+        return list(batch.chunk(number))
+    if isinstance(batch, dict):
+        cuts = {key: pieces(part, number) for key, part in batch.items()}
+        return [{key: parts[i] for key, parts in cuts.items()} for i in range(number)]
+    if isinstance(batch, tuple | list):
+        rows = zip(*(pieces(part, number) for part in batch), strict=True)
+        return [type(batch)(row) for row in rows]
+    return [batch] * number

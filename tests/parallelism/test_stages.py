@@ -1,0 +1,90 @@
+"""Models are cut into stages that are whole, and a rehearsal of a stage leaves no trace."""
+
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only, pieces
+
+DECLARATION = Declaration(layers=(("0", "1"), ("2",), ("3", "4"), ("5",)))
+
+
+def build() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 50),
+        nn.ReLU(),
+        nn.Linear(50, 5),
+        nn.Linear(5, 5),
+        nn.Dropout(),
+        nn.Linear(5, 2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "stages"),
+    [
+        (1, [["0", "1", "2", "3", "4", "5"]]),
+        (2, [["0", "1"], ["2", "3", "4", "5"]]),
+        (4, [["0", "1"], ["2"], ["3", "4"], ["5"]]),
+    ],
+)
+def test_stages_are_whole_layers_of_similar_size(number: int, stages: list[list[str]]) -> None:
+    assert cut(build(), DECLARATION, number) == stages
+
+
+def test_no_stage_is_empty_however_uneven_the_layers() -> None:
+    model = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 999), nn.Linear(999, 1))
+    declaration = Declaration(layers=(("0",), ("1",), ("2",), ("3",)))
+    for number in range(1, 5):
+        stages = cut(model, declaration, number)
+        assert all(stages)
+        assert list(chain(*stages)) == ["0", "1", "2", "3"]
+
+
+def test_what_is_kept_keeps_its_name() -> None:
+    model = nn.Sequential(build(), build())
+    before = model.state_dict()
+    keep_only(model, ["0.2", "1.5"])
+    after = model.state_dict()
+    assert list(after) == ["0.2.weight", "0.2.bias", "1.5.weight", "1.5.bias"]
+    assert all(torch.equal(after[name], before[name]) for name in after)
+
+
+def test_a_rehearsal_draws_nothing_and_measures_nothing() -> None:
+    layers = Layers(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()), ["0", "1"])
+    before = [buffer.clone() for buffer in layers.buffers()]
+    state = torch.get_rng_state()
+    layers(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(a, b) for a, b in zip(before, layers.buffers(), strict=True))
+    layers.trains = True
+    layers(torch.ones(8, 3))
+    assert not torch.equal(torch.get_rng_state(), state)
+    assert not torch.equal(before[0], next(layers.buffers()))
+
+
+def test_a_loss_tells_what_it_gives_the_model() -> None:
+    def loss(model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        try:
+            return model(batch["x"]).sum(), ()
+        except Exception as error:
+            raise AssertionError("the question was taken for a failure") from error
+
+    batch = {"x": torch.arange(6.0), "y": "text"}
+    (seen,) = inputs_of(loss, batch)
+    assert seen is batch["x"]
+    assert loss(Given(torch.ones(2)), batch)[0] == 2
+    with pytest.raises(TypeError, match="never calls the model"):
+        inputs_of(lambda model, batch: (torch.zeros(()), ()), batch)
+
+
+def test_batches_of_any_form_are_cut() -> None:
+    first, second = pieces((torch.arange(4), {"a": torch.arange(8).view(4, 2), "b": 1}), 2)
+    assert first[0].tolist() == [0, 1]
+    assert second[1]["a"].tolist() == [[4, 5], [6, 7]]
+    assert second[1]["b"] == 1
