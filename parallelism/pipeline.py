@@ -169,16 +169,17 @@ class Pipeline(Divided):
     def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         mine = dict(parts)
         told: list[Any] = [None] * self._size
-        forms = {name: (tensor.shape, tensor.dtype) for name, tensor in mine.items()}
+        forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}
         dist.all_gather_object(told, forms, group=self._group)
         for name in sorted(set().union(*told)):
             source = next(place for place, forms in enumerate(told) if name in forms)
-            shape, dtype = told[source][name]
-            tensor = mine[name].detach() if self._place == source else None
-            if tensor is None:
-                tensor = torch.empty(shape, dtype=dtype, device=self._relay.device)
-            # A step count of the optimizer lies in host memory, which every backend here carries.
-            tensor = tensor.contiguous()
+            shape, dtype, kind = told[source][name]
+            if self._place == source:
+                tensor = mine[name].detach().contiguous()
+            else:
+                # A step count of the optimizer may lie in host memory beside weights on a GPU.
+                device = torch.device("cpu") if kind == "cpu" else self._relay.device
+                tensor = torch.empty(shape, dtype=dtype, device=device)
             dist.broadcast(tensor, group_src=source, group=self._group)
             yield name, tensor
 

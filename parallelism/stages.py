@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import BadDegrees
 from trainhall.parallelism.strategy import Loss
 
 
@@ -16,7 +17,21 @@ def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[st
     """The names of the modules of each of `number` stages: whole layers, with similar weights.
 
     A stage takes layers until it has its share of the weights that are left.
+
+    Raises:
+        BadDegrees: there are weights outside the layers, so these are not the whole forward pass.
     """
+    inside = {
+        id(p) for layer in declaration.layers for n in layer
+        for p in model.get_submodule(n).parameters()
+    }  # fmt: skip
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in inside:
+            raise BadDegrees(
+                "pipeline",
+                f"{name} is in none of the layers that the model declares, so that it cannot be "
+                "cut into stages; declare all layers of its forward pass",
+            )
     sizes = [
         sum(p.numel() for name in layer for p in model.get_submodule(name).parameters())
         for layer in declaration.layers

@@ -307,7 +307,11 @@ async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: Simulate
     with pytest.raises(SpecError, match="workers"):
         await service.restore(views[20].id, resources={"workers": 0})
     assert (await hall.job(job_id)).state == "completed"
-    restored = await service.restore(views[20].id, resources={"workers": 2})
+    restored = await service.restore(
+        views[20].id, resources={"workers": 2}, parallelism={"strategy": "fsdp"}
+    )
+    assert restored.spec["parallelism"]["strategy"] == "fsdp"
+    assert restored.spec["parallelism"]["data"] is None, "it followed from the old strategy"
     assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
     await hall.settle()
     await hall.run_until(job_id, "running")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import BadDegrees
 from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only, pieces
 
 DECLARATION = Declaration(layers=(("0", "1"), ("2",), ("3", "4"), ("5",)))
@@ -44,6 +45,11 @@ def test_no_stage_is_empty_however_uneven_the_layers() -> None:
         stages = cut(model, declaration, number)
         assert all(stages)
         assert list(chain(*stages)) == ["0", "1", "2", "3"]
+
+
+def test_a_weight_outside_the_layers_is_named() -> None:
+    with pytest.raises(BadDegrees, match=r"5\.weight is in none of the layers"):
+        cut(build(), Declaration(layers=DECLARATION.layers[:-1]), 2)
 
 
 def test_what_is_kept_keeps_its_name() -> None:
