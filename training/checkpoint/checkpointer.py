@@ -14,10 +14,8 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
-from torch.distributed.checkpoint.planner import SavePlan
-from torch.distributed.tensor import DTensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import MetadataIndex
 
 from trainhall.training.checkpoint.difference import first_difference
 from trainhall.training.checkpoint.draft import Committed, Draft
@@ -30,7 +28,7 @@ from trainhall.training.checkpoint.errors import (
     Reason,
     StateMismatch,
 )
-from trainhall.training.checkpoint.index import Index, dtype_name
+from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import (
     FileRecord,
     Manifest,
@@ -41,6 +39,13 @@ from trainhall.training.checkpoint.manifest import (
     verify_files,
 )
 from trainhall.training.checkpoint.names import Token, parse_name
+from trainhall.training.checkpoint.planning import (
+    Plan,
+    common_values,
+    pieces_of,
+    plan_shards,
+    plan_whole,
+)
 from trainhall.training.checkpoint.ranks import (
     Alone,
     Group,
@@ -63,7 +68,6 @@ from trainhall.training.checkpoint.state import (
 from trainhall.training.checkpoint.storage import (
     SafetensorsReader,
     SafetensorsWriter,
-    same_memory,
 )
 
 log = logging.getLogger(__name__)
@@ -100,20 +104,11 @@ class _NotNamed(CheckpointError):
 
 
 @dataclass
-class _Plan:
-    """Which rank writes what. It holds as long as names, shapes and dtypes stay."""
-
-    shape_of_state: list[tuple[str, Any, Any]]
-    mine: SavePlan
-    metadata: Metadata
-
-
-@dataclass
 class _Save:
     """A save between the copy to host memory and the commit."""
 
     step: int
-    plan: _Plan
+    plan: Plan
     copies: dict[MetadataIndex, Tensor]
     values: dict[str, Plain]
     rank_values: dict[int, dict[str, Plain]]
@@ -175,7 +170,7 @@ class Checkpointer:
         self._mesh = dict(mesh) if mesh is not None else {"data": self._ranks.size}
         self._keep_latest = keep_latest
         self._staging = Staging()
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
         self._thread: threading.Thread | None = None
         self._cleaned = False
         self._places: list[Place] = [place_of(folder)] * self._ranks.size
@@ -195,7 +190,7 @@ class Checkpointer:
             return
         self.wait()
         _, tensors = self._planned(_without_extra(state))
-        pieces, _ = _pieces(tensors)
+        pieces, _ = pieces_of(tensors)
         shapes = [torch.empty_like(piece, device="meta") for piece in pieces]
         pinned = any(piece.is_cuda for piece in pieces)
         self._start("prepare", lambda: self._reserve(shapes, pinned))
@@ -228,8 +223,8 @@ class Checkpointer:
         extra = to_json(dict(state.get(EXTRA, {})))
         flat = _without_extra(state)
         plan, tensors = self._planned(flat)
-        values, rank_values = _common(self._plan_ranks.gather(flat.values))
-        pieces, places = _pieces(tensors)
+        values, rank_values = common_values(self._plan_ranks.gather(flat.values))
+        pieces, places = pieces_of(tensors)
         pinned = any(piece.is_cuda for piece in pieces)
         try:
             together(self._plan_ranks, lambda: self._staging.reserve(pieces, pinned=pinned))
@@ -326,25 +321,14 @@ class Checkpointer:
         """Who plans a save together, on the calling thread."""
         return Alone() if self._replicated else self._ranks
 
-    def _planned(self, flat: FlatState) -> tuple[_Plan, dict[MetadataIndex, Tensor]]:
+    def _planned(self, flat: FlatState) -> tuple[Plan, dict[MetadataIndex, Tensor]]:
         """Who writes what, and the tensors that this rank writes."""
-        if self._replicated:
-            if (sharded := _first_sharded(flat.tensors)) is not None:
-                raise TypeError(f"{sharded} is sharded (a DTensor); this needs replicated=False")
-            shape = [(name, t.shape, t.dtype) for name, t in flat.tensors.items()]
-            if self._plan is None or self._plan.shape_of_state != shape:
-                self._plan = _plan(_planner(flat, first=True), Alone(), shape)
-            # Whole tensors: the plan need not be asked for each.
-            items = self._plan.mine.items
-            return self._plan, {i.index: flat.tensors[i.index.fqn].detach() for i in items}
-        planner = _planner(flat, first=self._ranks.rank == 0)
-        plan = _plan(planner, self._ranks, [])
-        tensors: dict[MetadataIndex, Tensor] = {}
-        for item in plan.mine.items:
-            data = planner.resolve_data(item)
-            assert isinstance(data, Tensor)
-            tensors[item.index] = data.detach()
-        return plan, tensors
+        if not self._replicated:
+            return plan_shards(flat, self._ranks)
+        self._plan = plan_whole(flat, self._plan)
+        # Whole tensors: the plan need not be asked for each.
+        items = self._plan.mine.items
+        return self._plan, {i.index: flat.tensors[i.index.fqn].detach() for i in items}
 
     def _reserve(self, shapes: list[Tensor], pinned: bool) -> None:
         try:
@@ -540,62 +524,6 @@ def _read_tensors(reader: SafetensorsReader, tensors: dict[str, Tensor]) -> None
 
 def _without_extra(state: Mapping[str, Any]) -> FlatState:
     return flatten({key: part for key, part in state.items() if key != EXTRA})
-
-
-def _planner(flat: FlatState, *, first: bool) -> DefaultSavePlanner:
-    for name, tensor in flat.tensors.items():
-        dtype_name(tensor.dtype, name)
-        if tensor.layout is not torch.strided:
-            raise TypeError(f"{name} is {tensor.layout}; a checkpoint holds dense tensors")
-    # The names are flat and final already.
-    planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(dict(flat.tensors), is_coordinator=first)
-    return planner
-
-
-def _plan(planner: DefaultSavePlanner, ranks: Ranks, shape: list[tuple[str, Any, Any]]) -> _Plan:
-    """Everybody's plans make the same global plan on every rank, so none is sent back."""
-    final, metadata = planner.create_global_plan(ranks.gather(planner.create_local_plan()))
-    return _Plan(shape, final[ranks.rank], metadata)
-
-
-def _pieces(
-    tensors: Mapping[MetadataIndex, Tensor],
-) -> tuple[list[Tensor], dict[MetadataIndex, int]]:
-    """Each piece of memory once (tied weights are copied and written once), and who is where."""
-    pieces: dict[Any, Tensor] = {}
-    order: dict[Any, int] = {}
-    places: dict[MetadataIndex, int] = {}
-    for index, tensor in tensors.items():
-        identity = same_memory(tensor) or index
-        if identity not in pieces:
-            pieces[identity] = tensor
-            order[identity] = len(order)
-        places[index] = order[identity]
-    return list(pieces.values()), places
-
-
-def _common(
-    values: Sequence[dict[str, Plain]],
-) -> tuple[dict[str, Plain], dict[int, dict[str, Plain]]]:
-    """What the ranks have in common (the lowest one's word), and what single ranks have besides."""
-    common: dict[str, Plain] = {}
-    for mine in values:
-        for name, value in mine.items():
-            common.setdefault(name, value)
-    besides = {
-        rank: {name: v for name, v in mine.items() if not _same(common[name], v)}
-        for rank, mine in enumerate(values)
-    }
-    return common, {rank: different for rank, different in besides.items() if different}
-
-
-def _same(a: Plain, b: Plain) -> bool:
-    return type(a) is type(b) and (a == b or (a != a and b != b))
-
-
-def _first_sharded(tensors: Mapping[str, Tensor]) -> str | None:
-    return next((name for name, t in tensors.items() if isinstance(t, DTensor)), None)
 
 
 def _log_error(error: Exception) -> None:
