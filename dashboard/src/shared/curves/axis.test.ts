@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { stepsWithin } from "./axis";
+import { extentOf, stepsWithin } from "./axis";
 import { CurveSeries } from "./series";
 
 function series(): CurveSeries {
@@ -25,5 +25,21 @@ describe("stepsWithin", () => {
 
   it("is not known without points", () => {
     expect(stepsWithin({ from: 0, to: 1 }, "time", new CurveSeries(), 0)).toBeNull();
+  });
+});
+
+describe("extentOf", () => {
+  it("goes from the first place to the last", () => {
+    expect(extentOf([25, 200, 375], "step")).toEqual({ from: 25, to: 375 });
+  });
+
+  it("keeps close to a lone point", () => {
+    expect(extentOf([375], "step")).toEqual({ from: 374, to: 376 });
+    expect(extentOf([1_800_000_000], "time")).toEqual({ from: 1_799_999_970, to: 1_800_000_030 });
+    expect(extentOf([12], "elapsed")).toEqual({ from: -18, to: 42 });
+  });
+
+  it("is something without points", () => {
+    expect(extentOf([], "time")).toEqual({ from: 0, to: 1 });
   });
 });

@@ -20,6 +20,17 @@ export function places(series: CurveSeries, axis: Axis, origin: number): readonl
   return increasing(series.times, axis === "elapsed" ? origin : 0);
 }
 
+/** What a lone point stands in the middle of, to either side: steps or seconds. */
+const ROOM: Record<Axis, number> = { step: 1, time: 30, elapsed: 30 };
+
+/** The part of an axis that shows all places, which are in order. */
+export function extentOf(at: ArrayLike<number>, axis: Axis): Range {
+  const from = at[0];
+  const to = at[at.length - 1];
+  if (from === undefined || to === undefined) return { from: 0, to: 1 };
+  return from === to ? { from: from - ROOM[axis], to: to + ROOM[axis] } : { from, to };
+}
+
 /** Clocks may be set back; a chart needs its x values in order. */
 function increasing(times: readonly number[], origin: number): number[] {
   let latest = -Infinity;

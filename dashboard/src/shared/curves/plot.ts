@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import { age } from "../format";
-import type { Axis, Range } from "./axis";
+import { type Axis, extentOf, type Range } from "./axis";
 import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
 import type { Curve } from "./curve";
 
@@ -62,7 +62,7 @@ export class Plot {
           bind: { dblclick: () => () => this.reset() },
         },
         scales: {
-          x: { time: axis === "time", range: (_, low, high) => this.xRange(low, high) },
+          x: { time: axis === "time", range: (plot) => this.xRange(plot) },
           y: {
             distr: logarithmic ? 3 : 1,
             range: logarithmic
@@ -127,11 +127,10 @@ export class Plot {
     return Math.max(120, this.element.clientWidth);
   }
 
-  private xRange(low: number | null, high: number | null): uPlot.Range.MinMax {
-    const range = this.options.range();
-    if (range !== null) return [range.from, range.to];
-    if (low === null || high === null) return [0, 1];
-    return low === high ? [low - 1, high + 1] : [low, high];
+  private xRange(plot: uPlot): uPlot.Range.MinMax {
+    // From the points themselves: around a lone one uPlot hands over years, or twice its step.
+    const { from, to } = this.options.range() ?? extentOf(plot.data[0], this.options.axis);
+    return [from, to];
   }
 
   private reset(): null {
