@@ -20,6 +20,8 @@ class Progress:
         self._said: tuple[str, str] | None = None
         self._line_at = 0.0
         self._started: tuple[float, int] | None = None
+        """When `_attempt` was last seen at its first step, and that step."""
+        self._attempt: int | None = None
         self._is_told = False
         """Whether `passed` tells the states; a job that was read before them is older."""
 
@@ -104,19 +106,17 @@ class Progress:
             parts.append(
                 f"{rate:,.0f} samples/s" if isinstance(rate, float) else f"{rate} samples/s"
             )
-        left = self._seconds_left(step, total)
+        left = self._seconds_left(job, step, total)
         if left is not None:
             parts.append(f"{duration(left)} left")
         return "  ".join(parts)
 
-    def _seconds_left(self, step: int, total: int | None) -> float | None:
-        """From the pace since the first step that was seen: start-up does not count."""
+    def _seconds_left(self, job: Any, step: int, total: int | None) -> float | None:
+        """From the pace since the first step that was seen: start-up and waiting do not count."""
         now = time.monotonic()
-        if step == 0 or total is None:
-            return None
-        if self._started is None or step < self._started[1]:
-            self._started = (now, step)
+        attempt = job.get("attempt") if job["state"] == "running" else None
+        if self._started is None or attempt != self._attempt or step <= self._started[1]:
+            self._started, self._attempt = (now, step), attempt
             return None
         since, first = self._started
-        done = step - first
-        return (now - since) / done * (total - step) if done and step < total else None
+        return (now - since) / (step - first) * (total - step) if total and step < total else None
