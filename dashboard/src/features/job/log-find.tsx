@@ -1,6 +1,6 @@
 import { ActionIcon, Group, Text, TextInput, Tooltip } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { count } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { DownIcon, SearchIcon, UpIcon } from "@/shared/ui/icons";
@@ -38,6 +38,22 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
     const line = found.lines[next];
     if (line) onChoose(lineId(line));
   };
+  // Who presses Enter before the text was looked for goes to a match as soon as there is one.
+  const wished = useRef<1 | -1 | null>(null);
+  useEffect(() => {
+    const by = wished.current;
+    if (by === null || find !== text || (by === -1 && !found.done)) return;
+    if (found.lines.length > 0 || found.done) wished.current = null;
+    step(by);
+  });
+  const press = (by: 1 | -1): void => {
+    if (text === find) {
+      step(by);
+      return;
+    }
+    wished.current = by;
+    onFind(text);
+  };
   return (
     <Group gap={4} wrap="nowrap" role="search" aria-label="Search in the logs">
       <TextInput
@@ -47,9 +63,12 @@ export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }:
         aria-label="Find in the logs"
         leftSection={<SearchIcon />}
         value={text}
-        onChange={(event) => setText(event.currentTarget.value)}
+        onChange={(event) => {
+          wished.current = null;
+          setText(event.currentTarget.value);
+        }}
         onKeyDown={(event) => {
-          if (event.key === "Enter") step(event.shiftKey ? -1 : 1);
+          if (event.key === "Enter") press(event.shiftKey ? -1 : 1);
           if (event.key === "Escape") setText("");
         }}
       />

@@ -7,6 +7,11 @@ import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
 
+/** A line to bring into sight, once for each such object. */
+export interface Sought {
+  line: string;
+}
+
 interface Props {
   state: LogState;
   /** Name the rank at the beginning of every line. */
@@ -16,6 +21,7 @@ interface Props {
   find: string;
   /** The line that stands out, by its name in an address. */
   chosen: string | undefined;
+  sought: Sought | null;
   onFollow: (following: boolean) => void;
   onChoose: (line: string) => void;
   onEarlier: () => void;
@@ -30,10 +36,12 @@ const NEAR_EDGE = 2000;
 
 /** Lines as ranks wrote them. Only those on screen exist; all of their text is text nodes. */
 export function LogView(props: Props) {
-  const { state, following, chosen, onFollow, onEarlier, onLater } = props;
+  const { state, following, chosen, sought, onFollow, onEarlier, onLater } = props;
   const { lines, first } = state;
   const scroller = useRef<HTMLElement>(null);
   const top = useRef(0);
+  /** Who reaches the end by hand wants to follow; a match near the end is reached otherwise. */
+  const byReader = useRef(false);
   const virtual = useVirtualizer({
     count: lines.length,
     getScrollElement: () => scroller.current,
@@ -54,18 +62,21 @@ export function LogView(props: Props) {
 
   useEffect(() => {
     const element = scroller.current;
-    if (following && lines.length > 0 && element) element.scrollTop = lines.length * ROW;
+    if (!following || lines.length === 0 || element === null) return;
+    byReader.current = false;
+    element.scrollTop = lines.length * ROW;
   }, [following, lines]);
 
-  // Once for each line that is chosen, as soon as it is there; then the reader scrolls freely.
-  const shown = useRef<string>(undefined);
+  // As soon as the line is there; then the reader scrolls freely.
+  const shown = useRef<Sought>(null);
   useEffect(() => {
-    if (chosen === undefined || shown.current === chosen) return;
-    const at = lines.findIndex((line) => lineId(line) === chosen);
+    if (sought === null || shown.current === sought) return;
+    const at = lines.findIndex((line) => lineId(line) === sought.line);
     if (at < 0) return;
-    shown.current = chosen;
+    shown.current = sought;
+    byReader.current = false;
     virtual.scrollToIndex(at, { align: "center" });
-  }, [chosen, lines, virtual]);
+  }, [sought, lines, virtual]);
 
   // Nobody scrolls further up than the top: what is ahead is read as long as it is in sight.
   useEffect(() => {
@@ -81,9 +92,13 @@ export function LogView(props: Props) {
     top.current = element.scrollTop;
     const left = element.scrollHeight - element.clientHeight - element.scrollTop;
     if (following && wentUp && left > NEAR_END) onFollow(false);
-    if (!following && left <= 1 && !wentUp && state.atEnd) onFollow(true);
+    if (!following && byReader.current && left <= 1 && !wentUp && state.atEnd) onFollow(true);
     if (!state.atStart && element.scrollTop < NEAR_EDGE) onEarlier();
     if (!state.atEnd && left < NEAR_EDGE) onLater();
+  };
+
+  const onHand = (): void => {
+    byReader.current = true;
   };
 
   return (
@@ -91,6 +106,10 @@ export function LogView(props: Props) {
       ref={scroller}
       className={classes.view}
       onScroll={onScroll}
+      onWheel={onHand}
+      onTouchMove={onHand}
+      onPointerDown={onHand}
+      onKeyDown={onHand}
       role="log"
       aria-label="Output of the ranks"
       aria-live="off"
@@ -123,10 +142,7 @@ export function LogView(props: Props) {
                 className={classes.link}
                 aria-label="Link to this line"
                 title={`Link to this line · ${new Date(line.time).toLocaleString()}`}
-                onClick={() => {
-                  shown.current = id;
-                  props.onChoose(id);
-                }}
+                onClick={() => props.onChoose(id)}
               >
                 #
               </button>

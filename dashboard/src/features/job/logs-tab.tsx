@@ -10,7 +10,7 @@ import { type LogFilter, readLogs } from "./api/read-logs";
 import { lineId } from "./line-id";
 import { LogFeed, type LogState } from "./log-feed";
 import { LogFind } from "./log-find";
-import { LogView } from "./log-view";
+import { LogView, type Sought } from "./log-view";
 
 const route = getRouteApi("/jobs/$jobId");
 
@@ -23,19 +23,27 @@ export function LogsTab({ job, live }: Props) {
   const { rank, stream, attempt, find = "", line } = route.useSearch();
   const navigate = route.useNavigate();
   const [following, setFollowing] = useState(line === undefined);
+  const [sought, setSought] = useState<Sought | null>(() => (line === undefined ? null : { line }));
   const filter = useMemo(() => ({ rank, stream, attempt }), [rank, stream, attempt]);
   const feed = useFeed(job.id, live, filter, line);
   const state = useSyncExternalStore(feed.subscribe, feed.get);
+  // The router would put the lines back to where they stood before the address changed.
   const choose = (next: string | undefined) =>
-    void navigate({ search: (old) => ({ ...old, line: next }), replace: true });
+    void navigate({
+      search: (old) => ({ ...old, line: next }),
+      replace: true,
+      resetScroll: false,
+    });
   const goTo = (next: string): void => {
     setFollowing(false);
+    setSought({ line: next });
     choose(next);
     if (!feed.get().lines.some((each) => lineId(each) === next)) feed.goTo({ at: next });
   };
   const follow = (on: boolean): void => {
     setFollowing(on);
     if (!on) return;
+    setSought(null);
     if (line !== undefined) choose(undefined);
     if (!feed.get().atEnd) feed.goTo("end");
   };
@@ -51,7 +59,11 @@ export function LogsTab({ job, live }: Props) {
           find={find}
           chosen={line}
           onFind={(text) =>
-            void navigate({ search: (old) => ({ ...old, find: text || undefined }), replace: true })
+            void navigate({
+              search: (old) => ({ ...old, find: text || undefined }),
+              replace: true,
+              resetScroll: false,
+            })
           }
           onChoose={goTo}
         />
@@ -69,6 +81,7 @@ export function LogsTab({ job, live }: Props) {
         following={following}
         find={find}
         chosen={line}
+        sought={sought}
         onFollow={follow}
         onChoose={choose}
         onEarlier={feed.earlier}
@@ -86,6 +99,7 @@ export function LogsTab({ job, live }: Props) {
           variant="default"
           onClick={() => {
             setFollowing(false);
+            setSought(null);
             feed.goTo("beginning");
           }}
         >
