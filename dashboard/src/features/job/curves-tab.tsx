@@ -15,6 +15,7 @@ import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
 import { panelsOf, ranksOf } from "./panels";
+import { endedWithoutStep } from "./tabs";
 
 const route = getRouteApi("/jobs/$jobId");
 
@@ -112,6 +113,9 @@ function NoCurves({ job, live }: Props) {
         here.
       </Empty>
     );
+  }
+  if (endedWithoutStep(job)) {
+    return <Empty title="This job finished no step">Why stands under What happened.</Empty>;
   }
   return <Empty title="No points yet">Curves begin with the first finished step.</Empty>;
 }

@@ -164,7 +164,7 @@ export function Chart(props: Props) {
       <div className={classes.plot} style={{ height: HEIGHT }}>
         <div ref={host} role="img" aria-label={`${title} over ${AXIS_NAMES[axis]}`} />
         <div ref={empty} className={classes.empty} hidden={curves.some(hasPoints)}>
-          no points yet
+          {range === null ? "no points yet" : "no points in this range"}
         </div>
       </div>
     </figure>
