@@ -3,6 +3,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { memo, useEffect, useLayoutEffect, useRef } from "react";
 import { highlighted, type Segment, showLine } from "@/shared/ansi";
 import { bytes } from "@/shared/format";
+import { useRestOfWindow } from "@/shared/ui/rest-of-window";
 import { lineId } from "./line-id";
 import type { LogState } from "./log-feed";
 import classes from "./log-view.module.css";
@@ -33,12 +34,16 @@ const ROW = 20;
 const NEAR_END = 40;
 /** Pixels from an end of what is loaded at which more is loaded. */
 const NEAR_EDGE = 2000;
+/** Pixels of the bar under the lines, and of the page's edge. */
+const BELOW = 60;
+const LEAST_HEIGHT = 240;
 
 /** Lines as ranks wrote them. Only those on screen exist; all of their text is text nodes. */
 export function LogView(props: Props) {
   const { state, following, chosen, sought, onFollow, onEarlier, onLater } = props;
   const { lines, first } = state;
   const scroller = useRef<HTMLElement>(null);
+  useRestOfWindow(scroller, { below: BELOW, least: LEAST_HEIGHT });
   const top = useRef(0);
   /** Who reaches the end by hand wants to follow; a match near the end is reached otherwise. */
   const byReader = useRef(false);

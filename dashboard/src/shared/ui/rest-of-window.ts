@@ -1,0 +1,27 @@
+import { type RefObject, useLayoutEffect } from "react";
+
+/**
+ * Gives an element the height that is left of the window below what stands ahead of it.
+ * `below`: pixels to leave under it; `least`: pixels that it has in any case.
+ */
+export function useRestOfWindow(
+  element: RefObject<HTMLElement | null>,
+  { below, least }: { below: number; least: number },
+): void {
+  useLayoutEffect(() => {
+    const fill = (): void => {
+      if (element.current === null) return;
+      const top = element.current.getBoundingClientRect().top + window.scrollY;
+      element.current.style.height = `${Math.max(least, Math.floor(window.innerHeight - top - below))}px`;
+    };
+    fill();
+    // What stands ahead of it grows and shrinks, and the page with it.
+    const page = new ResizeObserver(fill);
+    page.observe(document.body);
+    window.addEventListener("resize", fill);
+    return () => {
+      page.disconnect();
+      window.removeEventListener("resize", fill);
+    };
+  }, [element, below, least]);
+}
