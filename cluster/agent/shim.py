@@ -57,6 +57,8 @@ SILENT_STEPS = 5
 """The same in longest times between two asks so far."""
 SAVING_SECONDS = 1800.0
 """How long a script that was told to pause may save: as long as its ranks wait for each other."""
+SETTLE_SECONDS = 0.1
+"""How long the end of a killed rank may be seen after those that it caused."""
 SWEEP_SECONDS = 0.02
 """Between two looks for processes that are left; it rises while some cannot be ended."""
 RETRY_SECONDS = 1.0
@@ -166,8 +168,27 @@ class Shim:
         return Control.is_listened(self.folder.control)
 
     def _reap(self) -> None:
-        ended = []
-        changed = False
+        ended = self._collect()
+        if self._failure is None:
+            culprit = outcome.first_failing(ended, self._work())
+            if culprit is not None and culprit.signal is None:
+                # A process that a signal ends closes its connections before it can be waited for,
+                # so that a peer which they broke may be seen to end first.
+                time.sleep(SETTLE_SECONDS)
+                killed = [rank for rank in self._collect() if rank.signal is not None]
+                culprit = outcome.first_failing(killed, self._work()) or culprit
+            if culprit is not None:
+                self._fail(
+                    outcome.describe_failure(
+                        self.folder, culprit, out_of_memory=self._memory_ran_out()
+                    )
+                )
+        if ended:
+            self._publish(self._phase())
+
+    def _collect(self) -> list[RankState]:
+        """The ranks that have ended since the last call."""
+        ended: list[RankState] = []
         by_pid = {rank.pid: rank for rank in self._ranks}
         while True:
             try:
@@ -176,7 +197,6 @@ class Shim:
                 break
             if pid == 0:
                 break
-            changed |= pid in by_pid
             if pid == self._store_pid:
                 self._store_ended(os.waitstatus_to_exitcode(status))
             elif pid in by_pid:
@@ -185,16 +205,7 @@ class Shim:
                 rank.finished_at = time.time()
                 rank.exit_code, rank.signal = (code, None) if code >= 0 else (None, -code)
                 ended.append(rank)
-        if self._failure is None:
-            culprit = outcome.first_failing(ended, self._work())
-            if culprit is not None:
-                self._fail(
-                    outcome.describe_failure(
-                        self.folder, culprit, out_of_memory=self._memory_ran_out()
-                    )
-                )
-        if changed:
-            self._publish(self._phase())
+        return ended
 
     def _fail(self, failure: Failure) -> None:
         """End the other ranks too: they wait in collectives for one that will not come."""
