@@ -7,7 +7,6 @@ the database holds between there and the feed's position.
 """
 
 import asyncio
-import contextlib
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -94,9 +93,12 @@ class _Feed:
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(POLL_SECONDS):
                     await self.woken.wait()
+            except TimeoutError:
+                if not self.viewers:
+                    return  # those it was opened for left before they joined
             self.woken.clear()
             try:
                 while await self._read_on():
@@ -128,6 +130,7 @@ class Hub:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._feeds: dict[str, _Feed] = {}
+        self._opening: dict[str, asyncio.Task[_Feed]] = {}
 
     def wake(self, job_id: str) -> None:
         """Say that something was stored for a job. Costs next to nothing when nobody watches."""
@@ -145,10 +148,7 @@ class Hub:
             ViewerTooSlow: when the viewer fell too far behind.
             LookupError: when there is no such job.
         """
-        last = await self._last_sequence(job_id)
-        feed = self._feeds.get(job_id)
-        if feed is None or feed.task.done():
-            feed = self._feeds[job_id] = _Feed(self._database, job_id, last)
+        feed = await self._feed(job_id)
         viewer = _Viewer()
         feed.viewers.add(viewer)
         try:
@@ -177,22 +177,48 @@ class Hub:
 
     async def close(self) -> None:
         """End every feed."""
-        feeds = list(self._feeds.values())
+        feeds = [feed.task for feed in self._feeds.values()]
         self._feeds.clear()
-        for feed in feeds:
-            feed.task.cancel()
-        await asyncio.gather(*(feed.task for feed in feeds), return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = [*feeds, *self._opening.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _feed(self, job_id: str) -> _Feed:
+        """The job's feed; hundreds of viewers that come at once ask the database once."""
+        feed = self._feeds.get(job_id)
+        if feed is None or feed.task.done():
+            opening = self._opening.get(job_id)
+            if opening is None:
+                opening = self._opening[job_id] = asyncio.create_task(self._open(job_id))
+            # Shielded: the viewer that came first may be the first to leave.
+            feed = await asyncio.shield(opening)
+        return feed
+
+    async def _open(self, job_id: str) -> _Feed:
+        try:
+            last = await self._last_sequence(job_id)
+            feed = self._feeds[job_id] = _Feed(self._database, job_id, last)
+            return feed
+        finally:
+            del self._opening[job_id]
 
     async def _last_sequence(self, job_id: str) -> int:
-        async with self._database.session() as session:
-            progress = await session.get(JobProgress, job_id)
-        if progress is None:
-            raise LookupError(f"no job {job_id!r}")
-        return progress.stream_seq
+        last = select(JobProgress.stream_seq).where(JobProgress.job_id == job_id)
+        found = await self._database.read(lambda connection: connection.scalar(last))
+        if found is None:
+            raise LookupError(f"there is no job {job_id!r}")
+        return found
 
     async def _replay(self, job_id: str, after: int, upto: int) -> AsyncIterator[list[Frame]]:
         """What is stored above `after` and up to `upto`."""
-        if after > upto or upto - after > REPLAY_ROWS:
+        if after > upto:
+            # The viewer may have read what the feed has still to read; or it is of another hall.
+            last = await self._last_sequence(job_id)
+            if after > last:
+                yield [_reset(last)]
+            return
+        if upto - after > REPLAY_ROWS:
             yield [_reset(upto)]
             return
         position = after

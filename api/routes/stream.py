@@ -44,7 +44,7 @@ async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
         await websocket.close(BAD_REQUEST, "after must be the seq of a frame")
         return
     try:
-        await hall.jobs.get(checked_id("job", job_id))
+        checked_id("job", job_id)
     except NotFound as error:
         await websocket.close(UNKNOWN_JOB, error.message[:120])
         return
@@ -77,8 +77,8 @@ async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None
         await _close(websocket, TOO_SLOW, str(error))
     except TimeoutError:
         await _close(websocket, TOO_SLOW, f"the viewer took nothing for {SEND_SECONDS:g} s")
-    except LookupError:
-        await _close(websocket, UNKNOWN_JOB, "the job is gone")
+    except LookupError as error:
+        await _close(websocket, UNKNOWN_JOB, str(error))
     except WebSocketDisconnect:
         return
     except Exception as error:

@@ -170,6 +170,37 @@ async def test_nobody_watching_costs_nothing(hall: Hall) -> None:
     assert hall.hub._feeds == {}
 
 
+async def test_many_that_come_at_once_ask_the_database_once(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await hall.send(table([1], loss=[0.5]))
+    asked = 0
+    last_sequence = Hub._last_sequence
+
+    async def counted(hub: Hub, job_id: str) -> int:
+        nonlocal asked
+        asked += 1
+        return await last_sequence(hub, job_id)
+
+    monkeypatch.setattr(Hub, "_last_sequence", counted)
+    viewers = [asyncio.create_task(hall.first(1)) for _ in range(20)]
+    viewers[0].cancel()  # the others do not depend on whoever came first
+    seen = await asyncio.gather(*viewers[1:])
+    assert len({frames[0]["seq"] for frames in seen}) == 1
+    assert asked == 1
+
+
+async def test_a_feed_whose_viewers_left_before_they_joined_ends(
+    hall: Hall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
+    async with asyncio.timeout(20):
+        feed = await hall.hub._feed("job")
+        await feed.task
+    await hall.send(table([1], loss=[0.5]))
+    assert (await hall.first(1))[0]["type"] == "metrics"
+
+
 async def test_closing_the_hub_ends_every_stream(hall: Hall) -> None:
     await hall.note()
     async with aclosing(hall.follow()) as frames_of:
