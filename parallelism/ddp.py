@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from trainhall.parallelism.buckets import Buckets
 from trainhall.parallelism.degrees import Degrees
 from trainhall.parallelism.strategy import Strategy, clip_gradients
 
@@ -25,15 +26,13 @@ class Replicas(Strategy):
             self.called = apply(model, device=device, bucket_mb=bucket_mb)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = list(self.parameters.values())
+        self._buckets = Buckets()
 
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)
 
     def clip(self, largest: float | None) -> Tensor:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        # `torch.nn.utils.get_total_norm` is the same with twice the calls; on small models it
-        # shows.
-        norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm = self._buckets.norm([p.grad for p in self._parameters if p.grad is not None])
         clip_gradients(self._parameters, largest, norm)
         return norm
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, Optimizer
 
 from trainhall.parallelism.strategy import Strategy
+from trainhall.training.fused import FusedAdamW
 from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 
@@ -24,9 +25,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> O
                 fused=True,
             )
         case "adamw":
-            return AdamW(
-                parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay, fused=True
-            )
+            return FusedAdamW(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
 
 
 def learning_rate(step: int, *, peak: float, total: int, schedule: LearningRateSchedule) -> float:

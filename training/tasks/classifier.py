@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,5 +17,5 @@ class Classifier(Task):
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         inputs, labels_B = batch
         logits_BC = model(inputs)
-        accuracy = (logits_BC.argmax(dim=1) == labels_B).float().mean()
+        accuracy = (logits_BC.argmax(dim=1) == labels_B).mean(dtype=torch.float32)
         return functional.cross_entropy(logits_BC, labels_B), (accuracy,)
