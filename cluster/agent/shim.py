@@ -171,7 +171,8 @@ class Shim:
         ended = self._collect()
         if self._failure is None:
             culprit = outcome.first_failing(ended, self._work())
-            if culprit is not None and culprit.signal is None:
+            others_live = any(rank.finished_at is None for rank in self._ranks)
+            if culprit is not None and culprit.signal is None and others_live:
                 # A process that a signal ends closes its connections before it can be waited for,
                 # so that a peer which they broke may be seen to end first.
                 time.sleep(SETTLE_SECONDS)
