@@ -167,6 +167,7 @@ QUEUE_ENTRY: Example = {
     "needs": {"device": "cuda", "count": 4},
     "earliest_start": None,
 }
+HEALTH: Example = {"status": "ok", "version": "0.1.0", "simulated": False}
 SUMMARY: Example = {
     "nodes": 2,
     "devices": 16,

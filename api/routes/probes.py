@@ -13,6 +13,7 @@ from trainhall.api.describe import (
     name_operations,
     problem,
 )
+from trainhall.api.examples import HEALTH
 from trainhall.api.prometheus import CONTENT_TYPE, exposition
 from trainhall.api.schemas.probes import Health, Readiness
 
@@ -25,13 +26,13 @@ _REFUSALS: Responses = {refusal.status: problem(refusal) for refusal in (FORBIDD
     "/healthz",
     summary="Whether the process answers",
     responses={
-        200: {"content": {"application/json": {"example": {"status": "ok", "version": "0.1.0"}}}},
+        200: {"content": {"application/json": {"example": HEALTH}}},
         **_REFUSALS,
     },
 )
-async def read_health() -> Health:
+async def read_health(request: Request) -> Health:
     """Asks nothing of the database."""
-    return Health(status="ok", version=__version__)
+    return Health(status="ok", version=__version__, simulated=request.app.state.settings.mock)
 
 
 @router.get(

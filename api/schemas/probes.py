@@ -8,6 +8,8 @@ class Health(Schema):
 
     status: str
     version: str
+    simulated: bool
+    """Mock mode: hosts, jobs and all their figures are made up, and nothing is run."""
 
 
 class Readiness(Schema):

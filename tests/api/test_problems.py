@@ -203,7 +203,8 @@ async def test_a_database_that_does_not_answer(
         check(reply, 503)
         assert reply.headers["retry-after"] == "1"
         assert "SELECT" not in reply.text
-    assert (await client.get("/healthz")).json()["status"] == "ok"
+    health = (await client.get("/healthz")).json()
+    assert (health["status"], health["simulated"]) == ("ok", False)
 
 
 async def test_what_postgres_undid_for_another_is_told_as_that(

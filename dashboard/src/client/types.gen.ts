@@ -565,6 +565,12 @@ export type Health = {
      * Version
      */
     version: string;
+    /**
+     * Simulated
+     *
+     * Mock mode: hosts, jobs and all their figures are made up, and nothing is run.
+     */
+    simulated: boolean;
 };
 
 /**
