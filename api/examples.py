@@ -216,7 +216,35 @@ CHECKPOINT: Example = {
 }
 VERIFIED: Example = {"good": True, "problems": []}
 PINNED: Example = CHECKPOINT | {"pinned": True}
-RESTORE: Example = {"resources": {"workers": 4}}
+RESTORE: Example = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 4}}
+RETENTION: Example = {
+    "items": [
+        {
+            "checkpoint": CHECKPOINT | {"step": 200},
+            "keep": True,
+            "reason": "the newest, one of the 2 best by eval_loss (0.41)",
+        },
+        {
+            "checkpoint": CHECKPOINT,
+            "keep": False,
+            "reason": "not the newest, nor one of the 2 best by eval_loss",
+        },
+    ]
+}
+CHECKPOINT_FILES: Example = {
+    "items": [
+        {
+            "path": "tensors-00000-00000.safetensors",
+            "size": 186112,
+            "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        },
+        {
+            "path": "manifest.json",
+            "size": 1152,
+            "sha256": "60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752",
+        },
+    ]
+}
 
 
 def page(*items: Example, next_cursor: str | None = None) -> Example:

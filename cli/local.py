@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
@@ -27,9 +27,11 @@ from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
 from trainhall.cluster.agent.devices import list_gpus
-from trainhall.training.checkpoint.errors import NotRemoved
-from trainhall.training.checkpoint.names import scan
+from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved
+from trainhall.training.checkpoint.manifest import read_manifest
+from trainhall.training.checkpoint.names import Found, scan
 from trainhall.training.checkpoint.removal import remove_checkpoint
+from trainhall.training.checkpoint.retention import Candidate, verdicts
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
@@ -41,7 +43,7 @@ from trainhall.training.link import (
     ShimStatus,
     replace_json,
 )
-from trainhall.training.spec import Device, JobSpec
+from trainhall.training.spec import Device, JobSpec, ResourcesSpec
 
 JOB_ID = "local"
 FAILED = 1
@@ -118,7 +120,6 @@ class LocalRun:
         found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
         if self._resume and not found:
             say("There is no checkpoint yet: training begins at the first step.")
-        kind, devices = self._devices()
         return Launch(
             job_id=JOB_ID,
             attempt=attempt,
@@ -127,29 +128,12 @@ class LocalRun:
             world_size=self._spec.resources.workers,
             node_rank=0,
             num_nodes=1,
-            ranks=[
-                RankPlace(rank=rank, local_rank=rank, device_kind=kind, device_index=index)
-                for rank, index in enumerate(devices)
-            ],
+            ranks=places(self._spec.resources),
             code=self._spec.code,
             checkpoint=CheckpointPlan(
                 folder=str(self._checkpoints), upload=False, resume=found[:RESUME_CANDIDATES]
             ),
         )
-
-    def _devices(self) -> tuple[Any, list[int]]:
-        """A device for each worker: GPUs as the spec wants them, or as many ranks on the CPU."""
-        workers = self._spec.resources.workers
-        wanted = self._spec.resources.device
-        gpus = [] if wanted is Device.CPU else visible_gpus()
-        if wanted is Device.CUDA and len(gpus) < workers:
-            raise CliError(
-                f"resources: {workers} workers need as many GPUs, and this host has {len(gpus)}; "
-                "lower resources.workers, or set resources.device to cpu"
-            )
-        if gpus and len(gpus) >= workers:
-            return "cuda", gpus[:workers]
-        return "cpu", list(range(workers))
 
     def _train(
         self, folder: AttemptFolder, launch: Launch, metrics: MetricsFile
@@ -235,10 +219,13 @@ class LocalRun:
                 self._completed = data
 
     def _retire(self, launch: Launch) -> None:
-        """Remove what is older than the newest `checkpoint.keep_latest` checkpoints."""
-        for found in scan(self._checkpoints)[launch.spec.checkpoint.keep_latest :]:
-            with contextlib.suppress(NotRemoved, FileNotFoundError):
-                remove_checkpoint(found.path)
+        """Remove the checkpoints that the spec's `checkpoint` does not keep."""
+        rule = launch.spec.checkpoint
+        found = scan(self._checkpoints)
+        for each, verdict in zip(found, verdicts(rule, [*map(_candidate, found)]), strict=True):
+            if not verdict.keep:
+                with contextlib.suppress(NotRemoved, FileNotFoundError):
+                    remove_checkpoint(each.path)
 
     def _progress(self, began: bool, metrics: MetricsFile) -> dict[str, Any]:
         states = ("running" if began else "starting", "stopping", "stopping")
@@ -282,6 +269,35 @@ class LocalRun:
         with contextlib.suppress(OSError):
             return log_path(folder).read_text(errors="replace").splitlines()[-SHOWN_LINES:]
         return []
+
+
+def _candidate(found: Found) -> Candidate:
+    """With the metrics that its manifest tells, if it can be read."""
+    try:
+        return Candidate(found.name, read_manifest(found.path).metrics)
+    except BadCheckpoint:
+        return Candidate(found.name)
+
+
+def places(wanted: ResourcesSpec) -> list[RankPlace]:
+    """A device for each worker: GPUs as the spec wants them, or as many ranks on the CPU.
+
+    Raises:
+        CliError: this host has too few GPUs.
+    """
+    workers = wanted.workers
+    gpus = [] if wanted.device is Device.CPU else visible_gpus()
+    if wanted.device is Device.CUDA and len(gpus) < workers:
+        raise CliError(
+            f"resources: {workers} workers need as many GPUs, and this host has {len(gpus)}; "
+            "lower resources.workers, or set resources.device to cpu"
+        )
+    kind: Literal["cpu", "cuda"] = "cuda" if gpus and len(gpus) >= workers else "cpu"
+    devices = gpus[:workers] if kind == "cuda" else range(workers)
+    return [
+        RankPlace(rank=rank, local_rank=rank, device_kind=kind, device_index=index)
+        for rank, index in enumerate(devices)
+    ]
 
 
 def visible_gpus() -> list[int]:

@@ -1,6 +1,7 @@
 """Checkpoints as records: what was committed, what is kept, what is given up, what is restored."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,22 @@ from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
 from trainhall.cluster.resume import STORE
 from trainhall.cluster.storable import storable
 from trainhall.cluster.store import Store
-from trainhall.cluster.views import CheckpointView, JobView, Page
+from trainhall.cluster.views import CheckpointView, JobView, Page, RetentionView
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, Node
-from trainhall.training.checkpoint.errors import Problem
-from trainhall.training.checkpoint.manifest import verify_folder
+from trainhall.training.checkpoint.errors import BadCheckpoint, Problem
+from trainhall.training.checkpoint.manifest import (
+    FileRecord,
+    file_within,
+    read_files,
+    verify_folder,
+)
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
+from trainhall.training.checkpoint.retention import Candidate, Verdict, verdicts
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.job import CheckpointSpec
 from trainhall.training.spec.parse import validate_spec
 
 log = structlog.get_logger(__name__)
@@ -121,25 +129,54 @@ class CheckpointService:
         Raises:
             WrongState: it is given up, or lies where the coordinator cannot see it.
         """
-        async with self._db.session() as session:
-            row = await _load(session, checkpoint_id)
-        if row.state in ("deleting", "deleted"):
-            raise WrongState(f"checkpoint {checkpoint_id} is {row.state}", row.state)
-        folder = (
-            self._store.folder(row.job_id, row.name)
-            if row.location.startswith(STORE)
-            else Path(row.location)
-        )
-        if not row.location.startswith(STORE) and not folder.parent.is_dir():
-            raise WrongState(
-                f"the coordinator does not see {folder}; verify it on a host that does, with "
-                f"`trainhall ckpt verify {folder}`",
-                row.state,
-            )
+        folder = await self._folder(checkpoint_id)
         problems = await asyncio.to_thread(verify_folder, folder)
         if problems:
             await self.mark_corrupt(checkpoint_id, str(problems[0]))
         return problems
+
+    async def files(self, checkpoint_id: str) -> Sequence[FileRecord]:
+        """Every file of a checkpoint, the manifest last: together they are the whole of it.
+
+        Raises:
+            WrongState: it is given up, is damaged, or lies where the coordinator cannot see it.
+        """
+        folder = await self._folder(checkpoint_id)
+        try:
+            return await asyncio.to_thread(read_files, folder)
+        except BadCheckpoint as error:
+            detail = f"checkpoint {checkpoint_id} is damaged: {error}"
+            raise WrongState(detail, "corrupt") from None
+
+    async def read(self, checkpoint_id: str, path: str) -> Path:
+        """Where one of a checkpoint's `files` lies; nothing else in its folder is given out.
+
+        Raises:
+            NotFound: it is none of them, or not there any more.
+            WrongState: as `files`.
+        """
+        folder = await self._folder(checkpoint_id)
+        if path in {file.path for file in await self.files(checkpoint_id)}:
+            with contextlib.suppress(OSError):
+                return await asyncio.to_thread(file_within, folder, path)
+        raise NotFound("checkpoint file", f"{checkpoint_id}/{path}"[:160])
+
+    async def _folder(self, checkpoint_id: str) -> Path:
+        """Where the files of a checkpoint lie, which the coordinator sees."""
+        async with self._db.session() as session:
+            row = await _load(session, checkpoint_id)
+        if row.state in ("deleting", "deleted"):
+            raise WrongState(f"checkpoint {checkpoint_id} is {row.state}", row.state)
+        if row.location.startswith(STORE):
+            return self._store.folder(row.job_id, row.name)
+        folder = Path(row.location)
+        if not folder.parent.is_dir():
+            raise WrongState(
+                f"the coordinator does not see {folder}; do this on a host that does, with the "
+                f"folder's name: `trainhall ckpt verify {folder}`",
+                row.state,
+            )
+        return folder
 
     async def mark_corrupt(self, checkpoint_id: str, why: str) -> CheckpointView:
         """It cannot be loaded: no attempt is told to start from it any more."""
@@ -260,17 +297,60 @@ class CheckpointService:
         await self._tell_change(session, row, f"saved at step {row.step}")
         await self._retain(session, job)
 
+    async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[RetentionView]:
+        """What the job's retention says of each of its checkpoints, the newest first.
+
+        Unless it is a dry run, what it gives up is deleted. A save does the same by itself; this
+        is for after a pin was taken away.
+        """
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job = await session.get(Job, job_id)
+            if job is None:
+                raise NotFound("job", job_id)
+            judged = await self._judged(session, job)
+            if not dry_run:
+                await self._give_up(session, judged)
+            told = [RetentionView(checkpoint_view(r), v.keep, v.reason) for r, v in judged]
+        if not dry_run:
+            self._wakeups.stream(job_id)
+            self._wakeups.every_node()
+            await self.housekeep()
+        return told
+
     async def _retain(self, session: AsyncSession, job: Job) -> None:
-        keep = int(job.spec["checkpoint"].get("keep_latest") or 1)
+        await self._give_up(session, await self._judged(session, job))
+
+    async def _judged(
+        self, session: AsyncSession, job: Job
+    ) -> Sequence[tuple[Checkpoint, Verdict]]:
+        """Every checkpoint that is not given up yet, the newest first, and whether it is kept."""
+        rule = CheckpointSpec.model_validate(job.spec["checkpoint"])
         rows = await session.scalars(
-            select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.state == "committed")
+            select(Checkpoint).where(
+                Checkpoint.job_id == job.id, Checkpoint.state.in_(("committed", "corrupt"))
+            )
         )
-        for row in sorted(rows, key=_age, reverse=True)[keep:]:
-            if not row.pinned and row.id != job.restore_checkpoint_id:
+        ordered = sorted(rows, key=_age, reverse=True)
+        good = [row for row in ordered if row.state == "committed"]
+        told = dict(
+            zip([r.id for r in good], verdicts(rule, [*map(_candidate, good)]), strict=True)
+        )
+        for row in ordered:
+            if row.state == "corrupt":
+                told[row.id] = Verdict(True, "corrupt, for you to look into: delete it by hand")
+            elif row.id == job.restore_checkpoint_id:
+                told[row.id] = Verdict(True, "the job is about to start from it")
+        return [(row, told[row.id]) for row in ordered]
+
+    async def _give_up(
+        self, session: AsyncSession, judged: Sequence[tuple[Checkpoint, Verdict]]
+    ) -> None:
+        for row, verdict in judged:
+            if not verdict.keep:
                 row.state = "deleting"
-                await self._tell_change(
-                    session, row, f"the checkpoint of step {row.step} is given up; {keep} are kept"
-                )
+                reason = f"the checkpoint of step {row.step} is given up: {verdict.reason}"
+                await self._tell_change(session, row, reason)
 
     async def _tell_change(self, session: AsyncSession, row: Checkpoint, reason: str) -> None:
         await record_event(
@@ -391,6 +471,11 @@ async def _mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
 
 def _may_write(attempt: Attempt, name: CheckpointName) -> bool:
     return not attempt.revoked and attempt.generation == name.generation
+
+
+def _candidate(row: Checkpoint) -> Candidate:
+    name = CheckpointName(row.step, row.attempt, row.generation)
+    return Candidate(name, row.metrics, row.pinned)
 
 
 def _age(row: Checkpoint) -> tuple[int, int, int]:

@@ -81,6 +81,15 @@ class CheckpointView:
 
 
 @dataclass(frozen=True)
+class RetentionView:
+    """What a job's retention says of one of its checkpoints."""
+
+    checkpoint: CheckpointView
+    keep: bool
+    reason: str
+
+
+@dataclass(frozen=True)
 class DeviceView:
     node_id: str
     index: int

@@ -1,6 +1,9 @@
 """/checkpoints: list, keep, delete and restore."""
 
-from fastapi import APIRouter, Request, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import FileResponse
 
 from trainhall.api import examples
 from trainhall.api.bodies import read_json
@@ -17,17 +20,36 @@ from trainhall.api.describe import (
     wrong_state,
 )
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
-from trainhall.api.problems import invalid
+from trainhall.api.problems import Refusal, invalid
 from trainhall.api.schemas.checkpoints import (
     Checkpoint,
+    CheckpointFiles,
     CheckpointPage,
     CheckpointProblem,
     Restore,
+    RetentionList,
     Verification,
 )
 from trainhall.api.schemas.jobs import Job
 
 router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
+
+_BYTES = "application/octet-stream"
+_FILE = {
+    "description": "The bytes of the file; compare them with the hash that the list gives.",
+    "content": {
+        _BYTES: {
+            "schema": {"type": "string", "format": "binary"},
+            "example": "(the bytes of the file)",
+        }
+    },
+}
+_NO_FILE = Refusal(404, "not-found", "there is no checkpoint file '5e60b7d2f913/state.json'")
+_NOT_SEEN = wrong_state(
+    "the coordinator does not see /shared/3f2a9c51d07b/step-00000100-a1-g1; do this on a host that "
+    "does, with the folder's name: `trainhall ckpt verify "
+    "/shared/3f2a9c51d07b/step-00000100-a1-g1`"
+)
 
 
 @router.get(
@@ -44,6 +66,22 @@ async def list_checkpoints(
     page = await hall.checkpoints.list(job_id, limit=limit, cursor=cursor)
     items = [Checkpoint.model_validate(view) for view in page.items]
     return CheckpointPage(items=items, next_cursor=page.next_cursor)
+
+
+@router.post(
+    "/jobs/{job_id}/collect",
+    summary="Apply a job's retention",
+    responses=answers(examples.RETENTION, NO_JOB, told="What is kept and what goes, and why."),
+)
+async def collect_checkpoints(
+    hall: Hall,
+    job_id: JobId,
+    dry_run: Annotated[bool, Query(description="Say what would go, and delete nothing.")] = False,
+) -> RetentionList:
+    """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
+    by itself; this is for after one was unpinned."""
+    told = await hall.checkpoints.collect(job_id, dry_run=dry_run)
+    return RetentionList.model_validate({"items": told})
 
 
 @router.get(
@@ -122,6 +160,40 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     found = await hall.checkpoints.verify(checkpoint_id)
     problems = [CheckpointProblem.model_validate(problem) for problem in found]
     return Verification(good=not problems, problems=problems)
+
+
+@router.get(
+    "/{checkpoint_id}/files",
+    summary="List a checkpoint's files",
+    responses=answers(
+        examples.CHECKPOINT_FILES,
+        NO_CHECKPOINT,
+        _NOT_SEEN,
+        told="Every file with its size and hash.",
+    ),
+)
+async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
+    """Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
+    its own store, or on storage that it shares with the nodes."""
+    return CheckpointFiles.model_validate({"items": await hall.checkpoints.files(checkpoint_id)})
+
+
+@router.get(
+    "/{checkpoint_id}/files/{path:path}",
+    summary="Read a checkpoint's file",
+    response_class=FileResponse,
+    responses=answers(None, _NO_FILE, _NOT_SEEN, also={200: _FILE}),
+)
+async def read_checkpoint_file(
+    hall: Hall,
+    checkpoint_id: CheckpointId,
+    path: Annotated[
+        str, Path(description="As the list of its files gives it.", examples=["state.json"])
+    ],
+) -> FileResponse:
+    """Sent as it is read from the disk; ranges of bytes are served."""
+    file = await hall.checkpoints.read(checkpoint_id, path)
+    return FileResponse(file, media_type=_BYTES)
 
 
 @router.post(

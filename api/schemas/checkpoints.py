@@ -44,6 +44,35 @@ class Verification(Schema):
     problems: list[CheckpointProblem]
 
 
+class CheckpointFile(Schema):
+    path: str
+    """Relative to the checkpoint's folder, with `/` between parts."""
+    size: int
+    """Bytes."""
+    sha256: str
+
+
+class CheckpointFiles(Schema):
+    """Every file of a checkpoint."""
+
+    items: list[CheckpointFile]
+    """The manifest comes last: whoever copies them in this order ends with a whole checkpoint."""
+
+
+class Retention(Schema):
+    """What a job's retention says of one checkpoint."""
+
+    checkpoint: Checkpoint
+    keep: bool
+    reason: str
+    """Why it is kept, or given up."""
+
+
+class RetentionList(Schema):
+    items: list[Retention]
+    """The newest first."""
+
+
 class Restore(Body):
     """What the restored job shall have otherwise than before; everything is optional."""
 

@@ -19,6 +19,8 @@ GETS = [
     "/metrics/jobs/{id}",
     "/checkpoints/jobs/{id}",
     "/checkpoints/{id}",
+    "/checkpoints/{id}/files",
+    "/checkpoints/{id}/files/manifest.json",
 ]
 OTHERS = [
     ("DELETE", "/training/jobs/{id}"),
@@ -29,6 +31,8 @@ OTHERS = [
     ("PUT", "/checkpoints/{id}/pin"),
     ("DELETE", "/checkpoints/{id}/pin"),
     ("POST", "/checkpoints/{id}/restore"),
+    ("POST", "/checkpoints/{id}/verify"),
+    ("POST", "/checkpoints/jobs/{id}/collect"),
 ]
 STRANGE_IDS = [
     "unknown", "%00", "a%00b", "%ed%a0%80", "%ff", "x" * 10_000, "9" * 400, "-1", "%2e%2e", "%20",

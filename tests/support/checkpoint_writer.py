@@ -13,8 +13,8 @@ from trainhall.training.checkpoint.names import Token
 from trainhall.training.checkpoint.removal import keep_latest, remove_leftovers
 
 
-def write(folder: Path, attempt: int, step: int) -> None:
-    token = Token("job", attempt, 1)
+def write(folder: Path, attempt: int, step: int, job_id: str = "job") -> None:
+    token = Token(job_id, attempt, 1)
     remove_leftovers(folder, token)
     draft = Draft.create(folder, token, step)
     for i in range(2):

@@ -215,11 +215,12 @@ class SimulatedCluster(Network[SimulatedNode]):
                     node.end(attempt, outcome, failure)
         await self.work(2)
 
-    async def save_checkpoint(self, job_id: str, step: int) -> str:
+    async def save_checkpoint(self, job_id: str, step: int, **metrics: float) -> str:
         """Rank 0 commits a checkpoint on shared storage."""
         job = await self.job(job_id)
         name = f"step-{step:08d}-a{job.attempt}-g{job.generation}"
-        await self.tell(job_id, "checkpoint", {"name": name, "step": step, "size": 10})
+        data = {"name": name, "step": step, "size": 10, "metrics": metrics}
+        await self.tell(job_id, "checkpoint", data)
         return name
 
     async def tell(self, job_id: str, kind: str, data: dict[str, object]) -> None:

@@ -144,6 +144,21 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         BadCheckpoint: there is none, it is damaged, or it belongs to another checkpoint.
     """
+    return _manifest_of(folder, _manifest_bytes(folder))
+
+
+def read_files(folder: Path) -> list[FileRecord]:
+    """Records of every file of a checkpoint's folder, the manifest last.
+
+    Raises:
+        BadCheckpoint: as `read_manifest`.
+    """
+    data = _manifest_bytes(folder)
+    own = FileRecord(path=MANIFEST, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+    return [*_manifest_of(folder, data).files, own]
+
+
+def _manifest_bytes(folder: Path) -> bytes:
     if not folder.is_dir():
         raise BadCheckpoint(
             [Problem(".", "a folder", "nothing" if not folder.exists() else "a file")]
@@ -153,9 +168,12 @@ def read_manifest(folder: Path) -> Manifest:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_MANIFEST_BYTES:
                 raise _bad(f"at most {MAX_MANIFEST_BYTES} bytes", f"{size} bytes")
-            data = file.readall()
+            return file.readall()
     except OSError as error:
         raise _bad("a manifest", describe(error)) from error
+
+
+def _manifest_of(folder: Path, data: bytes) -> Manifest:
     manifest = decode_manifest(data)
     named = parse_name(folder.name)
     if named is not None and named != manifest.name:
@@ -190,6 +208,16 @@ def divide(files: Sequence[FileRecord], parts: int) -> list[list[FileRecord]]:
         divided[part].append(file)
         sizes[part] += file.size
     return divided
+
+
+def file_within(folder: Path, path: str) -> Path:
+    """A regular file of a checkpoint; no part of its path may be a link.
+
+    Raises:
+        OSError: as `open_within`.
+    """
+    open_within(folder, path).close()
+    return folder / path
 
 
 def open_within(folder: Path, path: str) -> io.FileIO:

@@ -89,6 +89,11 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
+class MetricMode(StrEnum):
+    MIN = "min"
+    MAX = "max"
+
+
 class TaskSpec(SpecModel):
     """A task, built in or of your own: model, data, loss and evaluation under one name."""
 
@@ -278,6 +283,41 @@ class CheckpointSpec(SpecModel):
     every_seconds: Annotated[float, Field(gt=0, le=10**9)] | None = None
     keep_latest: Annotated[int, Field(ge=1, le=10**6)] = 3
     """Newest checkpoints that are kept; pinned ones are always kept."""
+    keep_best: Annotated[int, Field(ge=0, le=10**6)] = 0
+    """Best checkpoints by `metric` that are kept as well."""
+    metric: Annotated[Text, Field(min_length=1)] | None = None
+    """What `keep_best` compares, such as `eval_loss`: its newest value when the checkpoint was
+    saved."""
+    metric_mode: MetricMode | None = None
+    """Whether less (`min`) or more (`max`) of `metric` is better. Names that end with `loss` or
+    `accuracy` tell it by themselves."""
+
+    @property
+    def best_mode(self) -> MetricMode | None:
+        """`metric_mode`, or what the name of the metric says; None where neither tells."""
+        if self.metric_mode is not None or self.metric is None:
+            return self.metric_mode
+        if self.metric.endswith("loss"):
+            return MetricMode.MIN
+        return MetricMode.MAX if self.metric.endswith("accuracy") else None
+
+    @model_validator(mode="after")
+    def _check_metric(self) -> Self:
+        if self.keep_best and self.metric is None:
+            raise problem_at("metric", None,
+                "keep_best needs the name of a metric, such as eval_loss or eval_accuracy",
+            )  # fmt: skip
+        if self.metric is not None and not self.keep_best:
+            raise problem_at("metric", self.metric,
+                "is what keep_best goes by: say how many of the best are kept, as in keep_best: 1",
+            )  # fmt: skip
+        if self.metric is not None and self.best_mode is None:
+            raise problem_at("metric_mode", None,
+                f"say whether less (min) or more (max) of {self.metric} is better",
+            )  # fmt: skip
+        if self.metric_mode is not None and self.metric is None:
+            raise problem_at("metric_mode", self.metric_mode.value, "belongs to a metric; give one")
+        return self
 
     @model_validator(mode="after")
     def _check(self) -> Self:

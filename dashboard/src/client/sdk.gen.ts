@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -222,6 +222,14 @@ export const readSummary = <ThrowOnError extends boolean = false>(options?: Opti
 export const listCheckpoints = <ThrowOnError extends boolean = false>(options: Options<ListCheckpointsData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointsResponses, ListCheckpointsErrors, ThrowOnError>({ url: '/api/v1/checkpoints/jobs/{job_id}', ...options });
 
 /**
+ * Apply a job's retention
+ *
+ * Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
+ * by itself; this is for after one was unpinned.
+ */
+export const collectCheckpoints = <ThrowOnError extends boolean = false>(options: Options<CollectCheckpointsData, ThrowOnError>) => (options.client ?? client).post<CollectCheckpointsResponses, CollectCheckpointsErrors, ThrowOnError>({ url: '/api/v1/checkpoints/jobs/{job_id}/collect', ...options });
+
+/**
  * Delete a checkpoint
  *
  * A pinned checkpoint must be unpinned first.
@@ -257,6 +265,21 @@ export const pinCheckpoint = <ThrowOnError extends boolean = false>(options: Opt
  * A damaged checkpoint is marked corrupt, and no attempt starts from it any more.
  */
 export const verifyCheckpoint = <ThrowOnError extends boolean = false>(options: Options<VerifyCheckpointData, ThrowOnError>) => (options.client ?? client).post<VerifyCheckpointResponses, VerifyCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/verify', ...options });
+
+/**
+ * List a checkpoint's files
+ *
+ * Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
+ * its own store, or on storage that it shares with the nodes.
+ */
+export const listCheckpointFiles = <ThrowOnError extends boolean = false>(options: Options<ListCheckpointFilesData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointFilesResponses, ListCheckpointFilesErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/files', ...options });
+
+/**
+ * Read a checkpoint's file
+ *
+ * Sent as it is read from the disk; ranges of bytes are served.
+ */
+export const readCheckpointFile = <ThrowOnError extends boolean = false>(options: Options<ReadCheckpointFileData, ThrowOnError>) => (options.client ?? client).get<ReadCheckpointFileResponses, ReadCheckpointFileErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/files/{path}', ...options });
 
 /**
  * Restore a checkpoint

@@ -164,6 +164,42 @@ export type Checkpoint = {
 };
 
 /**
+ * CheckpointFile
+ */
+export type CheckpointFile = {
+    /**
+     * Path
+     *
+     * Relative to the checkpoint's folder, with `/` between parts.
+     */
+    path: string;
+    /**
+     * Size
+     *
+     * Bytes.
+     */
+    size: number;
+    /**
+     * Sha256
+     */
+    sha256: string;
+};
+
+/**
+ * CheckpointFiles
+ *
+ * Every file of a checkpoint.
+ */
+export type CheckpointFiles = {
+    /**
+     * Items
+     *
+     * The manifest comes last: whoever copies them in this order ends with a whole checkpoint.
+     */
+    items: Array<CheckpointFile>;
+};
+
+/**
  * CheckpointPage
  *
  * Checkpoints of a job, the newest first.
@@ -229,6 +265,24 @@ export type CheckpointSpec = {
      * Newest checkpoints that are kept; pinned ones are always kept.
      */
     keep_latest?: number;
+    /**
+     * Keep Best
+     *
+     * Best checkpoints by `metric` that are kept as well.
+     */
+    keep_best?: number;
+    /**
+     * Metric
+     *
+     * What `keep_best` compares, such as `eval_loss`: its newest value when the checkpoint was
+     * saved.
+     */
+    metric?: string | null;
+    /**
+     * Whether less (`min`) or more (`max`) of `metric` is better. Names that end with `loss` or
+     * `accuracy` tell it by themselves.
+     */
+    metric_mode?: MetricMode | null;
 };
 
 /**
@@ -869,6 +923,11 @@ export type LogPage = {
 };
 
 /**
+ * MetricMode
+ */
+export type MetricMode = 'min' | 'max';
+
+/**
  * Metrics
  *
  * Series of a job.
@@ -1322,6 +1381,37 @@ export type Restore = {
     parallelism?: {
         [key: string]: unknown;
     } | null;
+};
+
+/**
+ * Retention
+ *
+ * What a job's retention says of one checkpoint.
+ */
+export type Retention = {
+    checkpoint: Checkpoint;
+    /**
+     * Keep
+     */
+    keep: boolean;
+    /**
+     * Reason
+     *
+     * Why it is kept, or given up.
+     */
+    reason: string;
+};
+
+/**
+ * RetentionList
+ */
+export type RetentionList = {
+    /**
+     * Items
+     *
+     * The newest first.
+     */
+    items: Array<Retention>;
 };
 
 /**
@@ -2880,6 +2970,61 @@ export type ListCheckpointsResponses = {
 
 export type ListCheckpointsResponse = ListCheckpointsResponses[keyof ListCheckpointsResponses];
 
+export type CollectCheckpointsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Dry Run
+         *
+         * Say what would go, and delete nothing.
+         */
+        dry_run?: boolean;
+    };
+    url: '/api/v1/checkpoints/jobs/{job_id}/collect';
+};
+
+export type CollectCheckpointsErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type CollectCheckpointsError = CollectCheckpointsErrors[keyof CollectCheckpointsErrors];
+
+export type CollectCheckpointsResponses = {
+    /**
+     * What is kept and what goes, and why.
+     */
+    200: RetentionList;
+};
+
+export type CollectCheckpointsResponse = CollectCheckpointsResponses[keyof CollectCheckpointsResponses];
+
 export type DeleteCheckpointData = {
     body?: never;
     path: {
@@ -3135,6 +3280,116 @@ export type VerifyCheckpointResponses = {
 };
 
 export type VerifyCheckpointResponse = VerifyCheckpointResponses[keyof VerifyCheckpointResponses];
+
+export type ListCheckpointFilesData = {
+    body?: never;
+    path: {
+        /**
+         * Checkpoint Id
+         *
+         * The checkpoint's id.
+         */
+        checkpoint_id: string;
+    };
+    query?: never;
+    url: '/api/v1/checkpoints/{checkpoint_id}/files';
+};
+
+export type ListCheckpointFilesErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The present state does not allow this
+     */
+    409: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ListCheckpointFilesError = ListCheckpointFilesErrors[keyof ListCheckpointFilesErrors];
+
+export type ListCheckpointFilesResponses = {
+    /**
+     * Every file with its size and hash.
+     */
+    200: CheckpointFiles;
+};
+
+export type ListCheckpointFilesResponse = ListCheckpointFilesResponses[keyof ListCheckpointFilesResponses];
+
+export type ReadCheckpointFileData = {
+    body?: never;
+    path: {
+        /**
+         * Path
+         *
+         * As the list of its files gives it.
+         */
+        path: string;
+        /**
+         * Checkpoint Id
+         *
+         * The checkpoint's id.
+         */
+        checkpoint_id: string;
+    };
+    query?: never;
+    url: '/api/v1/checkpoints/{checkpoint_id}/files/{path}';
+};
+
+export type ReadCheckpointFileErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The present state does not allow this
+     */
+    409: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ReadCheckpointFileError = ReadCheckpointFileErrors[keyof ReadCheckpointFileErrors];
+
+export type ReadCheckpointFileResponses = {
+    /**
+     * The bytes of the file; compare them with the hash that the list gives.
+     */
+    200: Blob | File;
+};
+
+export type ReadCheckpointFileResponse = ReadCheckpointFileResponses[keyof ReadCheckpointFileResponses];
 
 export type RestoreCheckpointData = {
     body?: Restore;

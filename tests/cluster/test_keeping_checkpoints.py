@@ -1,0 +1,161 @@
+"""What a job's retention keeps, and what is read of the checkpoints that are kept."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.checkpoint_writer import write
+from support.simulated import SimulatedCluster
+
+from trainhall.cluster.errors import NotFound, WrongState
+from trainhall.training.checkpoint.names import MANIFEST
+
+NAME = "step-00000010-a1-g1"
+
+
+async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
+    await hall.add_node("alpha", 2)
+    job_id = await hall.submit(checkpoint=checkpoint)
+    await hall.run_until(job_id, "running")
+    return job_id
+
+
+async def states(hall: SimulatedCluster, job_id: str) -> dict[int, str]:
+    page = await hall.coordinator.checkpoints.list(job_id)
+    return {view.step: view.state for view in page.items}
+
+
+async def told(
+    hall: SimulatedCluster, job_id: str, *, dry_run: bool
+) -> dict[int, tuple[bool, str]]:
+    found = await hall.coordinator.checkpoints.collect(job_id, dry_run=dry_run)
+    return {each.checkpoint.step: (each.keep, each.reason) for each in found}
+
+
+async def test_the_best_are_kept_beside_the_newest(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=1, keep_best=1, metric="eval_loss")
+    for step, loss in ((10, 0.5), (20, 0.1), (30, 0.3), (40, 0.4)):
+        await hall.save_checkpoint(job_id, step, eval_loss=loss)
+    assert await states(hall, job_id) == {
+        40: "committed", 30: "deleting", 20: "committed", 10: "deleting",
+    }  # fmt: skip
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    reasons = [e.reason for e in events if e.kind == "checkpoint" and "given up" in e.reason]
+    assert reasons == [
+        "the checkpoint of step 10 is given up: not the newest, nor the best by eval_loss",
+        "the checkpoint of step 30 is given up: not the newest, nor the best by eval_loss",
+    ]
+
+
+async def test_what_was_unpinned_goes_when_asked(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=1)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    await service.pin(first.id)
+    await hall.save_checkpoint(job_id, 20)
+    assert await told(hall, job_id, dry_run=True) == {
+        20: (True, "the newest"),
+        10: (True, "pinned"),
+    }
+    await service.unpin(first.id)
+    expected = {20: (True, "the newest"), 10: (False, "not the newest")}
+    assert await told(hall, job_id, dry_run=True) == expected
+    assert await states(hall, job_id) == {20: "committed", 10: "committed"}, "a dry run only tells"
+    assert await told(hall, job_id, dry_run=False) == expected
+    assert await states(hall, job_id) == {20: "committed", 10: "deleting"}
+    assert await told(hall, job_id, dry_run=False) == {20: (True, "the newest")}
+    with pytest.raises(NotFound):
+        await service.collect("nothing", dry_run=True)
+
+
+async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=3)
+    for step in (10, 20, 30):
+        await hall.save_checkpoint(job_id, step)
+    service = hall.coordinator.checkpoints
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    await service.mark_corrupt(views[20].id, "state.json: expected 2 bytes, found 1")
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    await service.restore(views[10].id)
+    assert await told(hall, job_id, dry_run=False) == {
+        30: (True, "one of the 3 newest"),
+        20: (True, "corrupt, for you to look into: delete it by hand"),
+        10: (True, "the job is about to start from it"),
+    }
+
+
+async def pieces(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def written(folder: Path, job_id: str) -> dict[str, bytes]:
+    """The files of a checkpoint of step 10, which is written to the folder."""
+    write(folder, 1, 10, job_id=job_id)
+    return {file.name: file.read_bytes() for file in (folder / NAME).iterdir()}
+
+
+async def stored(hall: SimulatedCluster, source: Path) -> str:
+    """The id of a checkpoint that an agent uploaded."""
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in written(source, job_id).items():
+        await service.receive(job_id, NAME, path, pieces(data))
+    await service.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    (view,) = (await service.list(job_id)).items
+    return view.id
+
+
+async def shared(hall: SimulatedCluster, source: Path) -> str:
+    """The id of a checkpoint on storage that the coordinator sees as well."""
+    job_id = await running_job(hall, path=str(source))
+    written(source / job_id, job_id)
+    await hall.save_checkpoint(job_id, 10)
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    return view.id
+
+
+@pytest.mark.parametrize("place", [stored, shared])
+async def test_the_files_of_a_checkpoint_are_read(
+    hall: SimulatedCluster, tmp_path: Path, place
+) -> None:
+    service = hall.coordinator.checkpoints
+    checkpoint = await place(hall, tmp_path / "storage")
+    files = await service.files(checkpoint)
+    assert [file.path for file in files] == [
+        "tensors-0.safetensors", "tensors-1.safetensors", MANIFEST,
+    ]  # fmt: skip
+    for file in files:
+        data = (await service.read(checkpoint, file.path)).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
+    folder = (await service.read(checkpoint, MANIFEST)).parent
+    (folder / "planted").write_bytes(b"secret")
+    (tmp_path / "secret").write_bytes(b"secret")
+    for path in ("planted", "../secret", "/etc/passwd", "", ".", "a/../manifest.json", "x" * 5000):
+        with pytest.raises(NotFound):
+            await service.read(checkpoint, path)
+    (folder / "tensors-0.safetensors").unlink()
+    (folder / "tensors-0.safetensors").symlink_to(tmp_path / "secret")
+    with pytest.raises(NotFound):
+        await service.read(checkpoint, "tensors-0.safetensors")
+    (folder / MANIFEST).write_bytes(b"{}")
+    with pytest.raises(WrongState, match="damaged"):
+        await service.files(checkpoint)
+
+
+async def test_files_that_the_coordinator_does_not_see_are_not_read(
+    hall: SimulatedCluster, tmp_path: Path
+) -> None:
+    job_id = await running_job(hall, path=str(tmp_path / "elsewhere"))
+    await hall.save_checkpoint(job_id, 10)
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    with pytest.raises(WrongState, match="does not see"):
+        await hall.coordinator.checkpoints.files(view.id)
+    await hall.coordinator.checkpoints.delete(view.id)
+    with pytest.raises(WrongState, match="deleting"):
+        await hall.coordinator.checkpoints.read(view.id, MANIFEST)
