@@ -20,6 +20,7 @@ from trainhall.cluster.facts import (
 )
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState, Goal, JobState
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.restarts import AfterFailure, after_failure
 from trainhall.cluster.scheduler import QueueEntry, schedule
 from trainhall.training.link import Failure, Outcome
 
@@ -333,20 +334,27 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
     if failure is None:
         why = "moved off a node that is being removed"
         return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
-    restarts = 1 if job.step > job.restarts_step else job.restarts + 1
-    step = max(job.step, job.restarts_step)
-    if restarts > job.max_restarts:
-        left = f"max_restarts is {job.max_restarts}" + (
-            ", each without a new step" if job.max_restarts > 1 else ""
-        )
-        reason = f"{describe(failure)}; no restart is left ({left})"
-        end = JobState.FAILED
-    else:
-        reason = f"{describe(failure)}; restart {restarts} of {job.max_restarts}"
+    after = after_failure(job, failure)
+    if after.goes_on:
+        reason = f"{describe(failure)}; restart {after.restarts} of {job.max_restarts}"
         end = JobState.RECOVERING
+    else:
+        reason = _no_restart(job, failure, after)
+        end = JobState.FAILED
     return _ended(
-        attempt, job, AttemptState.FAILED, end, reason, failure, restarts=restarts, step=step
+        attempt, job, AttemptState.FAILED, end, reason, failure,
+        restarts=after.restarts, step=after.step,
+    )  # fmt: skip
+
+
+def _no_restart(job: JobFacts, failure: Failure, after: AfterFailure) -> str:
+    if after.repeated:
+        step = "a new step" if after.step else "a step"
+        return f"failed twice in the same way without {step}: {describe(failure)}"
+    left = f"max_restarts is {job.max_restarts}" + (
+        ", each without a new step" if job.max_restarts > 1 else ""
     )
+    return f"{describe(failure)}; no restart is left ({left})"
 
 
 def _end_with_agents(attempt: AttemptFacts, job: JobFacts, stopped: list[HostFacts]) -> EndAttempt:

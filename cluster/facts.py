@@ -55,6 +55,8 @@ class JobFacts:
     max_restarts: int
     step: int
     """The newest step that is known."""
+    failed_before: Failure | None = None
+    """Of a job that has restarted and runs: what its newest failed attempt ended with."""
     last_failure: str | None = None
     """Of a job that recovers: why its last attempt ended."""
     last_ended_at: datetime | None = None

@@ -33,9 +33,10 @@ from trainhall.training.link import Failure
 
 async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
     ended = await _ends_of_recovering(session)
+    failed = await _failures_of_restarted(session)
     return ClusterFacts(
         nodes=await _nodes(session, hearing),
-        jobs=await _jobs(session, ended),
+        jobs=await _jobs(session, ended, failed),
         attempts=await _attempts(session),
         listening_seconds=hearing.listening_seconds,
         grants=tuple(
@@ -70,7 +71,9 @@ async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ..
 
 
 async def _jobs(
-    session: AsyncSession, ended: dict[str, tuple[str, datetime | None]]
+    session: AsyncSession,
+    ended: dict[str, tuple[str, datetime | None]],
+    failed: dict[str, Failure],
 ) -> tuple[JobFacts, ...]:
     # A spec may be large: only what is needed of it leaves the database.
     rows = await session.execute(
@@ -108,6 +111,7 @@ async def _jobs(
             restarts_step=restarts_step,
             max_restarts=max_restarts,
             step=step,
+            failed_before=failed.get(job_id),
             last_failure=ended[job_id][0] if job_id in ended else None,
             last_ended_at=ended[job_id][1] if job_id in ended else None,
         )
@@ -130,6 +134,20 @@ async def _ends_of_recovering(
         job_id: (f"attempt {number}: {reason}", finished)
         for job_id, number, reason, finished in rows
     }
+
+
+async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
+    rows = await session.execute(
+        select(Job.id, Attempt.failure)
+        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number < Job.attempt))
+        .where(
+            Job.state.in_([s.value for s in ACTIVE_STATES]),
+            Job.restarts > 0,
+            Attempt.state == AttemptState.FAILED.value,
+        )
+        .order_by(Attempt.number)
+    )
+    return {job_id: Failure.model_validate(failure) for job_id, failure in rows if failure}
 
 
 async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:

@@ -158,6 +158,17 @@ def test_restarts_are_counted_since_the_last_new_step() -> None:
     assert (back.restarts, back.restarts_step) == (2, 9)
 
 
+def test_a_failure_that_repeats_ends_the_job_and_says_so() -> None:
+    failed = attempt(ended(Outcome.FAILED))
+    again = job(restarts=1, max_restarts=3, failed_before=BROKE)
+    end = the_end(failed, again)
+    assert end.job_path == (JobState.FAILED,)
+    why = "rank 1 raised ValueError: bad luck (exit code 3)"
+    assert end.reason == f"failed twice in the same way without a step: {why}"
+    later = the_end(failed, replace(again, step=9, restarts_step=9))
+    assert later.reason == f"failed twice in the same way without a new step: {why}"
+
+
 def test_silence() -> None:
     (suspect,) = decide(NOW, ClusterFacts(nodes=(node(silent_seconds=15.0),)), OPTIONS)
     assert isinstance(suspect, MoveNode)

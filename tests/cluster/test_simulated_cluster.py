@@ -23,9 +23,9 @@ async def test_a_job_runs_to_its_end(hall: SimulatedCluster) -> None:
 async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 2})
-    for restart in (1, 2):
+    for restart, code in ((1, 3), (2, 4)):
         await hall.run_until(job_id, "running")
-        await hall.finish(job_id, Outcome.FAILED, failure(3))
+        await hall.finish(job_id, Outcome.FAILED, failure(code))
         hall.clock.advance(5)
         await hall.heartbeat()
         job = await hall.job(job_id)
@@ -41,6 +41,17 @@ async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> 
     assert attempts[0].failure is not None
     assert attempts[0].failure["exit_code"] == 3
     assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
+
+
+async def test_a_failure_that_repeats_without_a_step_is_final(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 3})
+    for _ in range(2):
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, failure(2))
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("failed", 2)
+    assert job.reason.startswith("failed twice in the same way without a step: ")
 
 
 async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:

@@ -332,7 +332,8 @@ class CheckpointSpec(SpecModel):
 
 class RecoverySpec(SpecModel):
     max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
-    """Restarts in a row without a new step before the job fails."""
+    """Restarts in a row without a new step before the job fails. The same error twice in a row
+    without a new step ends it at once, and a lost node costs no restart."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Seconds between SIGTERM and SIGKILL for a script."""
 

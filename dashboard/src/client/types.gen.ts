@@ -1332,7 +1332,8 @@ export type RecoverySpec = {
     /**
      * Max Restarts
      *
-     * Restarts in a row without a new step before the job fails.
+     * Restarts in a row without a new step before the job fails. The same error twice in a row
+     * without a new step ends it at once, and a lost node costs no restart.
      */
     max_restarts?: number;
     /**

@@ -1,0 +1,63 @@
+"""The restart budget of a job: restarts in a row without progress, and when another is in vain.
+
+Faults of nodes are no failures in this sense: a lost node or a stopped agent costs no restart.
+"""
+
+import re
+from dataclasses import dataclass
+
+from trainhall.cluster.facts import JobFacts
+from trainhall.training.link import Failure
+
+_PASSING = re.compile(
+    r"connect|timed? ?-?out|unreachable|name resolution|broken pipe|reset by peer"
+    r"|\bnccl|\bgloo\b|\becc\b|http error (5|429)",
+    re.IGNORECASE,
+)
+"""Words of networks, neighbours and hardware: what they break may work a minute later."""
+_NODE = re.compile(r" \(node [^)]*\)$")
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+"""Ranks, attempts, addresses, times: what differs between two reports of one fault."""
+
+
+@dataclass(frozen=True)
+class AfterFailure:
+    """What becomes of a job whose attempt failed."""
+
+    restarts: int
+    """Failed attempts in a row without a new step, this one included."""
+    step: int
+    """The step from which they are counted."""
+    goes_on: bool
+    repeated: bool
+    """It fails although the budget is not used up: it would only fail in the same way again."""
+
+
+def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
+    """Whether another attempt is worth it: new steps give the whole budget back."""
+    progressed = job.step > job.restarts_step
+    restarts = 1 if progressed else job.restarts + 1
+    repeated = (
+        restarts > 1 and job.failed_before is not None and in_vain(job.failed_before, failure)
+    )
+    return AfterFailure(
+        restarts=restarts,
+        step=max(job.step, job.restarts_step),
+        goes_on=not repeated and restarts <= job.max_restarts,
+        repeated=repeated,
+    )
+
+
+def in_vain(before: Failure, failure: Failure) -> bool:
+    """Whether two failures are one fault of what the user gave: code, data, parameters.
+
+    A process that left with an exit code decided to; one that a signal ended, or that its host
+    could not start or went without, may fare better next time.
+    """
+    if failure.exit_code is None or failure.signal is not None or _PASSING.search(failure.message):
+        return False
+    return before.exit_code == failure.exit_code and _words(before) == _words(failure)
+
+
+def _words(failure: Failure) -> str:
+    return _VARYING.sub("#", _NODE.sub("", failure.message.strip()))

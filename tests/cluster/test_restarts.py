@@ -1,0 +1,91 @@
+"""The restart budget: what gives it back, and what ends a job before it is used up."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from trainhall.cluster.facts import JobFacts
+from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.restarts import after_failure, in_vain
+from trainhall.training.link import Failure
+
+NO_MODULE = Failure(
+    rank=0,
+    exit_code=1,
+    message="rank 0 ended with exit code 1: ModuleNotFoundError: No module named 'nope'",
+)
+
+
+def job(**more: object) -> JobFacts:
+    facts: dict[str, object] = {
+        "id": "job", "number": 1, "priority": 0, "state": JobState.RUNNING, "reason": "x",
+        "attempt": 2, "workers": 2, "device": "cpu", "queued_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "restarts": 0, "restarts_step": 0, "max_restarts": 3, "step": 0,
+    }  # fmt: skip
+    return JobFacts(**(facts | more))  # type: ignore[arg-type]
+
+
+def failure(message: str, exit_code: int | None = 1, signal: int | None = None) -> Failure:
+    return Failure(rank=1, exit_code=exit_code, signal=signal, message=message)
+
+
+def test_the_first_failure_is_always_tried_again() -> None:
+    after = after_failure(job(), NO_MODULE)
+    assert (after.goes_on, after.restarts) == (True, 1)
+
+
+def test_the_same_failure_without_a_step_ends_the_job() -> None:
+    after = after_failure(job(restarts=1, failed_before=NO_MODULE), NO_MODULE)
+    assert (after.goes_on, after.repeated) == (False, True)
+
+
+def test_new_steps_give_the_budget_back() -> None:
+    progressed = job(restarts=3, step=40, restarts_step=30, failed_before=NO_MODULE)
+    after = after_failure(progressed, NO_MODULE)
+    assert (after.goes_on, after.restarts, after.step) == (True, 1, 40)
+
+
+def test_other_failures_use_the_whole_budget() -> None:
+    other = failure("rank 1 ended with exit code 1: OSError: the file server is away")
+    for restarts in (1, 2):
+        assert after_failure(job(restarts=restarts, failed_before=NO_MODULE), other).goes_on
+    last = after_failure(job(restarts=3, failed_before=NO_MODULE), other)
+    assert (last.goes_on, last.repeated) == (False, False)
+
+
+def test_a_job_that_was_resumed_since_is_not_held_to_what_failed_before() -> None:
+    assert after_failure(job(restarts=0, failed_before=NO_MODULE), NO_MODULE).goes_on
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("rank 0 failed: NameError: name 'x' is not defined", "rank 3 failed: NameError: name 'x' "
+         "is not defined"),
+        ("can't open file '/a/3f2a/1/code/train.py'", "can't open file '/a/3f2a/2/code/train.py'"),
+        ("rank 0 failed: BadData: no folder /data (node gpu-01)", "rank 8 failed: BadData: no "
+         "folder /data (node gpu-02)"),
+        ("got <Net object at 0x7f01ab>", "got <Net object at 0x7fee03>"),
+    ],
+)  # fmt: skip
+def test_what_differs_between_two_reports_of_one_fault(one: str, other: str) -> None:
+    assert in_vain(failure(one), failure(other))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        failure("rank 1 was ended by SIGKILL", exit_code=None, signal=9),
+        failure("checkpoint step-00000010-a1-g1 could not be fetched", exit_code=None),
+        failure("rank 0 failed: RuntimeError: Connection closed by peer [10.0.0.7]:40312"),
+        failure("rank 0 failed: DistBackendError: NCCL error: unhandled system error"),
+        failure("rank 0 failed: TimeoutError: the store timed out"),
+        failure("rank 0 ended with exit code 1: HTTPError: HTTP Error 503: busy"),
+    ],
+)
+def test_what_may_pass_is_tried_again(one: Failure) -> None:
+    assert not in_vain(one, one)
+
+
+def test_another_exit_code_is_another_failure() -> None:
+    assert not in_vain(failure("it ended", exit_code=1), failure("it ended", exit_code=2))
