@@ -9,6 +9,7 @@ from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
 from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.logical_shards import LogicalShards
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.pipeline import Pipeline
 from trainhall.parallelism.strategy import Strategy
@@ -26,6 +27,8 @@ class Asked:
     sequence_parallel: bool
     schedule: Schedule
     microbatches: int
+    logical_shards: int | None = None
+    """Given in reproducible mode alone."""
 
 
 def apply(
@@ -48,6 +51,10 @@ def apply(
     model = model.to(device)
     match asked.strategy:
         case "ddp":
+            if asked.logical_shards is not None:
+                return LogicalShards(
+                    model, device=device, bucket_mb=asked.bucket_mb, shards=asked.logical_shards
+                )
             return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
         case "fsdp":
             return FullyShardedData(

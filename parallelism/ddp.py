@@ -23,10 +23,13 @@ class Replicas(Strategy):
         self.averages = self.degrees.world_size > 1
         self.model = self.called = model
         if self.averages:
-            self.called = apply(model, device=device, bucket_mb=bucket_mb)
+            self.called = self._spread(model, device, bucket_mb)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = list(self.parameters.values())
         self._buckets = Buckets()
+
+    def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
+        return apply(model, device=device, bucket_mb=bucket_mb)
 
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)

@@ -30,6 +30,8 @@ class Tools:
     communication_ended: Callable[[], None]
     measures: int = 0
     """How many other measures a loss comes with."""
+    shard_begins: Callable[[int], None] = lambda _: None
+    """Told before the passes of a logical shard, where there are such: seeds what they draw."""
 
 
 class Strategy(ABC):
@@ -37,7 +39,8 @@ class Strategy(ABC):
 
     Attributes:
         degrees: the mesh of ranks.
-        samples: which of the `degrees.samples` parts of every batch this rank reads.
+        samples: which of the `num_parts` parts of every batch this rank reads; None: none.
+        held: how many parts it reads, one behind the other, `samples` being the first.
         model: this rank's part of the model; names are those of the plain model.
         called: what a loss calls: the model or its wrapper.
         parameters: what the optimizer updates, by name: this rank's share of each trained
@@ -60,6 +63,27 @@ class Strategy(ABC):
     replicated = True
     evaluates_together = False
     expected_bubble: float | None = None
+    held = 1
+
+    @property
+    def num_parts(self) -> int:
+        """Equal parts of every batch, of which this rank reads `held` from `samples` on."""
+        return self.degrees.samples
+
+    def gradients(
+        self, batches: Iterable[Any], loss_of: Loss, tools: Tools, *, rounds: int
+    ) -> list[Tensor]:
+        """The gradient of a global batch, of which this rank reads `rounds` micro-batches.
+
+        Returns:
+            The means of the loss and the other measures over what this rank reads. Their mean over
+            all ranks is the job's.
+        """
+        means: list[Tensor] = []
+        for round_, batch in enumerate(batches, start=1):
+            measured = self.backward(batch, loss_of, tools, rounds=rounds, last=round_ == rounds)
+            means = [a + b for a, b in zip(means, measured, strict=True)] if means else measured
+        return [value / rounds for value in means] if rounds > 1 else means
 
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool

@@ -108,15 +108,20 @@ class Sampler:
     def batches_per_epoch(self) -> int:
         return self.size // self.batch
 
-    def next_batch(self, rank: int, world_size: int, rounds: int) -> list[Tensor]:
-        """This rank's share of the next global batch, cut into `rounds` equal micro-batches."""
+    def next_batch(self, rank: int, world_size: int, rounds: int, held: int = 1) -> list[Tensor]:
+        """This rank's share of the next global batch, cut into `rounds` equal micro-batches.
+
+        Args:
+            held: shares that are taken instead of one, `rank` being the first; each is cut.
+        """
         if self.offset + self.batch > self.batches_per_epoch * self.batch:
             self.epoch, self.offset = self.epoch + 1, 0
         share = self.batch // world_size
         start = self.offset + rank * share
-        indices = self._at(start, start + share)
+        indices = self._at(start, start + held * share)
         self.offset += self.batch
-        return [indices] if rounds == 1 else list(indices.chunk(rounds))
+        pieces = rounds * held
+        return [indices] if pieces == 1 else list(indices.chunk(pieces))
 
     def _at(self, start: int, stop: int) -> Tensor:
         """A part of the epoch's order, from blocks that are computed once."""

@@ -28,6 +28,8 @@ class Share:
     rank: int
     world_size: int
     rounds: int = 1
+    held: int = 1
+    """Parts that the rank takes, one behind the other; `rank` is the first of `world_size`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class _Requests:
 
 
 def _step(sampler: Sampler, share: Share) -> list[Request]:
-    batches = sampler.next_batch(share.rank, share.world_size, share.rounds)
+    batches = sampler.next_batch(share.rank or 0, share.world_size, share.rounds, share.held)
     return [Request(sampler.epoch, indices) for indices in batches]
 
 
@@ -119,7 +121,13 @@ def eval_batches(
     Args:
         together: give all ranks equally many batches; one that counts for nothing fills up.
     """
-    requests = [Request(0, i) for i in eval_shard(size, share.rank, share.world_size, batch)]
+    if share.rank is None:
+        return
+    requests = [
+        Request(0, indices)
+        for part in range(share.rank, share.rank + share.held)
+        for indices in eval_shard(size, part, share.world_size, batch)
+    ]
     sizes = [len(request.indices) for request in requests]
     if together and len(requests) < len(eval_shard(size, 0, share.world_size, batch)):
         requests.append(Request(0, torch.zeros(1, dtype=torch.int64)))

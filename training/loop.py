@@ -99,6 +99,7 @@ class Loop:
             sequence_parallel=parallelism.sequence_parallel,
             schedule=spec.schedule,
             microbatches=spec.microbatches,
+            logical_shards=self.training.logical_shards if self.training.reproducible else None,
         )
         self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
         self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
@@ -118,8 +119,9 @@ class Loop:
         self.reader = Reader(self.task, self.task.train_data, self.training.seed)
         self.share = Share(
             self.strategy.samples,
-            self.strategy.degrees.samples,
+            self.strategy.num_parts,
             self.training.gradient_accumulation,
+            self.strategy.held,
         )
         self.data_workers = Workers.wanted(
             self.training, self.reader, place.environment.local_world_size
@@ -138,6 +140,7 @@ class Loop:
             self.clock,
             gradient_clip=self.training.gradient_clip,
             measures=len(self.task.metric_names),
+            shard_begins=self.seed_shard,
         )
         self.recorder = Recorder(
             rank=self.rank,
@@ -244,6 +247,10 @@ class Loop:
         self.clock.finish()
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
+
+    def seed_shard(self, shard: int) -> None:
+        """Have what the next step draws in a logical shard depend on nothing else."""
+        seed_everything(derive_seed(self.training.seed, "shard", self.state.step + 1, shard))
 
     def batches(self) -> Iterator[Any]:
         """This rank's micro-batches of the next global batch, on its device."""

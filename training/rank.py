@@ -12,7 +12,7 @@ import torch
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment, required
 from trainhall.parallelism.degrees import BadDegrees
-from trainhall.training import loop
+from trainhall.training import deterministic, loop
 from trainhall.training.blame import Blame
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
 from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
@@ -42,6 +42,8 @@ def main() -> int:
             blame = Blame(launch.spec.task.name)
         device = choose_device(launch, environment)
         torch.set_num_threads(threads_per_rank(environment))
+        if launch.spec.training.reproducible:
+            deterministic.choose_kernels(device)
         # What was imported lives as long as the process: a collection would walk all of it in the
         # middle of a step and, in a forked process, copy its pages.
         gc.freeze()

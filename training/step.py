@@ -1,6 +1,6 @@
 """One optimizer step: the part of training that the loop and `Trainer` share."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ class OptimizerStep:
         measures: how many other measures a loss comes with.
         clock: told when each phase has ended.
         gradient_clip: largest global L2 norm of the gradient.
+        shard_begins: called before the passes of each logical shard, where there are such.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class OptimizerStep:
         *,
         gradient_clip: float | None,
         measures: int = 0,
+        shard_begins: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._strategy = strategy
         self._optimizer = optimizer
@@ -46,6 +48,7 @@ class OptimizerStep:
             backward_ended=partial(clock.mark, Phase.BACKWARD),
             communication_ended=partial(clock.mark, Phase.COMMUNICATION),
             measures=measures,
+            shard_begins=shard_begins,
         )
 
     def run(
@@ -57,15 +60,7 @@ class OptimizerStep:
             The means of the loss and the other measures over this rank's batch, and the global L2
             norm of the gradient before it was clipped: scalars on the device.
         """
-        means: list[Tensor] = []
-        for round_, batch in enumerate(batches, start=1):
-            measured = self._strategy.backward(
-                batch, loss_of, self._tools, rounds=rounds, last=round_ == rounds
-            )
-            means = [a + b for a, b in zip(means, measured, strict=True)] if means else measured
-        if rounds > 1:
-            means = [value / rounds for value in means]
-
+        means = self._strategy.gradients(batches, loss_of, self._tools, rounds=rounds)
         if rate is not None:
             set_learning_rate(self._optimizer, rate)
         self._precision.unscale(self._optimizer)

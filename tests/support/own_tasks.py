@@ -233,3 +233,34 @@ class Unfinished(Task):
 
 
 not_a_task = dict
+
+
+class Normed(Task):
+    """A model whose buffers change while it trains, beside some that stay."""
+
+    def __init__(self, params: Any, job: Any) -> None:
+        generator = torch.Generator().manual_seed(0)
+        features, labels = torch.randn(120, 6, generator=generator), torch.arange(120) % 3
+        self.train_data = TensorData(features, labels)
+        self.eval_data = TensorData(features[:20], labels[:20])
+
+    def build_model(self) -> nn.Module:
+        model = nn.Sequential(
+            nn.Linear(6, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Dropout(0.1), nn.Linear(9, 3)
+        )
+        model.register_buffer("mask", torch.tensor([0.1, -torch.inf, torch.nan]))
+        return model
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        features, labels = batch
+        return nn.functional.cross_entropy(model(features), labels), ()
+
+
+class Unused(Normed):
+    """A model of which a part takes no part."""
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_module("spare", nn.Linear(2, 2))
+        model.forward = lambda features: nn.Sequential.forward(model[:5], features)
+        return model

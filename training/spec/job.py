@@ -253,10 +253,16 @@ class TrainingSpec(SpecModel):
     weight_decay: Annotated[float, Field(ge=0, le=1e3)] = 0.0
     precision: Precision = Precision.FP32
     gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
-    """Micro-batches per optimizer step and rank."""
+    """Micro-batches per optimizer step and rank; with `reproducible` per logical shard."""
     gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Largest global L2 norm of the gradient; larger ones are scaled down to it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    reproducible: bool = False
+    """The same bits on any number of workers, and across every pause, crash and resize
+    (docs/reproducible.md). For tasks under `ddp`."""
+    logical_shards: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 4
+    """`reproducible`: equal parts of the global batch, which workers share among themselves; at
+    least as many as workers. Another number gives other bits."""
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Evaluate on held-out data every so many steps; always at the end."""
     data_workers: Annotated[int, Field(ge=0, le=256)] | None = None
@@ -367,6 +373,8 @@ class JobSpec(SpecModel):
         if self.task is None and self.script is None:
             raise problem_at("task", None, "give exactly one of task and script")
         self._check_parallelism()
+        if self.training.reproducible:
+            self._check_reproducible()
         if self.task is not None:
             self._check_batch()
         return self
@@ -416,6 +424,24 @@ class JobSpec(SpecModel):
                 f"{strategy} is for tasks; a script spreads its model itself, so leave it out",
             )  # fmt: skip
 
+    def _check_reproducible(self) -> None:
+        strategy, workers = self.parallelism.strategy, self.resources.workers
+        shards = self.training.logical_shards
+        if self.task is None:
+            raise problem_at(("training", "reproducible"), True,
+                "is for tasks; a script trains by itself, so leave it out",
+            )  # fmt: skip
+        if strategy != "ddp":
+            raise problem_at(("training", "reproducible"), True,
+                f"needs strategy ddp: {strategy} adds numbers in an order that depends on the "
+                "ranks; leave it out, or set parallelism.strategy to ddp",
+            )  # fmt: skip
+        if workers > shards:
+            raise problem_at(("training", "logical_shards"), shards,
+                f"{workers} workers cannot share {shards} logical shards: {workers - shards} would "
+                f"have none; give at least {workers}, or lower resources.workers",
+            )  # fmt: skip
+
     def _check_paths(self) -> None:
         folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
         if folder is not None and not folder.is_absolute():
@@ -441,12 +467,15 @@ class JobSpec(SpecModel):
     def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
         parts, microbatches = self.degrees.samples, self.microbatches
+        who = "workers"
+        if self.training.reproducible:
+            parts, who = self.training.logical_shards, "logical shards"
         step = parts * rounds * microbatches
         told = f" × {microbatches} micro-batches" if microbatches > 1 else ""
         if batch % step != 0:
             nearest = max(step, math.floor(batch / step) * step)
             raise problem_at(("training", "global_batch_size"), batch,
-                f"{batch} does not divide by {parts} workers × {rounds} accumulation rounds"
+                f"{batch} does not divide by {parts} {who} × {rounds} accumulation rounds"
                 f"{told} = {step}; the nearest that does is {nearest}",
             )  # fmt: skip
 

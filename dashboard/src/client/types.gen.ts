@@ -1612,7 +1612,7 @@ export type TrainingSpec = {
     /**
      * Gradient Accumulation
      *
-     * Micro-batches per optimizer step and rank.
+     * Micro-batches per optimizer step and rank; with `reproducible` per logical shard.
      */
     gradient_accumulation?: number;
     /**
@@ -1625,6 +1625,20 @@ export type TrainingSpec = {
      * Seed
      */
     seed?: number;
+    /**
+     * Reproducible
+     *
+     * The same bits on any number of workers, and across every pause, crash and resize
+     * (docs/reproducible.md). For tasks under `ddp`.
+     */
+    reproducible?: boolean;
+    /**
+     * Logical Shards
+     *
+     * `reproducible`: equal parts of the global batch, which workers share among themselves; at
+     * least as many as workers. Another number gives other bits.
+     */
+    logical_shards?: number;
     /**
      * Evaluate Every Steps
      *

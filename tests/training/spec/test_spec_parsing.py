@@ -238,6 +238,42 @@ def problems(document: Any) -> dict[str, str]:
             "parallelism.strategy",
             "a script spreads its model itself",
         ),
+        (
+            {"training": {"reproducible": True}, "resources": {"workers": 6}},
+            "training.logical_shards",
+            "6 workers cannot share 4 logical shards: 2 would have none; give at least 6",
+        ),
+        (
+            {
+                "training": {"reproducible": True, "logical_shards": 3},
+                "parallelism": {"strategy": "fsdp"},
+            },
+            "training.reproducible",
+            "needs strategy ddp",
+        ),
+        (
+            {"training": {"reproducible": True}, "script": {"path": "/a.py"}, "task": None},
+            "training.reproducible",
+            "is for tasks",
+        ),
+        (
+            {
+                "training": {
+                    "reproducible": True,
+                    "logical_shards": 6,
+                    "gradient_accumulation": 2,
+                },
+                "resources": {"workers": 3},
+            },
+            "training.global_batch_size",
+            "64 does not divide by 6 logical shards × 2 accumulation rounds = 12; the nearest that "
+            "does is 60",
+        ),
+        (
+            {"training": {"reproducible": True, "logical_shards": 0}},
+            "training.logical_shards",
+            "at least 1",
+        ),
         ({"checkpoint": {"path": "relative"}}, "checkpoint.path", "absolute"),
         (
             {"checkpoint": {"every_steps": 1, "every_seconds": 1}},
