@@ -1,0 +1,6 @@
+"""Collective algorithms as data. No module in here imports torch.
+
+A schedule (`schedule`) says what every rank sends and receives in every round; one file holds one
+algorithm and what it costs. `simulate` runs any schedule step by step and proves it, `cost`
+predicts its time, `draw` draws it, and `in_process` runs it among threads.
+"""

@@ -1,0 +1,48 @@
+"""The all-reduce algorithms by name."""
+
+from collections.abc import Sequence
+
+from trainhall.distributed.collectives.errors import BadSchedule
+from trainhall.distributed.collectives.halving_doubling import HalvingDoubling
+from trainhall.distributed.collectives.hierarchical import Hierarchical
+from trainhall.distributed.collectives.naive import Naive
+from trainhall.distributed.collectives.parameter_server import ParameterServer
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.schedule import Schedule
+from trainhall.distributed.collectives.tree import Tree
+
+NAMES = ("ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "naive")
+
+
+def all_reduce(
+    name: str,
+    world_size: int,
+    *,
+    hosts: Sequence[Sequence[int]] | None = None,
+    servers: int | None = None,
+) -> Schedule:
+    """The schedule of an algorithm.
+
+    Args:
+        hosts: the ranks of each host, for `hierarchical`; by default one host has them all.
+        servers: how many ranks serve, for `parameter_server`; by default one per host.
+
+    Raises:
+        BadSchedule: there is no such algorithm, or it cannot be laid out so.
+    """
+    by_host = tuple(map(tuple, hosts)) if hosts is not None else (tuple(range(world_size)),)
+    match name:
+        case "ring":
+            return Ring(world_size)
+        case "tree":
+            return Tree(world_size)
+        case "halving_doubling":
+            return HalvingDoubling(world_size)
+        case "hierarchical":
+            return Hierarchical(world_size, by_host)
+        case "parameter_server":
+            return ParameterServer(world_size, len(by_host) if servers is None else servers)
+        case "naive":
+            return Naive(world_size)
+        case _:
+            raise BadSchedule(f"there is no algorithm {name!r}; there are {', '.join(NAMES)}")

@@ -1,0 +1,190 @@
+"""What a collective costs: the α–β model, with a link of its own between each kind of places.
+
+A message of m bytes takes α + m·β seconds: a latency, and the time on a link of 1/β bytes a
+second (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel
+Computing 20, 1994). Two things are added to it:
+
+- Links between hosts belong to the host: what its ranks send in one round shares the bandwidth,
+  and so does what they receive. Within a host every pair of ranks has a link of its own.
+- Rounds are taken to be in lockstep: each lasts as long as its slowest message.
+
+Adding numbers is taken to be free, since it overlaps with receiving.
+
+`predict` adds up the formula of an algorithm (`Schedule.legs`); `walk` the messages of every rank's
+rounds. Both give the same, and the first is quick at thousands of ranks.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainhall.distributed.collectives.errors import BadSchedule
+from trainhall.distributed.collectives.schedule import Leg, Pairs, Schedule
+
+Seconds = npt.NDArray[np.float64]
+
+
+class LinkClass(StrEnum):
+    """What lies between two ranks."""
+
+    DEVICE = "device"
+    """They share a device."""
+    HOST = "host"
+    RACK = "rack"
+    """They are on two hosts of one rack."""
+    RACKS = "racks"
+    """They are in two racks."""
+
+
+@dataclass(frozen=True)
+class Link:
+    latency: float
+    """α, in seconds."""
+    bandwidth: float
+    """1/β, in bytes a second; that of a host, for links between hosts."""
+
+
+EXAMPLE_LINKS = {
+    LinkClass.DEVICE: Link(2e-6, 400e9),
+    LinkClass.HOST: Link(4e-6, 100e9),
+    LinkClass.RACK: Link(10e-6, 12.5e9),
+    LinkClass.RACKS: Link(20e-6, 3.125e9),
+}
+"""The order of magnitude of GPUs with fast links between them, hosts at 100 Gbit/s, and racks that
+leave each host 25 Gbit/s. For numbers to rely on, measure your own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Where ranks are: they fill devices, hosts and racks in order, the last ones perhaps in part.
+
+    Raises:
+        BadSchedule: a number is not positive, or a link is missing.
+    """
+
+    world_size: int
+    ranks_per_device: int = 1
+    devices_per_host: int = 8
+    hosts_per_rack: int = 8
+    links: Mapping[LinkClass, Link] = field(default_factory=lambda: dict(EXAMPLE_LINKS))
+
+    def __post_init__(self) -> None:
+        for name in ("world_size", "ranks_per_device", "devices_per_host", "hosts_per_rack"):
+            if getattr(self, name) < 1:
+                raise BadSchedule(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if missing := [str(kind) for kind in LinkClass if kind not in self.links]:
+            raise BadSchedule(f"no link is given for {', '.join(missing)}")
+
+    @property
+    def ranks_per_host(self) -> int:
+        return self.ranks_per_device * self.devices_per_host
+
+    @property
+    def hosts(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each host."""
+        size, each = self.world_size, self.ranks_per_host
+        return tuple(tuple(range(a, min(a + each, size))) for a in range(0, size, each))
+
+    @cached_property
+    def _links(self) -> list[Link]:
+        return [self.links[kind] for kind in LinkClass]
+
+    def between(self, pairs: Pairs) -> npt.NDArray[np.int64]:
+        """The place in `LinkClass` of what lies between the ranks of each pair."""
+        device = pairs // self.ranks_per_device
+        host = device // self.devices_per_host
+        rack = host // self.hosts_per_rack
+        differ = [unit[:, 0] != unit[:, 1] for unit in (device, host, rack)]
+        kinds: npt.NDArray[np.int64] = np.sum(differ, axis=0, dtype=np.int64)
+        return kinds
+
+    def round_seconds(self, pairs: Pairs, sizes: npt.NDArray[Any]) -> float:
+        """How long messages take that are sent at once: `sizes` in bytes, one for each pair."""
+        kinds = self.between(pairs)
+        shared = self._on_host_links(pairs, kinds, np.asarray(sizes, dtype=np.float64))
+        return float(max(self._links[kind].latency + size / self._links[kind].bandwidth
+                         for kind, size in zip(kinds, shared, strict=True)))  # fmt: skip
+
+    def leg_seconds(self, leg: Leg, sizes: Seconds) -> Seconds:
+        """How long a leg takes, for tensors of each of `sizes` bytes."""
+        kinds = self.between(leg.pairs)
+        loads = self._on_host_links(leg.pairs, kinds, np.ones(len(leg.pairs)))
+        # Thousands of pairs are of few kinds, and of each kind the fullest link decides.
+        slowest = np.zeros_like(sizes)
+        for kind, link in enumerate(self._links):
+            if (of_kind := kinds == kind).any():
+                shared = sizes * (float(leg.share) * loads[of_kind].max())
+                slowest = np.maximum(slowest, link.latency + shared / link.bandwidth)
+        return leg.times * slowest
+
+    def _on_host_links(self, pairs: Pairs, kinds: npt.NDArray[np.int64], sizes: Seconds) -> Seconds:
+        """For each message the bytes that pass its link in this round: its own within a host, and
+        those of the fuller one of both hosts between two."""
+        host = pairs // self.ranks_per_host
+        crosses = kinds > 1
+        crossing = np.where(crosses, sizes, 0.0)
+        count = int(host.max()) + 1
+        out = np.bincount(host[:, 0], crossing, count)[host[:, 0]]
+        into = np.bincount(host[:, 1], crossing, count)[host[:, 1]]
+        return np.where(crosses, np.maximum(out, into), sizes)
+
+
+def predict(schedule: Schedule, cluster: Cluster, sizes: npt.ArrayLike) -> Seconds:
+    """Seconds for tensors of each of `sizes` bytes, by the formula of the algorithm."""
+    of_sizes = np.asarray(sizes, dtype=np.float64)
+    return sum((cluster.leg_seconds(leg, of_sizes) for leg in schedule.legs()), start=of_sizes * 0)
+
+
+def walk(schedule: Schedule, cluster: Cluster, size: int) -> float:
+    """Seconds for a tensor of `size` bytes, cut evenly, by going through every rank's rounds."""
+    messages: defaultdict[int, list[tuple[int, int, float]]] = defaultdict(list)
+    for rank in range(schedule.world_size):
+        for r in schedule.rounds(rank):
+            if r.send:
+                share = len(r.send.chunks) / schedule.chunks
+                messages[r.number].append((rank, r.send.peer, share * size))
+    seconds = 0.0
+    for sent in messages.values():
+        sources, destinations, sizes = zip(*sent, strict=True)
+        pairs = np.array([sources, destinations]).T
+        seconds += cluster.round_seconds(pairs, np.array(sizes))
+    return seconds
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """From `size` bytes on, another algorithm is the fastest."""
+
+    size: float
+    below: str
+    above: str
+
+
+def crossovers(sizes: Sequence[float] | Seconds, seconds: Mapping[str, Seconds]) -> list[Crossover]:
+    """Where the fastest algorithm changes.
+
+    Between two neighbouring sizes times are taken as straight lines, as they are in the model but
+    for the few sizes where another message of a round becomes its slowest.
+
+    Args:
+        seconds: by algorithm, one for each of `sizes`, which rise.
+    """
+    names = list(seconds)
+    table = np.array([seconds[name] for name in names])
+    fastest = table.argmin(axis=0)
+    found = []
+    for i, j in pairwise(range(len(sizes))):
+        before, after = fastest[i], fastest[j]
+        if before != after:
+            lead, lag = table[after, i] - table[before, i], table[before, j] - table[after, j]
+            share = lead / (lead + lag) if lead + lag > 0 else 0.0
+            size = sizes[i] + share * (sizes[j] - sizes[i])
+            found.append(Crossover(float(size), names[before], names[after]))
+    return found

@@ -1,0 +1,101 @@
+"""Messages that say what they are, so that a wrong one is never added."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainhall.distributed.collectives.errors import BadInput, Violation
+from trainhall.distributed.collectives.schedule import Phase, named
+
+Array = npt.NDArray[Any]
+
+_PHASES = {phase: number for number, phase in enumerate(Phase)}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Where in a job's communication a message belongs. Within a pair of ranks no two are alike."""
+
+    step: int
+    """Which collective, counted by all ranks alike."""
+    phase: Phase
+    round: int
+    chunks: range
+    source: int
+    segment: int = 0
+    """Which piece of the chunks, where a transport sends them in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    header: Header
+    payload: Array
+    checksum: int
+    """CRC-32 of header and payload: finds every flipped bit, and any run of up to 32."""
+
+
+def seal(header: Header, data: Array) -> Message:
+    """A message with a copy of `data`, which the sender may change at once."""
+    payload = data.copy()
+    return Message(header, payload, _checksum(header, payload))
+
+
+def verify(message: Message, expected: Header, elements: int) -> None:
+    """See that a message is the one that comes next.
+
+    Raises:
+        Violation: with the first thing that is wrong.
+    """
+    got = message.header
+    if message.checksum != _checksum(got, message.payload):
+        raise Violation("checksum", f"{_told(expected)} arrived damaged")
+    for name, has, wants in (
+        ("source", got.source, expected.source),
+        ("step", got.step, expected.step),
+        ("phase", got.phase, expected.phase),
+        ("round", got.round, expected.round),
+        ("chunk", got.chunks, expected.chunks),
+        ("segment", got.segment, expected.segment),
+        ("length", len(message.payload), elements),
+    ):
+        if has != wants:
+            raise Violation(name, f"expected {_told(expected)}, and got {has} for {wants}")
+
+
+def _told(header: Header) -> str:
+    return (
+        f"{named(header.chunks)} of step {header.step}, round {header.round} ({header.phase}), "
+        f"from rank {header.source}"
+    )
+
+
+def _checksum(header: Header, payload: Array) -> int:
+    h = header
+    fields = (h.step, _PHASES[h.phase], h.round, h.chunks.start, h.chunks.stop, h.source, h.segment)
+    # The view as bytes is there for every type of element, also those without a buffer format.
+    return zlib.crc32(payload.view(np.uint8).data, zlib.crc32(struct.pack("<7q", *fields)))
+
+
+def check_alike(brought: Sequence[tuple[int, str]]) -> None:
+    """See that all ranks bring the same number of elements, of the same type.
+
+    Args:
+        brought: elements and type of each rank's tensor.
+
+    Raises:
+        BadInput: they differ; it says what each rank brings.
+    """
+    ranks: dict[tuple[int, str], list[int]] = {}
+    for rank, tensor in enumerate(brought):
+        ranks.setdefault(tensor, []).append(rank)
+    if len(ranks) > 1:
+        told = "; ".join(
+            f"{elements} of {kind} on rank{'s' if len(who) > 1 else ''} " + ", ".join(map(str, who))
+            for (elements, kind), who in ranks.items()
+        )
+        raise BadInput(f"ranks bring different numbers or types of elements: {told}")

@@ -1,0 +1,183 @@
+"""A collective algorithm as data: for each rank, an ordered list of rounds.
+
+In a round a rank sends at most one message and receives at most one, both at once. Rounds are
+numbered over all ranks: what is sent in round 7 is received in round 7. A rank's list leaves out
+the rounds in which it is idle. Nothing waits for a round to end everywhere; a rank goes on as soon
+as it has what its own round brings.
+
+The tensor is cut into as many chunks as the algorithm wants, numbered from 0, and a message is a
+run of neighbouring chunks. Where the cuts lie is open: chunks may differ in size or be empty, and
+an empty message is not sent.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trainhall.distributed.collectives.errors import BadSchedule
+
+
+class Collective(StrEnum):
+    """What ranks have afterwards. Every rank brings a whole tensor of one size."""
+
+    ALL_REDUCE = "all-reduce"
+    """Everywhere the sum."""
+    REDUCE_SCATTER = "reduce-scatter"
+    """On rank r chunk r of the sum."""
+    ALL_GATHER = "all-gather"
+    """Everywhere chunk r of rank r, for all r."""
+    BROADCAST = "broadcast"
+    """Everywhere what the root brought."""
+
+
+class Phase(StrEnum):
+    """What a round is part of."""
+
+    REDUCE = "reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_GATHER = "all-gather"
+    BROADCAST = "broadcast"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    peer: int
+    chunks: range
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    peer: int
+    chunks: range
+    add: bool
+    """Add to what is there; otherwise replace it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one rank does in one round. It never receives what it sends in the same round, so a
+    transport may send from the tensor itself, without a copy."""
+
+    number: int
+    phase: Phase
+    send: Send | None = None
+    receive: Receive | None = None
+
+    def __post_init__(self) -> None:
+        if self.send and self.receive and overlap(self.send.chunks, self.receive.chunks):
+            raise BadSchedule(
+                f"round {self.number} sends {named(self.send.chunks)} and receives "
+                f"{named(self.receive.chunks)}: they share a chunk"
+            )
+
+
+Pairs = npt.NDArray[np.int64]
+"""Sources and destinations of messages: [messages, 2]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leg:
+    """Rounds of one kind, as the formula of an algorithm counts them."""
+
+    times: int
+    share: Fraction
+    """Of the tensor's bytes, in each message."""
+    pairs: Pairs
+    """Who sends to whom in one such round."""
+
+    def backwards(self) -> "Leg":
+        return replace(self, pairs=self.pairs[:, ::-1])
+
+
+@dataclass(frozen=True)
+class Schedule(ABC):
+    """One algorithm, laid out for `world_size` ranks.
+
+    Raises:
+        BadSchedule: there is no such layout.
+    """
+
+    algorithm: ClassVar[str]
+    collective: ClassVar[Collective] = Collective.ALL_REDUCE
+
+    world_size: int
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise BadSchedule(f"world_size is {self.world_size}; a collective has at least 1 rank")
+
+    @property
+    @abstractmethod
+    def chunks(self) -> int:
+        """Into how many chunks the tensor is cut."""
+
+    def result(self, rank: int) -> range:
+        """The chunks that `rank` has in the end; the others hold anything."""
+        if self.collective is Collective.REDUCE_SCATTER:
+            return range(rank, rank + 1)
+        return range(self.chunks)
+
+    @abstractmethod
+    def rounds(self, rank: int) -> Iterator[Round]:
+        """What `rank` does, in order. Each rank's list is made by itself and lazily: thousands of
+        ranks together hold millions of rounds."""
+
+    @abstractmethod
+    def legs(self) -> Iterator[Leg]:
+        """The formula: rounds of equal kind, counted. `cost` adds up their times."""
+
+    def __str__(self) -> str:
+        return f"{self.algorithm} {self.collective}, {self.world_size} ranks, {self.chunks} chunks"
+
+
+def placed(rounds: Iterable[Round], *, members: Sequence[int], first: int) -> Iterator[Round]:
+    """The rounds of a smaller world within a larger one: its rank i is `members[i]`, and its round
+    0 is round `first`."""
+    for r in rounds:
+        send, receive = r.send, r.receive
+        yield Round(
+            first + r.number,
+            r.phase,
+            send and Send(members[send.peer], send.chunks),
+            receive and Receive(members[receive.peer], receive.chunks, receive.add),
+        )
+
+
+def placed_legs(legs: Iterable[Leg], members: Sequence[int]) -> Iterator[Leg]:
+    """The legs of a smaller world within a larger one: its rank i is `members[i]`."""
+    world = np.asarray(members, dtype=np.int64)
+    for leg in legs:
+        yield replace(leg, pairs=world[leg.pairs])
+
+
+def to_pairs(sources: npt.ArrayLike, destinations: npt.ArrayLike) -> Pairs:
+    """A single number on one side is every message's."""
+    both = np.broadcast_arrays(np.asarray(sources), np.asarray(destinations))
+    return np.stack(both, axis=-1).astype(np.int64)
+
+
+def even_cuts(elements: int, chunks: int) -> list[int]:
+    """Where chunks begin, and the end: chunk c is `[cuts[c], cuts[c + 1])`, sizes differ by 1."""
+    return [c * elements // chunks for c in range(chunks + 1)]
+
+
+def overlap(a: range, b: range) -> bool:
+    return max(a.start, b.start) < min(a.stop, b.stop)
+
+
+def one(chunk: int) -> range:
+    """A message of a single chunk."""
+    return range(chunk, chunk + 1)
+
+
+def named(chunks: range) -> str:
+    """`chunk 3` or `chunks 2-5`."""
+    if len(chunks) == 1:
+        return f"chunk {chunks.start}"
+    return f"chunks {chunks.start}-{chunks.stop - 1}"

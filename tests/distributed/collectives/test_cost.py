@@ -1,0 +1,137 @@
+"""The cost model: formulas agree with schedules, with the literature, and across link classes."""
+
+from math import ceil, log2
+
+import numpy as np
+import pytest
+
+from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.cost import (
+    Cluster,
+    Crossover,
+    Link,
+    LinkClass,
+    crossovers,
+    predict,
+    walk,
+)
+from trainhall.distributed.collectives.errors import BadSchedule
+from trainhall.distributed.collectives.ring import Ring, RingAllGather, RingReduceScatter
+from trainhall.distributed.collectives.schedule import Schedule, to_pairs
+from trainhall.distributed.collectives.tree import TreeBroadcast
+
+ALPHA, BANDWIDTH = 5e-6, 1e9
+UNIFORM = {kind: Link(ALPHA, BANDWIDTH) for kind in LinkClass}
+
+
+def flat(world_size: int) -> Cluster:
+    """Equal links, none shared."""
+    return Cluster(world_size=world_size, devices_per_host=world_size, links=UNIFORM)
+
+
+def layered(world_size: int) -> Cluster:
+    return Cluster(
+        world_size=world_size, ranks_per_device=2, devices_per_host=2, hosts_per_rack=3
+    )  # fmt: skip
+
+
+def schedules(cluster: Cluster) -> list[Schedule]:
+    n = cluster.world_size
+    alone = [RingReduceScatter(n), RingAllGather(n), TreeBroadcast(n, root=n // 2)]
+    return [all_reduce(name, n, hosts=cluster.hosts) for name in NAMES] + alone
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6, 13, 16, 31])
+def test_the_formula_and_the_walk_through_the_schedule_agree(world_size: int) -> None:
+    cluster = layered(world_size)
+    for schedule in schedules(cluster):
+        for size in (1000, 10**8):
+            predicted = predict(schedule, cluster, size)
+            assert predicted == pytest.approx(walk(schedule, cluster, size)), str(schedule)
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 12, 64, 4096])
+def test_on_equal_links_the_formulas_are_those_of_the_literature(n: int) -> None:
+    size = 1e6
+    whole, up = size / BANDWIDTH, ceil(log2(n))
+    power = 2 ** int(log2(n))
+    expected = {
+        "ring": 2 * (n - 1) * ALPHA + 2 * (n - 1) / n * whole,
+        "tree": 2 * up * (ALPHA + whole),
+        "naive": 2 * (n - 1) * (ALPHA + whole),
+        "parameter_server": 2 * (n - 1) * (ALPHA + whole / 4),
+        "halving_doubling": 2 * log2(power) * ALPHA
+        + 2 * (power - 1) / power * whole
+        + (2 * (ALPHA + whole) if n != power else 0),
+    }
+    for name, seconds in expected.items():
+        schedule = all_reduce(name, n, servers=min(4, n))
+        if n >= 4 or name != "parameter_server":
+            assert predict(schedule, flat(n), size) == pytest.approx(seconds), name
+
+
+def test_two_levels_cost_what_each_of_them_does() -> None:
+    cluster = Cluster(world_size=32, devices_per_host=8, hosts_per_rack=4)
+    inner, outer = cluster.links[LinkClass.HOST], cluster.links[LinkClass.RACK]
+    size = 1e8
+    expected = 2 * 3 * (inner.latency + size / inner.bandwidth) + 2 * 3 * (
+        outer.latency + size / 4 / outer.bandwidth
+    )
+    schedule = all_reduce("hierarchical", 32, hosts=cluster.hosts)
+    assert predict(schedule, cluster, size) == pytest.approx(expected)
+
+
+def test_pairs_have_the_link_that_lies_between_them() -> None:
+    kinds = layered(30).between(to_pairs(0, [1, 2, 4, 11, 12]))
+    assert [list(LinkClass)[kind] for kind in kinds] == [
+        LinkClass.DEVICE, LinkClass.HOST, LinkClass.RACK, LinkClass.RACK, LinkClass.RACKS
+    ]  # fmt: skip
+
+
+def test_ranks_of_a_host_share_its_links_to_other_hosts() -> None:
+    links = UNIFORM | {LinkClass.HOST: Link(0, 1e12)}
+    cluster = Cluster(world_size=8, devices_per_host=4, hosts_per_rack=8, links=links)
+    alone = cluster.round_seconds(to_pairs([0], [4]), np.array([1e6]))
+    assert alone == pytest.approx(ALPHA + 1e6 / BANDWIDTH)
+    out = cluster.round_seconds(to_pairs([0, 1, 2], [4, 5, 6]), np.full(3, 1e6))
+    assert out == pytest.approx(ALPHA + 3e6 / BANDWIDTH)
+    both_ways = cluster.round_seconds(to_pairs([0, 4], [4, 0]), np.full(2, 1e6))
+    assert both_ways == pytest.approx(alone)
+
+
+def test_a_hierarchy_pays_where_links_between_hosts_are_slow() -> None:
+    links = UNIFORM | {LinkClass.HOST: Link(1e-6, 100e9)}
+    cluster = Cluster(world_size=64, devices_per_host=8, hosts_per_rack=8, links=links)
+    sizes = np.array([1e5])
+    ring, hierarchical = (
+        predict(all_reduce(name, 64, hosts=cluster.hosts), cluster, sizes)
+        for name in ("ring", "hierarchical")
+    )
+    assert hierarchical < ring / 3
+
+
+def test_the_fastest_changes_where_times_are_equal() -> None:
+    cluster, sizes = flat(16), np.geomspace(1, 1e9, 60)
+    seconds = {name: predict(all_reduce(name, 16), cluster, sizes) for name in ("ring", "tree")}
+    (found,) = crossovers(sizes, seconds)
+    assert (found.below, found.above) == ("tree", "ring")
+    # 8 (α + m β) = 30 α + 30/16 m β
+    assert found.size == pytest.approx(22 * ALPHA / (8 - 30 / 16) * BANDWIDTH)
+
+
+def test_equal_times_are_no_crossover() -> None:
+    sizes = np.array([1.0, 2.0, 4.0])
+    assert crossovers(sizes, {"a": sizes, "b": sizes}) == []
+    assert crossovers(sizes, {"a": sizes, "b": 6 - sizes}) == [Crossover(3.0, "a", "b")]
+
+
+@pytest.mark.parametrize("name", ["world_size", "devices_per_host", "hosts_per_rack"])
+def test_a_cluster_that_cannot_be_is_refused(name: str) -> None:
+    with pytest.raises(BadSchedule, match=f"{name} is 0; it must be at least 1"):
+        Cluster(**{"world_size": 4} | {name: 0})
+    with pytest.raises(BadSchedule, match="no link is given for host, rack, racks"):
+        Cluster(world_size=4, links={LinkClass.DEVICE: Link(0, 1)})
+
+
+def test_one_rank_costs_nothing() -> None:
+    np.testing.assert_array_equal(predict(Ring(1), flat(1), [1.0, 2.0]), [0.0, 0.0])
