@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
 
 from bench_history import ROWS, fill, milliseconds
 from halls import JOB_ID, Connection, Hall, batch, coordinator
@@ -28,6 +30,8 @@ CHART_POINTS = 1500
 """As many as the page asks for."""
 LIVE_ROWS = 5
 LIVE_BATCHES_PER_SECOND = 10
+READINGS = 30
+"""Of the page's memory, over the time of live data."""
 MEBIBYTE = 1024 * 1024
 
 SCROLL = """
@@ -73,11 +77,22 @@ def live(hall: Hall, names: list[str], behind: int) -> Iterator[None]:
         thread.join()
 
 
-def heap(devtools: CDPSession) -> float:
-    """Mebibytes that are in use after a garbage collection."""
-    for _ in range(3):
-        devtools.send("HeapProfiler.collectGarbage")
-    return float(devtools.send("Runtime.getHeapUsage")["usedSize"]) / MEBIBYTE
+@dataclass(frozen=True)
+class Held:
+    """What the page holds after a garbage collection."""
+
+    heap: float
+    """Mebibytes."""
+    nodes: int
+    listeners: int
+
+    @classmethod
+    def read(cls, devtools: CDPSession) -> Self:
+        for _ in range(3):
+            devtools.send("HeapProfiler.collectGarbage")
+        counted = devtools.send("Memory.getDOMCounters")
+        used = float(devtools.send("Runtime.getHeapUsage")["usedSize"])
+        return cls(used / MEBIBYTE, counted["nodes"], counted["jsEventListeners"])
 
 
 def browse(hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
@@ -112,21 +127,34 @@ def scrolling(page: Page, hall: Hall, options: argparse.Namespace) -> list[Figur
 
 
 def memory(page: Page, hall: Hall, names: list[str], options: argparse.Namespace) -> list[Figure]:
+    """The heap is a saw: each series fills up and is merged to half. So its peaks are compared."""
     devtools = page.context.new_cdp_session(page)
+    readings: list[Held] = []
     with live(hall, names, options.points):
         page.wait_for_timeout(10_000)  # until whatever is made once is made
-        before, points = heap(devtools), last_step(page)
-        print(f"heap: {before:.1f} MiB at step {points:,}")
+        points = last_step(page)
         deadline = time.monotonic() + 60 * options.minutes
+        pause = 60_000 * options.minutes / READINGS
         while time.monotonic() < deadline:
-            page.wait_for_timeout(min(60_000, 1000 * max(1, deadline - time.monotonic())))
-            print(f"heap: {heap(devtools):.1f} MiB at step {last_step(page):,}", flush=True)
-        after = heap(devtools)
+            page.wait_for_timeout(pause)
+            readings.append(held := Held.read(devtools))
+            print(
+                f"step {last_step(page):,}: heap {held.heap:.1f} MiB, {held.nodes:,} DOM nodes,"
+                f" {held.listeners:,} listeners",
+                flush=True,
+            )
         came = last_step(page) - points
     print(f"{came * len(names):,} points came in")
+    third = max(1, len(readings) // 3)
+    first, last = readings[:third], readings[-third:]
+    before = max(held.heap for held in first)
     return [
-        Figure("heap of the page before", before, "MiB"),
-        Figure("heap added by live data", after - before, "MiB", at_most=5),
+        Figure("heap of the page, most in the first third", before, "MiB"),
+        Figure("added in the last third", max(h.heap for h in last) - before, "MiB", at_most=1),
+        Figure("DOM nodes added", max(h.nodes for h in last) - max(h.nodes for h in first), ""),
+        Figure(
+            "listeners added", max(h.listeners for h in last) - max(h.listeners for h in first), ""
+        ),
     ]
 
 

@@ -16,7 +16,8 @@ export interface Sample {
   max?: number | null;
 }
 
-export const MAX_SAMPLES = 4000;
+/** Twice what a chart of half a window's width can show; merged, as many as history has at most. */
+export const MAX_SAMPLES = 3000;
 
 export class CurveSeries {
   steps: number[] = [];
@@ -27,7 +28,7 @@ export class CurveSeries {
   /** Steps a bucket covers. */
   private width = 1;
 
-  constructor(private readonly limit = MAX_SAMPLES) {}
+  constructor(public limit = MAX_SAMPLES) {}
 
   get length(): number {
     return this.steps.length;

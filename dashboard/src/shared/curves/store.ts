@@ -1,4 +1,9 @@
-import { CurveSeries, type Sample } from "./series";
+import { CurveSeries, MAX_SAMPLES, type Sample } from "./series";
+
+/** Points of all series together: hundreds of ranks would otherwise fill the browser's memory. */
+export const MAX_IN_ALL = 240_000;
+/** Fewer make no curve. */
+const FEWEST = 300;
 
 let made = 0;
 
@@ -55,8 +60,15 @@ export class CurveStore {
     if (series === undefined) {
       series = new CurveSeries();
       this.series.set(id, series);
+      this.share();
     }
     if (series.append(samples)) this.announce();
+  }
+
+  /** What there may be of points in all is the same for every series. */
+  private share(): void {
+    const each = Math.max(FEWEST, Math.floor(MAX_IN_ALL / this.series.size));
+    for (const series of this.series.values()) series.limit = Math.min(MAX_SAMPLES, each);
   }
 
   /** Begin anew, as after a reset. */
