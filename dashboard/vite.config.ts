@@ -19,6 +19,7 @@ export default defineConfig({
         // The coordinator refuses a foreign Origin; seen from it, the page is its own.
         headers: { origin: coordinator },
       },
+      "/healthz": { target: coordinator, changeOrigin: true },
       "/readyz": { target: coordinator, changeOrigin: true },
     },
   },

@@ -27,6 +27,15 @@ async function open(path: string, answers: Record<string, unknown>): Promise<Req
   return asked;
 }
 
+/** Everything is on the screen. */
+class Everything {
+  constructor(private readonly tell: (entries: { isIntersecting: boolean }[]) => void) {}
+  observe(): void {
+    this.tell([{ isIntersecting: true }]);
+  }
+  disconnect(): void {}
+}
+
 // What was notified outlives a page, as it should.
 afterEach(() => notifications.clean());
 
@@ -41,6 +50,47 @@ describe("the jobs", () => {
     expect(row).toHaveTextContent("120 / 600");
     expect(row).toHaveTextContent("0.5");
     expect(document.title).toBe("Jobs · Trainhall");
+  });
+
+  it("that ended tell nothing twice, and can be submitted again", async () => {
+    const ended = job({
+      state: "completed",
+      reason: "completed",
+      started_at: "2026-01-01T00:00:00Z",
+      finished_at: "2026-01-01T00:02:00Z",
+    });
+    await open("/jobs", { "GET /training/jobs": list(ended) });
+    const row = (await screen.findByText("digits", { selector: "a" })).closest("tr");
+    expect(within(row as HTMLElement).getAllByText("completed")).toHaveLength(1);
+    expect(row).toHaveTextContent("took 2 min");
+    const again = screen.getByRole("link", { name: "Submit digits again" });
+    expect(again).toHaveAttribute("href", "/new?from=3f2a9c51d07b");
+  });
+
+  it("that a reason names are links", async () => {
+    const reason = "needs 2 GPUs; waits behind job 987ffb07843f, which needs 16";
+    await open("/jobs", { "GET /training/jobs": list(job({ state: "queued", reason })) });
+    const link = await screen.findByRole("link", { name: "987ffb07843f" });
+    expect(link).toHaveAttribute("href", "/jobs/987ffb07843f");
+    expect(link.closest("p")).toHaveTextContent(reason);
+  });
+
+  it("that count no steps tell how long they run and the last that they wrote", async () => {
+    const script = job({
+      step: 0,
+      total_steps: null,
+      metrics: {},
+      spec: { script: { path: "/a.py" } },
+      started_at: new Date(Date.now() - 65_000).toISOString(),
+      finished_at: null,
+    });
+    vi.stubGlobal("IntersectionObserver", Everything);
+    await open("/jobs", {
+      "GET /training/jobs": list(script),
+      "GET /training/jobs/3f2a9c51d07b/logs": { items: [{ text: "\u001b[32mepoch 4" }] },
+    });
+    expect(await screen.findByText("epoch 4")).toBeVisible();
+    expect(screen.getByText(/^1 min \d+ s so far$/)).toBeVisible();
   });
 
   it("are filtered by the address", async () => {
@@ -106,6 +156,21 @@ describe("a new job", () => {
     expect(keys).toHaveLength(2);
     expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
     expect(keys[1]).toBe(keys[0]);
+  });
+});
+
+describe("mock mode", () => {
+  it("is told on every page", async () => {
+    const health = { status: "ok", version: "0", simulated: true };
+    await open("/nodes", { "GET /healthz": health, "GET /cluster/nodes": list() });
+    expect(await screen.findByText("simulated")).toBeVisible();
+  });
+
+  it("is not told of a real cluster", async () => {
+    const health = { status: "ok", version: "0", simulated: false };
+    await open("/nodes", { "GET /healthz": health, "GET /cluster/nodes": list() });
+    expect(await screen.findByText("No nodes yet")).toBeVisible();
+    expect(screen.queryByText("simulated")).toBeNull();
   });
 });
 

@@ -1,13 +1,16 @@
 import {
   ActionIcon,
   AppShell,
+  Badge,
   Container,
   Group,
   Menu,
   Text,
+  Tooltip,
   useMantineColorScheme,
 } from "@mantine/core";
 import { Link, Outlet } from "@tanstack/react-router";
+import { useIsSimulated } from "@/shared/api/read-health";
 import { useSummary } from "@/shared/api/read-summary";
 import { plural } from "@/shared/format";
 import { CheckIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
@@ -38,6 +41,7 @@ export function Shell() {
               </Link>
             </nav>
             <Group gap="sm" ml="auto" wrap="nowrap">
+              <Simulated />
               <ClusterUse />
               <ColorScheme />
             </Group>
@@ -50,6 +54,22 @@ export function Shell() {
         </Container>
       </AppShell.Main>
     </AppShell>
+  );
+}
+
+/** Mock mode must not be taken for a cluster. */
+function Simulated() {
+  if (!useIsSimulated()) return null;
+  return (
+    <Tooltip
+      label="Mock mode: hosts, jobs and all their figures are made up, and nothing is run."
+      multiline
+      maw={280}
+    >
+      <Badge color="orange" variant="light" size="md" tt="none" className={classes.simulated ?? ""}>
+        simulated
+      </Badge>
+    </Tooltip>
   );
 }
 

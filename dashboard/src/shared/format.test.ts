@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { age, bytes, duration, metric, NOTHING, percent, si, toNumber } from "./format";
+import { age, bytes, byteTicks, duration, metric, NOTHING, percent, si, toNumber } from "./format";
 
 describe("format", () => {
   it("writes bytes in powers of 1024", () => {
@@ -10,6 +10,12 @@ describe("format", () => {
       "1.0 GiB",
       "150 GiB",
     ]);
+  });
+
+  it("writes the bytes of an axis in one unit, neighbours apart", () => {
+    const MIB = 1024 ** 2;
+    expect(byteTicks([0, 64 * MIB, 128 * MIB])).toEqual(["0 MiB", "64 MiB", "128 MiB"]);
+    expect(byteTicks([1024 * MIB, 1088 * MIB])).toEqual(["1 GiB", "1.0625 GiB"]);
   });
 
   it("writes large numbers with SI prefixes", () => {

@@ -16,6 +16,13 @@ export function bytes(value: number | null | undefined): string {
   return `${amount.toFixed(digits)} ${BYTE_UNITS[unit]}`;
 }
 
+/** Bytes on an axis: all in the unit of the largest, with the digits that tell neighbours apart. */
+export function byteTicks(ticks: readonly number[]): string[] {
+  const most = Math.max(1, ...ticks.map(Math.abs));
+  const unit = Math.min(BYTE_UNITS.length - 1, Math.floor(Math.log2(most) / 10));
+  return ticks.map((tick) => `${significant(tick / 1024 ** unit, 6)} ${BYTE_UNITS[unit]}`);
+}
+
 const SI: [number, string][] = [
   [1e12, "T"],
   [1e9, "G"],

@@ -2,9 +2,10 @@ import { ActionIcon, Button, Group, Tooltip } from "@mantine/core";
 import { useCancelJob } from "./api/cancel-job";
 import { usePauseJob } from "./api/pause-job";
 import { useResumeJob } from "./api/resume-job";
-import { canCancel, canPause, canResume, type Job } from "./api/types";
+import { canCancel, canPause, canResume, isFinal, type Job } from "./api/types";
 import { Confirm } from "./ui/confirm";
-import { CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
+import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
+import { ButtonLink, IconLink } from "./ui/links";
 
 interface Props {
   job: Pick<Job, "id" | "name" | "state">;
@@ -12,8 +13,41 @@ interface Props {
   compact?: boolean;
 }
 
-/** Pause or resume, and cancel. What the state does not allow is disabled, so nothing jumps. */
+/** What can be done with a job: of one that has ended, submit its spec again. */
 export function JobCommands({ job, compact = false }: Props) {
+  if (isFinal(job.state)) return <Again job={job} compact={compact} />;
+  return <Running job={job} compact={compact} />;
+}
+
+function Again({ job, compact }: Required<Props>) {
+  const search = { from: job.id };
+  if (!compact) {
+    return (
+      <ButtonLink size="xs" variant="default" leftSection={<AgainIcon />} to="/new" search={search}>
+        Submit again
+      </ButtonLink>
+    );
+  }
+  return (
+    <Group justify="flex-end">
+      <Tooltip label="Submit again" openDelay={300}>
+        <IconLink
+          to="/new"
+          search={search}
+          variant="subtle"
+          color="gray"
+          size="md"
+          aria-label={`Submit ${job.name} again`}
+        >
+          <AgainIcon />
+        </IconLink>
+      </Tooltip>
+    </Group>
+  );
+}
+
+/** Pause or resume, and cancel. What the state does not allow is disabled, so nothing jumps. */
+function Running({ job, compact }: Required<Props>) {
   const pause = usePauseJob();
   const resume = useResumeJob();
   const cancel = useCancelJob();

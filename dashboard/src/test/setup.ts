@@ -29,3 +29,4 @@ vi.stubGlobal("IntersectionObserver", NoObserver);
 
 // The editor measures its text.
 Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
+Element.prototype.scrollIntoView = () => undefined;

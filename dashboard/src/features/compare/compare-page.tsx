@@ -40,7 +40,10 @@ export default function ComparePage() {
   const jobs = queries.flatMap(({ data }) => (data ? [data] : []));
   useTitle(jobs.length > 0 ? `Compare ${jobs.map((job) => job.name).join(", ")}` : "Compare");
   const put = (next: Places) =>
-    void navigate({ search: (old) => ({ ...old, jobs: textOf(next) || undefined }) });
+    void navigate({
+      search: (old) => ({ ...old, jobs: textOf(next) || undefined }),
+      resetScroll: false,
+    });
   const gone = ids.filter((_, i) => {
     const error = queries[i]?.error;
     return error instanceof ApiError && error.status === 404;
@@ -85,6 +88,7 @@ export default function ComparePage() {
             void navigate({
               search: (old) => ({ ...old, ...change }),
               replace: !("from" in change),
+              resetScroll: false,
             })
           }
         />

@@ -20,8 +20,15 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { type CheckpointChange, useChangeCheckpoint } from "./api/change-checkpoint";
 import { useCheckpoints } from "./api/list-checkpoints";
+import classes from "./checkpoints-tab.module.css";
 
 const RESTORABLE = new Set(["paused", "completed", "failed", "cancelled"]);
+
+/** What a state means, where its word does not say it. */
+const MEANING: Partial<Record<Checkpoint["state"], string>> = {
+  corrupt: "A file of it does not have its hash. It is passed over, and an older one is taken.",
+  deleting: "It is given up. Its files go as soon as a host that holds them is heard.",
+};
 
 export function CheckpointsTab({ job }: { job: Job }) {
   const checkpoints = useCheckpoints(job.id);
@@ -69,14 +76,14 @@ export function CheckpointsTab({ job }: { job: Job }) {
         </thead>
         <tbody>
           {checkpoints.data.map((checkpoint) => (
-            <tr key={checkpoint.id}>
+            <tr key={checkpoint.id} className={classes.row} data-state={checkpoint.state}>
               <td className="right">{count(checkpoint.step)}</td>
               <td>
                 <Moment value={checkpoint.created_at} />
               </td>
               <td>
                 <Group gap={6} wrap="nowrap">
-                  <StateBadge state={checkpoint.state} />
+                  <StateBadge state={checkpoint.state} reason={MEANING[checkpoint.state]} />
                   {checkpoint.pinned ? (
                     <Text span size="xs" c="dimmed">
                       pinned
@@ -87,11 +94,11 @@ export function CheckpointsTab({ job }: { job: Job }) {
               <td className="right nowrap">{bytes(checkpoint.size)}</td>
               <td className="right">{checkpoint.attempt}</td>
               <td>
-                <Text size="xs" c="dimmed" className="numbers">
+                <Text size="xs" c="dimmed" className={`numbers ${classes.metrics}`}>
                   {told(checkpoint.metrics)}
                 </Text>
               </td>
-              <td>
+              <td className={classes.commands}>
                 <Commands
                   checkpoint={checkpoint}
                   job={job}

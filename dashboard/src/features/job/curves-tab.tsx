@@ -38,7 +38,11 @@ export default function CurvesTab({ job, live }: Props) {
     [live, store, origin, ranks, known],
   );
   const change = (next: Partial<typeof view>) =>
-    void navigate({ search: (old) => ({ ...old, ...next }), replace: !("from" in next) });
+    void navigate({
+      search: (old) => ({ ...old, ...next }),
+      replace: !("from" in next),
+      resetScroll: false,
+    });
   const zoom = (chosen: Range | null) => change({ from: chosen?.from, to: chosen?.to });
   // Devices know no steps: then their charts are about the clock, all of it.
   const devices = (

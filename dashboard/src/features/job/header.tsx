@@ -1,17 +1,23 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
+import { plainText } from "@/shared/ansi";
+import { useLastLine } from "@/shared/api/last-line";
 import { useQueue } from "@/shared/api/read-queue";
-import { isActive, isFinal, type Job } from "@/shared/api/types";
-import { count, duration, metric, plural, si } from "@/shared/format";
+import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
+import { count, duration, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { useNow } from "@/shared/now";
 import { StreamBadge } from "@/shared/stream-badge";
+import { CopyIconButton } from "@/shared/ui/copy-button";
+import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago, Moment } from "@/shared/ui/time";
 import classes from "./header.module.css";
+import { headlines } from "./headline";
+import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
 import { secondsLeft } from "./progress";
 
 interface Props {
@@ -28,9 +34,12 @@ export function Header({ job, live }: Props) {
         <AnchorLink to="/jobs" size="xs">
           Jobs
         </AnchorLink>
-        <Text size="xs" c="dimmed" ff="monospace">
-          {job.id}
-        </Text>
+        <Group gap={2}>
+          <Text size="xs" c="dimmed" ff="monospace">
+            {job.id}
+          </Text>
+          <CopyIconButton value={job.id} label="Copy the job's id" />
+        </Group>
       </Breadcrumbs>
       <Group justify="space-between" align="flex-start" gap="md">
         <Group gap="sm" className={classes.titles ?? ""}>
@@ -40,13 +49,15 @@ export function Header({ job, live }: Props) {
           <span data-testid="job-state">
             <StateBadge state={job.state} size="md" />
           </span>
-          <StreamBadge status={status} onRetry={live.retryNow} />
+          {/* What has ended changes no more, whatever the stream is. */}
+          {isFinal(job.state) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
         </Group>
         <JobCommands job={job} />
       </Group>
       <Reason job={job} />
       <Facts job={job} />
       <JobProgress job={job} live={live} />
+      <LastLine job={job} live={live} />
       <Numbers job={job} live={live} />
     </header>
   );
@@ -58,9 +69,10 @@ function Reason({ job }: { job: Job }) {
   const queue = useQueue(waits);
   const entry = waits ? queue.data?.find((each) => each.job_id === job.id) : undefined;
   if (!entry) {
+    if (!tellsMore(job)) return null;
     return (
       <Text size="sm" mt={4} className={classes.reason ?? ""}>
-        {job.reason || "\u00a0"}
+        <JobLinks text={job.reason} />
       </Text>
     );
   }
@@ -68,7 +80,7 @@ function Reason({ job }: { job: Job }) {
   return (
     <section className={classes.waiting} aria-label="What it waits for">
       <Text size="sm" fw={600} className={classes.reason ?? ""}>
-        {entry.reason}
+        <JobLinks text={entry.reason} />
       </Text>
       <Text size="xs" c="dimmed">
         {entry.position === 1 ? "next in the queue" : `number ${entry.position} in the queue`} ·
@@ -87,14 +99,18 @@ function Reason({ job }: { job: Job }) {
 
 function Facts({ job }: { job: Job }) {
   const now = useNow();
-  const spec = job.spec as { parallelism?: { strategy?: string }; task?: { name?: string } | null };
+  const spec = job.spec as { parallelism?: Parallelism; task?: { name?: string } | null };
+  // A script spreads its model by itself.
+  const spread = spec.task && spec.parallelism ? spreadOf(spec.parallelism, job.world_size) : [];
   const begun = job.started_at ? Date.parse(job.started_at) : null;
   const ended = job.finished_at ? Date.parse(job.finished_at) : now;
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
       <span>{plural(job.world_size, "worker")}</span>
-      {spec.parallelism?.strategy && spec.task ? <span>{spec.parallelism.strategy}</span> : null}
+      {spread.map((told) => (
+        <span key={told}>{told}</span>
+      ))}
       {job.attempt > 0 ? <span>attempt {job.attempt}</span> : null}
       {job.priority !== 0 ? <span>priority {job.priority}</span> : null}
       <span>
@@ -110,6 +126,18 @@ function Facts({ job }: { job: Job }) {
   );
 }
 
+/** How the model is spread: strategy, mesh, schedule and gradient sync, as far as they say something. */
+function spreadOf(parallelism: Parallelism, workers: number): string[] {
+  const mesh = meshOf(parallelism, workers);
+  const { strategy = "" } = parallelism;
+  const plain = strategy === "ddp" && mesh === `data ${workers}`;
+  return [
+    plain || mesh === "" ? strategy : `${strategy} on mesh ${mesh}`,
+    scheduleOf(parallelism),
+    syncOf(parallelism),
+  ].filter((told) => told !== "");
+}
+
 /** The stream is ahead of what was read; both go back when a job takes steps again. */
 export function presentStep(job: Job, live: JobLive): number {
   const last = live.curves.get("loss")?.last?.step ?? live.curves.get("step_seconds")?.last?.step;
@@ -119,7 +147,14 @@ export function presentStep(job: Job, live: JobLive): number {
 function JobProgress({ job, live }: Props) {
   const step = presentStep(job, live);
   const total = job.total_steps;
-  if (step === 0 && total === null) return null;
+  if (total === null) {
+    if (step === 0) return null;
+    return (
+      <Text size="sm" mt={10} className="numbers" data-testid="step">
+        step {count(step)}
+      </Text>
+    );
+  }
   const share = total ? Math.min(100, (100 * step) / total) : 0;
   const left = job.state === "running" ? secondsLeft(live.curves.get("loss"), step, total) : null;
   return (
@@ -133,43 +168,54 @@ function JobProgress({ job, live }: Props) {
       />
       <div className={classes.progressText}>
         <Text size="sm" className="numbers" data-testid="step">
-          step {count(step)}
-          {total ? ` of ${count(total)}` : ""}
+          step {count(step)} of {count(total)}
         </Text>
         <Text size="sm" c="dimmed" className="numbers">
-          {total ? `${Math.floor(share)} %` : ""}
-          {left !== null && left > 0 ? ` · ${duration(left)} left` : ""}
+          {Math.floor(share)} %{left !== null && left > 0 ? ` · ${duration(left)} left` : ""}
         </Text>
       </div>
     </div>
   );
 }
 
-const FIGURES = [
-  ["Loss", "loss", metric],
-  ["Held-out loss", "eval_loss", metric],
-  ["Held-out accuracy", "eval_accuracy", metric],
-  ["Samples per second", "samples_per_second", si],
-  ["Step time", "step_seconds", duration],
-] as const;
+/** Of a script that reports no steps: how long it runs, and the last that it wrote. */
+function LastLine({ job, live }: Props) {
+  const now = useNow();
+  const silent = Boolean(job.spec.script) && presentStep(job, live) === 0 && job.attempt > 0;
+  const line = useLastLine(job.id, isActive(job.state), silent);
+  if (!silent || job.started_at === null) return null;
+  const end = job.finished_at ? Date.parse(job.finished_at) : now;
+  return (
+    <div className={classes.lastLine}>
+      {isFinal(job.state) ? null : (
+        <Text size="sm" className="numbers" data-testid="elapsed">
+          {duration(Math.round((end - Date.parse(job.started_at)) / 1000))} so far
+        </Text>
+      )}
+      {line.data ? (
+        <Text size="sm" c="dimmed" ff="monospace" truncate title={plainText(line.data.text)}>
+          {plainText(line.data.text)}
+        </Text>
+      ) : null}
+    </div>
+  );
+}
 
-/** The last value of what the job reports; a job that reports nothing has no such tiles. */
+/** What of the job's numbers says most; a job that reports nothing has no such tiles. */
 function Numbers({ job, live }: Props) {
-  const told = FIGURES.flatMap(([label, name, format]) => {
-    const given = job.metrics[name];
-    const value = live.curves.latest(name) ?? (typeof given === "number" ? given : null);
-    const text = value === null ? given : format(value);
-    return typeof text === "string" ? [{ label, name, text }] : [];
-  });
+  const told = headlines(job, live.curves);
   if (told.length === 0) return null;
   return (
-    <dl className={classes.figures} data-live={isActive(job.state) || undefined}>
-      {told.map(({ label, name, text }) => (
+    <dl className={classes.figures}>
+      {told.map(({ name, label, text, of }) => (
         <div key={name}>
           <Text component="dt" size="xs" c="dimmed">
             {label}
           </Text>
           <dd data-metric={name}>{text}</dd>
+          <Text component="dd" size="xs" c="dimmed">
+            {of}
+          </Text>
         </div>
       ))}
     </dl>

@@ -1,6 +1,6 @@
 import { Skeleton, Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useEffect, useRef } from "react";
 import { useJob } from "@/shared/api/get-job";
 import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
@@ -36,7 +36,7 @@ export default function JobPage() {
   const { jobId } = route.useParams();
   const job = useJob(jobId);
   const live = useJobLive(jobId);
-  useTitle(job.data ? `${job.data.name} · ${job.data.state}` : "Job");
+  useTitle(job.data ? `${job.data.name} · ${job.data.state}` : "Job", job.data?.state);
   if (job.error instanceof ApiError && job.error.status === 404) return <UnknownJob id={jobId} />;
   if (job.data === undefined) {
     if (job.error) {
@@ -65,18 +65,27 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
   const first = firstTab(job);
   const { tab = first } = route.useSearch();
   const navigate = route.useNavigate();
+  const list = useRef<HTMLDivElement>(null);
+  // On a narrow screen the tabs are scrolled, and the chosen one may be out of sight.
+  useEffect(() => {
+    const chosen = list.current?.querySelector(`[data-tab="${tab}"]`);
+    chosen?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [tab]);
   return (
     <Tabs
       value={tab}
       keepMounted={false}
       onChange={(next) => {
         if (!isTab(next)) return;
-        void navigate({ search: (old) => ({ ...old, tab: next === first ? undefined : next }) });
+        void navigate({
+          search: (old) => ({ ...old, tab: next === first ? undefined : next }),
+          resetScroll: false,
+        });
       }}
     >
-      <Tabs.List aria-label="Parts of the job" className={classes.tabs ?? ""}>
+      <Tabs.List ref={list} aria-label="Parts of the job" className={classes.tabs ?? ""}>
         {TABS.map((name) => (
-          <Tabs.Tab key={name} value={name}>
+          <Tabs.Tab key={name} value={name} data-tab={name}>
             {LABELS[name]}
           </Tabs.Tab>
         ))}

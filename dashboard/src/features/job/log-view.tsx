@@ -23,6 +23,8 @@ interface Props {
   /** The line that stands out, by its name in an address. */
   chosen: string | undefined;
   sought: Sought | null;
+  /** The job has ended: what was not written will not be. */
+  ended: boolean;
   onFollow: (following: boolean) => void;
   onChoose: (line: string) => void;
   onEarlier: () => void;
@@ -123,7 +125,7 @@ export function LogView(props: Props) {
     >
       {lines.length === 0 ? (
         <Text size="sm" c="dimmed" p="md">
-          {state.loading ? "Reading…" : "Nothing was written yet."}
+          {state.loading ? "Reading…" : `Nothing was written${props.ended ? "" : " yet"}.`}
         </Text>
       ) : null}
       <div className={classes.all} style={{ height: virtual.getTotalSize() }}>

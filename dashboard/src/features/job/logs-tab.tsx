@@ -2,7 +2,7 @@ import { Button, Group, SegmentedControl, Select, Stack, Switch, Text } from "@m
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { ApiError } from "@/shared/api/problem";
-import type { Job } from "@/shared/api/types";
+import { isFinal, type Job } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { Problem } from "@/shared/ui/problem";
@@ -13,6 +13,11 @@ import { LogFind } from "./log-find";
 import { LogView, type Sought } from "./log-view";
 
 const route = getRouteApi("/jobs/$jobId");
+
+/** With more of them, a rank or an attempt is found by typing its number. */
+const MANY = 12;
+/** Options that a list shows at once. */
+const MOST_OPTIONS = 200;
 
 interface Props {
   job: Job;
@@ -82,6 +87,7 @@ export function LogsTab({ job, live }: Props) {
         find={find}
         chosen={line}
         sought={sought}
+        ended={isFinal(job.state)}
         onFollow={follow}
         onChoose={choose}
         onEarlier={feed.earlier}
@@ -126,8 +132,11 @@ export function LogsTab({ job, live }: Props) {
 function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
   const navigate = route.useNavigate();
   const { rank, stream, attempt } = filter;
-  const ranks = Array.from({ length: Math.min(job.world_size, 4096) }, (_, i) => String(i));
-  const attempts = Array.from({ length: job.attempt }, (_, i) => String(i + 1));
+  const ranks = Array.from({ length: job.world_size }, (_, i) => String(i));
+  // The newest is the one that is asked for most.
+  const attempts = Array.from({ length: job.attempt }, (_, i) => String(job.attempt - i));
+  const choose = (chosen: LogFilter) =>
+    void navigate({ search: (old) => ({ ...old, ...chosen }), resetScroll: false });
   return (
     <>
       <Select
@@ -140,10 +149,9 @@ function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
         ]}
         value={rank === undefined ? "" : String(rank)}
         allowDeselect={false}
-        searchable={job.world_size > 12}
-        onChange={(value) =>
-          void navigate({ search: (old) => ({ ...old, rank: numberOf(value) }) })
-        }
+        searchable={job.world_size > MANY}
+        limit={MOST_OPTIONS}
+        onChange={(value) => choose({ rank: numberOf(value) })}
       />
       <SegmentedControl
         size="xs"
@@ -154,11 +162,7 @@ function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
           { value: "stderr", label: "stderr" },
         ]}
         value={stream ?? ""}
-        onChange={(value) =>
-          void navigate({
-            search: (old) => ({ ...old, stream: value === "" ? undefined : (value as "stdout") }),
-          })
-        }
+        onChange={(value) => choose({ stream: value === "" ? undefined : (value as "stdout") })}
       />
       {job.attempt > 1 ? (
         <Select
@@ -171,9 +175,9 @@ function Filters({ job, filter }: { job: Job; filter: LogFilter }) {
           ]}
           value={attempt === undefined ? "" : String(attempt)}
           allowDeselect={false}
-          onChange={(value) =>
-            void navigate({ search: (old) => ({ ...old, attempt: numberOf(value) }) })
-          }
+          searchable={job.attempt > MANY}
+          limit={MOST_OPTIONS}
+          onChange={(value) => choose({ attempt: numberOf(value) })}
         />
       ) : null}
     </>

@@ -1,7 +1,7 @@
 import { type Curve, hasPoints } from "@/shared/curves/curve";
-import { PALETTE } from "@/shared/curves/palette";
+import { look, PALETTE } from "@/shared/curves/palette";
 import type { CurveStore } from "@/shared/curves/store";
-import { bytes, duration, metric, si } from "@/shared/format";
+import { bytes, duration, metric, percent, si } from "@/shared/format";
 import { isKnown, STEP_PARTS } from "@/shared/live/metric-names";
 
 /** More ranks than these make one blur of lines. */
@@ -12,6 +12,8 @@ export interface Panel {
   curves: Curve[];
   format?: (value: number | null) => string;
   stacked?: boolean;
+  binary?: boolean;
+  limits?: readonly number[];
 }
 
 interface Options {
@@ -60,7 +62,11 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
     },
     { title: "Learning rate", curves: [exact("learning_rate")] },
     { title: "Gradient norm", curves: [line("gradient_norm", "", 0)] },
-    ...custom.sort().map((name) => ({ title: name, format: metric, curves: [line(name, "", 0)] })),
+    ...custom.sort().map((name) => ({
+      title: name,
+      curves: [line(name, "", 0)],
+      ...(name.endsWith("_bytes") ? { format: bytes, binary: true } : { format: metric }),
+    })),
     { title: "Samples per second", format: si, curves: [line("samples_per_second", "", 0)] },
     {
       title: "Where a step's time goes",
@@ -73,7 +79,22 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
       format: duration,
       curves: [line("step_seconds", "job", 0), ...(ranks ? [] : byRank("step_seconds"))],
     },
-    { title: "Peak memory", format: bytes, curves: [exact("peak_memory_bytes")] },
+    {
+      title: "Pipeline bubble",
+      format: (share) => percent(share === null ? null : 100 * share),
+      limits: [0],
+      curves: [
+        line("bubble_fraction", "measured", 0),
+        { ...exact("bubble_fraction_expected"), label: "expected", ...look(PALETTE.length + 1) },
+      ],
+    },
+    {
+      title: "Peak memory",
+      format: bytes,
+      binary: true,
+      limits: [0],
+      curves: [exact("peak_memory_bytes")],
+    },
   ];
   return panels
     .map((panel) => (ranks && !panel.stacked ? withRanks(panel, byRank) : panel))

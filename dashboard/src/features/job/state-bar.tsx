@@ -1,37 +1,43 @@
 import { Text, Tooltip } from "@mantine/core";
-import type { Checkpoint } from "@/shared/api/types";
-import { count, duration } from "@/shared/format";
-import { TONES } from "@/shared/ui/state-badge";
+import { count, duration, plural } from "@/shared/format";
+import { MOVING, TONES } from "@/shared/ui/state-badge";
 import tones from "@/shared/ui/tones.module.css";
-import { type Stretch, timeByState } from "./timeline";
+import { type Save, type Stretch, timeByState } from "./timeline";
 import classes from "./timeline.module.css";
 
 interface Mark {
   time: number;
   label: string;
-  kind: "failed" | "saved";
+  kind: "failed" | "kept" | "given-up";
 }
 
 interface Props {
   stretches: Stretch[];
   /** Failures, with their messages; times in milliseconds. */
   failures: { time: number; message: string }[];
-  checkpoints: Checkpoint[];
+  saves: Save[];
 }
 
+/** Marks of one kind that can be told from each other along the bar. */
+const SLOTS = 240;
+
 /** A job's life from left to right: its states as colours, failures and checkpoints as marks. */
-export function StateBar({ stretches, failures, checkpoints }: Props) {
+export function StateBar({ stretches, failures, saves }: Props) {
   const begin = stretches[0]?.begin ?? 0;
   const end = Math.max(stretches.at(-1)?.end ?? 0, begin + 1);
-  const share = (time: number) => (100 * (time - begin)) / (end - begin);
-  const marks: Mark[] = [
-    ...failures.map(({ time, message }) => ({ time, label: message, kind: "failed" as const })),
-    ...checkpoints.map((saved) => ({
-      time: Date.parse(saved.created_at),
-      label: `checkpoint of step ${count(saved.step)}`,
-      kind: "saved" as const,
-    })),
-  ];
+  const share = (time: number) =>
+    Math.min(100, Math.max(0, (100 * (time - begin)) / (end - begin)));
+  const marks = apart(
+    [
+      ...saves.map((save): Mark => {
+        const { time, step, kept } = save;
+        const label = `checkpoint of step ${count(step)}${kept ? "" : ", given up since"}`;
+        return { time, label, kind: kept ? "kept" : "given-up" };
+      }),
+      ...failures.map(({ time, message }): Mark => ({ time, label: message, kind: "failed" })),
+    ],
+    (time) => Math.round((share(time) / 100) * SLOTS),
+  );
   return (
     <figure className={classes.bar} aria-label="States over time">
       <div className={classes.track}>
@@ -52,6 +58,7 @@ export function StateBar({ stretches, failures, checkpoints }: Props) {
             <div
               className={`${tones.tone} ${classes.stretch}`}
               data-tone={TONES[each.state] ?? "off"}
+              data-passing={isPassing(each.state)}
               style={{
                 left: `${share(each.begin)}%`,
                 width: `${share(each.end) - share(each.begin)}%`,
@@ -69,7 +76,7 @@ export function StateBar({ stretches, failures, checkpoints }: Props) {
             <span
               className={classes.mark}
               data-kind={mark.kind}
-              style={{ left: `${Math.min(100, Math.max(0, share(mark.time)))}%` }}
+              style={{ left: `${share(mark.time)}%` }}
             />
           </Tooltip>
         ))}
@@ -78,22 +85,63 @@ export function StateBar({ stretches, failures, checkpoints }: Props) {
         <Text span size="xs" c="dimmed">
           {new Date(begin).toLocaleString()}
         </Text>
-        <span className={classes.sums}>
-          {timeByState(stretches).map(([state, sum]) => (
-            <span key={state} className={`${tones.tone} ${classes.sum}`} data-tone={TONES[state]}>
-              {state} {duration(sum / 1000)}
-            </span>
-          ))}
-          {checkpoints.length > 0 ? (
-            <span className={classes.sum} data-kind="saved">
-              {count(checkpoints.length)} saved
-            </span>
-          ) : null}
-        </span>
         <Text span size="xs" c="dimmed">
           {new Date(end).toLocaleString()}
         </Text>
       </div>
+      <Legend stretches={stretches} failures={failures.length} saves={saves} />
     </figure>
   );
+}
+
+interface LegendProps {
+  stretches: Stretch[];
+  failures: number;
+  saves: Save[];
+}
+
+function Legend({ stretches, failures, saves }: LegendProps) {
+  const kept = saves.filter((save) => save.kept).length;
+  const marks: { kind: Mark["kind"]; number: number; told: string }[] = [
+    { kind: "failed", number: failures, told: plural(failures, "failure") },
+    { kind: "kept", number: kept, told: `${plural(kept, "checkpoint")} kept` },
+    {
+      kind: "given-up",
+      number: saves.length - kept,
+      told: `${count(saves.length - kept)} given up since`,
+    },
+  ];
+  return (
+    <ul className={classes.legend} aria-label="What the colours and marks are">
+      {timeByState(stretches).map(([state, sum]) => (
+        <li key={state}>
+          <span
+            className={`${tones.tone} ${classes.swatch}`}
+            data-tone={TONES[state]}
+            data-passing={isPassing(state)}
+          />
+          {state} {duration(sum / 1000)}
+        </li>
+      ))}
+      {marks.map(({ kind, number, told }) =>
+        number === 0 ? null : (
+          <li key={kind}>
+            <span className={classes.sign} data-kind={kind} />
+            {told}
+          </li>
+        ),
+      )}
+    </ul>
+  );
+}
+
+/** A state on the way to another is hatched: its colour is that of the one it leads to. */
+function isPassing(state: string): true | undefined {
+  return (state !== "running" && MOVING.has(state)) || undefined;
+}
+
+/** One mark of a kind in a place; of a job that saved a thousand times, those that can be seen. */
+function apart(marks: Mark[], slot: (time: number) => number): Mark[] {
+  const taken = new Map(marks.map((mark) => [`${mark.kind} ${slot(mark.time)}`, mark]));
+  return [...taken.values()];
 }

@@ -1,25 +1,32 @@
 import { Code, Group, Skeleton, Stack, Text } from "@mantine/core";
 import { plainText } from "@/shared/ansi";
 import { type Attempt, isFinal, type Job, type JobEvent } from "@/shared/api/types";
-import { count, duration, plural } from "@/shared/format";
+import { duration, plural } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useNow } from "@/shared/now";
+import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { useAttempts } from "./api/list-attempts";
-import { useCheckpoints } from "./api/list-checkpoints";
 import { StateBar } from "./state-bar";
-import { type Chapter, chaptersOf, type Entry, endOf, stretches } from "./timeline";
+import {
+  type Chapter,
+  chaptersOf,
+  checkpointsTold,
+  type Entry,
+  endOf,
+  savesOf,
+  stretches,
+} from "./timeline";
 import classes from "./timeline.module.css";
 
 /** What happened: the job's life at a glance, then every attempt with its events. */
 export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
   const events = useSignal(live.events);
   const attempts = useAttempts(job.id);
-  const checkpoints = useCheckpoints(job.id);
   const now = useNow();
   const last = events.at(-1);
   if (attempts.error && !attempts.data) {
@@ -41,7 +48,7 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
       <StateBar
         stretches={stretches(events, isFinal(job.state) ? ended : now)}
         failures={failures}
-        checkpoints={checkpoints.data ?? []}
+        saves={savesOf(events)}
       />
       {chaptersOf(events, attempts.data).map((chapter) => (
         <ChapterCard key={chapter.number} job={job} chapter={chapter} />
@@ -148,7 +155,7 @@ function EntryRow({ entry }: { entry: Entry }) {
       </span>
       <details>
         <summary>
-          {count(entry.length)} checkpoints, the first at <Moment value={oldest.time} />
+          checkpoints: {checkpointsTold(entry)}, from <Moment value={oldest.time} />
         </summary>
         <ol className={classes.events}>
           {entry.map((event) => (
@@ -176,7 +183,9 @@ function EventRow({ event }: { event: JobEvent }) {
       <span className={classes.kind}>
         {typeof state === "string" ? <StateBadge state={state} /> : event.kind}
       </span>
-      <span className={classes.reason}>{event.reason}</span>
+      <span className={classes.reason}>
+        {event.reason === state ? null : <JobLinks text={event.reason} />}
+      </span>
     </li>
   );
 }

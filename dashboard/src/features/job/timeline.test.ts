@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Attempt, JobEvent } from "@/shared/api/types";
-import { chaptersOf, endOf, stretches, timeByState } from "./timeline";
+import { chaptersOf, checkpointsTold, endOf, savesOf, stretches, timeByState } from "./timeline";
 
 let seq = 0;
 const event = (second: number, kind: string, attempt: number | null, state?: string): JobEvent => ({
@@ -71,5 +71,32 @@ describe("endOf", () => {
     );
     expect(endOf({ rank: 0, exit_code: 3, message: "" })).toBe("rank 0 · exit code 3");
     expect(endOf({ message: "gone" })).toBe("");
+  });
+});
+
+describe("savesOf", () => {
+  const about = (second: number, id: string, step: number, state: string): JobEvent => ({
+    ...event(second, "checkpoint", 1, state),
+    data: { id, step, state },
+  });
+  const events = [
+    about(1, "a", 10, "committed"),
+    about(2, "b", 20, "committed"),
+    event(3, "state", 1, "paused"),
+    about(4, "a", 10, "deleting"),
+  ];
+
+  it("counts each checkpoint once, where it was saved, and knows which are left", () => {
+    expect(savesOf(events)).toEqual([
+      { id: "a", time: 1000, step: 10, kept: false },
+      { id: "b", time: 2000, step: 20, kept: true },
+    ]);
+  });
+
+  it("are told in a few words", () => {
+    expect(checkpointsTold(events.filter(({ kind }) => kind === "checkpoint"))).toBe(
+      "2 saved, 1 given up",
+    );
+    expect(checkpointsTold(events.slice(0, 1))).toBe("1 saved");
   });
 });

@@ -1,4 +1,5 @@
 import type { Attempt, JobEvent } from "@/shared/api/types";
+import { count } from "@/shared/format";
 
 /** A stretch of time that a job spent in one state; times in milliseconds since the epoch. */
 export interface Stretch {
@@ -26,6 +27,37 @@ export function timeByState(all: readonly Stretch[]): [state: string, millisecon
   const sums = new Map<string, number>();
   for (const { state, begin, end } of all) sums.set(state, (sums.get(state) ?? 0) + end - begin);
   return [...sums].filter(([, sum]) => sum > 0).sort(([, a], [, b]) => b - a);
+}
+
+/** A checkpoint as the events tell it; `time` is when it was saved, in milliseconds. */
+export interface Save {
+  id: string;
+  time: number;
+  step: number;
+  kept: boolean;
+}
+
+/** Every checkpoint that was saved, and whether it is still there, in the order of their saving. */
+export function savesOf(events: readonly JobEvent[]): Save[] {
+  const saves = new Map<string, Save>();
+  for (const { kind, time, data } of events) {
+    const { id, step, state } = data;
+    if (kind !== "checkpoint" || typeof id !== "string" || typeof step !== "number") continue;
+    const before = saves.get(id);
+    const kept = state === "committed";
+    saves.set(id, before ? { ...before, kept } : { id, time: Date.parse(time), step, kept });
+  }
+  return [...saves.values()];
+}
+
+/** Many events about checkpoints in a few words: "6 saved, 3 given up". */
+export function checkpointsTold(entry: Entry): string {
+  const saved = entry.filter(({ data }) => data.state === "committed").length;
+  const others = entry.length - saved;
+  return [
+    ...(saved > 0 ? [`${count(saved)} saved`] : []),
+    ...(others > 0 ? [`${count(others)} given up`] : []),
+  ].join(", ");
 }
 
 /** One attempt with what happened in it; without one, what was before the first. */

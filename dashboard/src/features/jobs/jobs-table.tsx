@@ -1,15 +1,19 @@
-import { Checkbox, Progress, Text } from "@mantine/core";
+import { Checkbox, Progress, Text, Tooltip } from "@mantine/core";
 import {
   createColumnHelper,
   flexRender,
   getCoreRowModel,
   useReactTable,
 } from "@tanstack/react-table";
-import type { Job } from "@/shared/api/types";
+import { plainText } from "@/shared/ansi";
+import { useLastLine } from "@/shared/api/last-line";
+import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
 import { useOnScreen } from "@/shared/curves/on-screen";
 import { Sparkline } from "@/shared/curves/sparkline";
-import { count, metric } from "@/shared/format";
+import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
+import { useNow } from "@/shared/now";
+import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
@@ -58,9 +62,7 @@ const columns = [
     cell: ({ row: { original: job } }) => (
       <>
         <StateBadge state={job.state} />
-        <Text size="xs" c="dimmed" className={classes.reason ?? ""} title={job.reason}>
-          {job.reason}
-        </Text>
+        <Reason job={job} />
       </>
     ),
   }),
@@ -73,7 +75,7 @@ const columns = [
     id: "loss",
     header: "Loss",
     meta: { width: "17%" },
-    cell: ({ row: { original: job } }) => <LiveLoss job={job} />,
+    cell: ({ row: { original: job } }) => <Telling job={job} />,
   }),
   column.accessor("world_size", {
     header: "Workers",
@@ -147,6 +149,7 @@ export function JobsTable({ jobs, ticked, onTick }: Props) {
               {row.getVisibleCells().map((cell) => (
                 <td
                   key={cell.id}
+                  data-cell={cell.column.id}
                   data-right={(cell.column.columnDef.meta as Meta | undefined)?.right}
                 >
                   {flexRender(cell.column.columnDef.cell, cell.getContext())}
@@ -161,35 +164,88 @@ export function JobsTable({ jobs, ticked, onTick }: Props) {
 }
 
 function JobProgress({ job }: { job: Job }) {
-  const share = job.total_steps ? Math.min(100, (100 * job.step) / job.total_steps) : 0;
-  const text = job.total_steps ? `${count(job.step)} / ${count(job.total_steps)}` : count(job.step);
-  if (job.step === 0 && !job.total_steps) {
+  if (!job.total_steps) {
     return (
-      <Text size="xs" c="dimmed">
-        no step yet
+      <Text size="xs" {...(job.step === 0 ? { c: "dimmed" } : {})} className="numbers">
+        {job.step > 0 ? `step ${count(job.step)}` : <Elapsed job={job} />}
       </Text>
     );
   }
+  const share = Math.min(100, (100 * job.step) / job.total_steps);
   return (
     <div className={classes.progress}>
       <Progress value={share} size="sm" aria-label={`Progress of ${job.name}`} />
       <Text size="xs" className="numbers">
+        {count(job.step)} / {count(job.total_steps)}
+      </Text>
+    </div>
+  );
+}
+
+/** What a state is due to; of a job that just completed, how long it took. */
+function Reason({ job }: { job: Job }) {
+  const text = tellsMore(job) ? job.reason : took(job);
+  return (
+    <Tooltip label={text} multiline maw={420} openDelay={300} disabled={text === ""}>
+      <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""}>
+        <JobLinks text={text} />
+      </Text>
+    </Tooltip>
+  );
+}
+
+function took({ started_at, finished_at }: Job): string {
+  if (started_at === null || finished_at === null) return "";
+  return `took ${duration((Date.parse(finished_at) - Date.parse(started_at)) / 1000)}`;
+}
+
+/** How long a job runs that counts no steps. */
+function Elapsed({ job }: { job: Job }) {
+  const now = useNow();
+  if (job.started_at === null) return "not started";
+  const end = job.finished_at ? Date.parse(job.finished_at) : now;
+  const seconds = Math.round((end - Date.parse(job.started_at)) / 1000);
+  return `${duration(seconds)}${isFinal(job.state) ? "" : " so far"}`;
+}
+
+/** Its loss; of a script that reports none, the last that it wrote. */
+function Telling({ job }: { job: Job }) {
+  const loss = job.metrics.loss as number | string | null | undefined;
+  const silent = Boolean(job.spec.script) && (loss === undefined || loss === null);
+  return silent ? <LastLine job={job} /> : <LiveLoss job={job} loss={loss} />;
+}
+
+function LastLine({ job }: { job: Job }) {
+  const [cell, visible] = useOnScreen<HTMLDivElement>();
+  const line = useLastLine(job.id, isActive(job.state), visible && job.attempt > 0);
+  const text = line.data ? plainText(line.data.text) : "";
+  return (
+    <div ref={cell}>
+      <Text size="xs" c="dimmed" ff="monospace" lineClamp={2} title={text}>
         {text}
       </Text>
     </div>
   );
 }
 
-function LiveLoss({ job }: { job: Job }) {
+interface LossProps {
+  job: Job;
+  loss: number | string | null | undefined;
+}
+
+function LiveLoss({ job, loss }: LossProps) {
   const [cell, visible] = useOnScreen<HTMLDivElement>();
   const recent = useRecentLoss(job.id, job.state, visible && job.step > 0);
-  const loss = job.metrics.loss as number | string | null | undefined;
   return (
     <div className={classes.loss} ref={cell}>
-      <Sparkline values={recent.data ?? []} label={`Loss of ${job.name} over its steps`} />
-      <Text size="sm" className="numbers">
-        {metric(loss)}
-      </Text>
+      {job.step > 0 ? (
+        <>
+          <Sparkline values={recent.data ?? []} label={`Loss of ${job.name} over its steps`} />
+          <Text size="sm" className="numbers">
+            {metric(loss)}
+          </Text>
+        </>
+      ) : null}
     </div>
   );
 }

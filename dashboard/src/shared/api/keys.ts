@@ -5,10 +5,11 @@ export const keys = {
   attempts: (id: string) => ["job", id, "attempts"] as const,
   checkpoints: (id: string) => ["job", id, "checkpoints"] as const,
   loss: (id: string) => ["job", id, "recent loss"] as const,
-  logs: (id: string) => ["job", id, "logs"] as const,
+  lastLine: (id: string) => ["job", id, "last line"] as const,
   nodes: ["nodes"] as const,
   nodeHistory: (id: string, since: string, until: string | null) =>
     ["node history", id, since, until] as const,
   queue: ["queue"] as const,
+  health: ["health"] as const,
   summary: ["summary"] as const,
 };

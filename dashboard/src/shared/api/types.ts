@@ -35,6 +35,11 @@ export function isFinal(state: string): boolean {
   return FINAL.has(state);
 }
 
+/** Whether a job's reason says more than the word of its state. */
+export function tellsMore({ state, reason }: { state: string; reason: string }): boolean {
+  return reason !== "" && reason !== state;
+}
+
 /** States in which ranks may be at work, so that numbers change by themselves. */
 export function isActive(state: string): boolean {
   return !isFinal(state) && state !== "paused" && state !== "queued";

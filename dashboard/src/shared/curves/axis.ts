@@ -8,6 +8,9 @@ export function isAxis(value: unknown): value is Axis {
   return AXES.includes(value as Axis);
 }
 
+/** Distances between the ticks of an axis of bytes: 64 MiB, 128 MiB… instead of 95.4 MiB. */
+export const BYTE_TICKS = Array.from({ length: 53 }, (_, power) => 2 ** power);
+
 /** A part of the horizontal axis, in its units: steps, seconds since the epoch, or seconds. */
 export interface Range {
   from: number;

@@ -19,6 +19,8 @@ interface Props {
   logarithmic?: boolean;
   /** Areas on top of each other instead of lines. */
   stacked?: boolean;
+  /** Values are bytes. */
+  binary?: boolean;
   /** Values that are always in sight, as 0 and 100 of a share. */
   limits?: readonly number[];
   format?: (value: number | null) => string;
@@ -85,6 +87,7 @@ export function Chart(props: Props) {
         syncKey,
         logarithmic: props.logarithmic ?? false,
         stacked: props.stacked ?? false,
+        binary: props.binary ?? false,
         limits: props.limits ?? [],
         dark: scheme === "dark",
         height: HEIGHT,

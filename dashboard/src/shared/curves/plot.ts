@@ -1,6 +1,6 @@
 import uPlot from "uplot";
-import { age } from "../format";
-import { type Axis, extentOf, type Range } from "./axis";
+import { age, byteTicks } from "../format";
+import { type Axis, BYTE_TICKS, extentOf, type Range } from "./axis";
 import { COLUMNS_PER_CURVE, chartData, type Drawn, stackedData } from "./columns";
 import type { Curve } from "./curve";
 
@@ -9,6 +9,8 @@ export interface PlotOptions {
   axis: Axis;
   logarithmic: boolean;
   stacked: boolean;
+  /** Values are bytes. */
+  binary: boolean;
   /** Values that are always in sight. */
   limits: readonly number[];
   dark: boolean;
@@ -72,7 +74,7 @@ export class Plot {
                 : (_, low, high) => linearRange(low, high, options.limits),
           },
         },
-        axes: axes(dark, axis, format),
+        axes: [horizontal(dark, axis), vertical(dark, options.binary ? byteTicks : each(format))],
         series: [
           {},
           ...curves.flatMap((curve, i) => lines(curve, colors[i] ?? "gray", stacked, i === 0)),
@@ -228,12 +230,15 @@ const SECOND_TICKS = [1, 2, 5, 10, 15, 30]
   .flatMap((n) => [n, n * 60])
   .concat([1, 2, 3, 6, 12, 24, 48, 120, 240].map((hours) => hours * 3600));
 
-function axes(dark: boolean, axis: Axis, format: (value: number) => string): uPlot.Axis[] {
+function shared(dark: boolean): uPlot.Axis {
   const stroke = dark ? "#9aa3ad" : "#6b7480";
   const grid = { stroke: dark ? "rgba(255,255,255,0.06)" : "rgba(20,30,50,0.07)", width: 1 };
-  const shared = { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+  return { stroke, grid, ticks: { ...grid, size: 4 }, font: "11px system-ui, sans-serif" };
+}
+
+function horizontal(dark: boolean, axis: Axis): uPlot.Axis {
   // Over the clock the date stands below the time.
-  const x: uPlot.Axis = { ...shared, size: axis === "time" ? 40 : 28 };
+  const x: uPlot.Axis = { ...shared(dark), size: axis === "time" ? 40 : 28 };
   if (axis === "step") {
     x.values = (_, ticks) => ticks.map((tick) => tick.toLocaleString("en-US"));
     x.incrs = STEP_TICKS;
@@ -243,10 +248,26 @@ function axes(dark: boolean, axis: Axis, format: (value: number) => string): uPl
     x.incrs = SECOND_TICKS.toSorted((a, b) => a - b);
     x.space = 64;
   }
-  return [
-    x,
-    { ...shared, size: 62, values: (_, ticks) => ticks.map((t) => (t === null ? "" : format(t))) },
-  ];
+  return x;
+}
+
+type Labels = (ticks: readonly number[]) => string[];
+
+/** On a logarithmic axis some ticks have no label: they are null. */
+function vertical(dark: boolean, labels: Labels): uPlot.Axis {
+  return {
+    ...shared(dark),
+    size: 62,
+    values: (_, ticks: (number | null)[]) => {
+      const texts = labels(ticks.filter((tick) => tick !== null));
+      return ticks.map((tick) => (tick === null ? "" : (texts.shift() ?? "")));
+    },
+    ...(labels === byteTicks ? { incrs: BYTE_TICKS } : {}),
+  };
+}
+
+function each(format: (value: number) => string): Labels {
+  return (ticks) => ticks.map(format);
 }
 
 /** Seconds as "0:42", "12:05", "3:00:00". */

@@ -13,6 +13,7 @@ export interface Shown {
 export interface DevicePanel {
   title: string;
   format: (value: number | null) => string;
+  binary: boolean;
   /** Values that are always in sight. */
   limits: readonly number[];
   curves: Curve[];
@@ -46,6 +47,7 @@ export function devicePanels(devices: readonly Shown[], origin = 0): DevicePanel
   return METRICS.map(([metric, title, format, limits]) => ({
     title,
     format,
+    binary: metric === "memory_used",
     limits,
     curves: curves(metric),
   })).filter((panel) => panel.curves.length > 0);

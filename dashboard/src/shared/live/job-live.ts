@@ -9,7 +9,7 @@ import type { Sample } from "@/shared/curves/series";
 import { CurveStore } from "@/shared/curves/store";
 import { toNumber } from "@/shared/format";
 import { type Frame, JobStream, type Probe, type StreamStatus } from "@/shared/stream";
-import { customNames, LEARNING, TIMING } from "./metric-names";
+import { BUBBLE, customNames, LEARNING, TIMING } from "./metric-names";
 import { Signal } from "./signal";
 
 const HISTORY_POINTS = 1500;
@@ -85,7 +85,7 @@ export class JobLive {
     job: Job,
     steps: { fromStep?: number; toStep?: number },
   ): Promise<Series[]> {
-    const learning = [...LEARNING, ...customNames(job.metrics)];
+    const learning = [...LEARNING, ...BUBBLE, ...customNames(job.metrics)];
     const parts: Promise<Series[]>[] = [];
     for (let i = 0; i < learning.length; i += NAMES_AT_ONCE) {
       const names = learning.slice(i, i + NAMES_AT_ONCE);

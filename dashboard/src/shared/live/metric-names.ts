@@ -10,6 +10,9 @@ export const STEP_PARTS = [
 /** Series that every rank has as well as the job. */
 export const TIMING = ["step_seconds", ...STEP_PARTS, "peak_memory_bytes"] as const;
 
+/** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
+export const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
+
 export const LEARNING = [
   "loss",
   "eval_loss",
@@ -20,9 +23,9 @@ export const LEARNING = [
   "samples_per_second",
 ] as const;
 
-const KNOWN = new Set<string>([...TIMING, ...LEARNING]);
+const KNOWN = new Set<string>([...TIMING, ...LEARNING, ...BUBBLE]);
 
-const LINEAR = new Set(["accuracy", "eval_accuracy", "learning_rate"]);
+const LINEAR = new Set<string>(["accuracy", "eval_accuracy", "learning_rate", ...BUBBLE]);
 
 /** Whether powers of ten tell anything about it: not about a share, nor about a rate that ends at 0. */
 export function spansMagnitudes(name: string): boolean {
@@ -40,7 +43,7 @@ export function customNames(metrics: Record<string, unknown>): string[] {
     .sort();
 }
 
-const SPEED = new Set<string>([...TIMING, "samples_per_second", "learning_rate"]);
+const SPEED = new Set<string>([...TIMING, ...BUBBLE, "samples_per_second", "learning_rate"]);
 
 export function isAboutSpeed(name: string): boolean {
   return SPEED.has(name);

@@ -1,4 +1,4 @@
-import { Button, CopyButton as Copier } from "@mantine/core";
+import { ActionIcon, Button, CopyButton as Copier, Tooltip } from "@mantine/core";
 import { CheckIcon, CopyIcon } from "./icons";
 
 interface Props {
@@ -18,6 +18,21 @@ export function CopyButton({ value, label }: Props) {
         >
           <span aria-live="polite">{copied ? "Copied" : label}</span>
         </Button>
+      )}
+    </Copier>
+  );
+}
+
+/** The same as an icon beside what it copies. */
+export function CopyIconButton({ value, label }: Props) {
+  return (
+    <Copier value={value} timeout={1500}>
+      {({ copied, copy }) => (
+        <Tooltip label={copied ? "Copied" : label}>
+          <ActionIcon variant="subtle" color="gray" size="xs" aria-label={label} onClick={copy}>
+            {copied ? <CheckIcon /> : <CopyIcon />}
+          </ActionIcon>
+        </Tooltip>
       )}
     </Copier>
   );

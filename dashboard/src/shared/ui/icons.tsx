@@ -64,6 +64,11 @@ export const RestoreIcon = () => (
     <path d="M4 12a8 8 0 1 0 2.500-5.800M4 4v4h4" />
   </Icon>
 );
+export const AgainIcon = () => (
+  <Icon>
+    <path d="M4 12a8 8 0 0 1 14-5.300L20 9M20 4v5h-5M20 12a8 8 0 0 1-14 5.300L4 15M4 20v-5h5" />
+  </Icon>
+);
 export const SunIcon = () => (
   <Icon>
     <circle cx="12" cy="12" r="4" />

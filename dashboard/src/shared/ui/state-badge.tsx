@@ -11,7 +11,7 @@ export const TONES: Record<string, string> = {
   paused: "hold",
   stopping: "warn",
   recovering: "warn",
-  cancelling: "warn",
+  cancelling: "off",
   completed: "good",
   failed: "bad",
   cancelled: "off",
@@ -23,11 +23,12 @@ export const TONES: Record<string, string> = {
   drained: "off",
   committed: "good",
   corrupt: "bad",
-  deleting: "warn",
+  deleting: "off",
   deleted: "off",
 };
 
-const MOVING = new Set(["starting", "running", "pausing", "recovering", "cancelling"]);
+/** States that pass by themselves. */
+export const MOVING = new Set(["starting", "running", "pausing", "recovering", "cancelling"]);
 
 interface Props {
   state: string;
