@@ -57,7 +57,13 @@ PAUSING: Example = JOB | {"state": "pausing", "reason": "a user asked to pause i
 RESUMED: Example = JOB | {"state": "queued", "reason": "a user resumed it"}
 CANCELLING: Example = JOB | {"state": "cancelling", "reason": "a user asked to cancel it"}
 RESTORED: Example = JOB | {"state": "queued", "reason": "a user restored a checkpoint"}
-DRY_RUN: Example = {"name": "digits", "world_size": 2, "priority": 0, "spec": SPEC}
+DRY_RUN: Example = {
+    "name": "digits",
+    "world_size": 2,
+    "priority": 0,
+    "spec": SPEC,
+    "lacks_code": False,
+}
 EVENT: Example = {
     "seq": 7,
     "time": "2026-01-05T09:30:00.210000Z",

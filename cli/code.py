@@ -3,7 +3,10 @@
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from pathspec import GitIgnoreSpec
 
@@ -18,6 +21,9 @@ from trainhall.cluster.archive import (
     pack,
 )
 
+if TYPE_CHECKING:
+    from trainhall.training.spec import ScriptSpec
+
 IGNORE_FILES = (".trainhallignore", ".gitignore")
 """The first of them that the folder has at its top says what stays behind."""
 _NEVER = {".git", "__pycache__"}
@@ -25,8 +31,59 @@ _SHOWN = 5
 _MEBIBYTE = 1024 * 1024
 
 
-def packed(folder: Path) -> tuple[str, bytes]:
-    """The archive of a folder, and its SHA-256.
+@dataclass(frozen=True)
+class Packed:
+    """A folder as it is sent."""
+
+    folder: Path
+    names: frozenset[str]
+    """Of files and links, relative to the folder, with `/`."""
+    sha256: str
+    archive: bytes
+
+    def check(self, script: "ScriptSpec") -> None:
+        """See that a script's entry is among what is sent.
+
+        Raises:
+            Usage: `script.path` or `script.working_dir` is not.
+        """
+        if script.path is not None and not self._holds(script.path):
+            raise self._lacks("script.path", script.path)
+        where = script.working_dir
+        if where is not None and not Path(where).is_absolute() and not self._has_below(where):
+            raise self._lacks("script.working_dir", where)
+
+    def _holds(self, path: str) -> bool:
+        """As a file, a folder that Python runs, or behind a link that is sent."""
+        inside = PurePosixPath(os.path.normpath(path))
+        return str(inside / "__main__.py") in self.names or any(
+            str(part) in self.names for part in (inside, *inside.parents)
+        )
+
+    def _has_below(self, path: str) -> bool:
+        folder = os.path.normpath(path)
+        below = any(name.startswith(folder + "/") for name in self.names)
+        return folder == "." or below or self._holds(path)
+
+    def _lacks(self, field: str, path: str) -> Usage:
+        if field == "script.path" and self._has_below(path):
+            return Usage(f"{field}: {path} is a folder, and has no __main__.py")
+        if (self.folder / path).exists():
+            ignore = next(
+                (self.folder / n for n in IGNORE_FILES if (self.folder / n).is_file()), None
+            )
+            why = f"{ignore} keeps it back" if ignore else "no file in it would be sent"
+            return Usage(f"{field}: {path} is in {self.folder}, the job's `code`, but {why}")
+        deeper = [
+            n for n in sorted(self.names) if PurePosixPath(n).name == PurePosixPath(path).name
+        ]
+        near = deeper or get_close_matches(path, self.names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return Usage(f"{field}: {path} is not in {self.folder}, the job's `code`{hint}")
+
+
+def packed(folder: Path) -> Packed:
+    """The archive of a folder.
 
     Raises:
         Usage: the folder, or something in it, cannot be sent; it says what, and what to do.
@@ -49,7 +106,7 @@ def packed(folder: Path) -> tuple[str, bytes]:
         raise Usage(f"code: {error}; change it, or add it to {folder / IGNORE_FILES[0]}") from None
     if len(data) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
-    return sha256, data
+    return Packed(folder, frozenset(item.name for item in items), sha256, data)
 
 
 def _ignored(folder: Path) -> GitIgnoreSpec:

@@ -42,7 +42,7 @@ class Demo:
         try:
             with Client(self._url) as client:
                 self._await_node(client)
-                job = client.submit(specs.document(self._spec, client))
+                job = specs.submit(self._spec, client)
                 page = client.page_of(job["id"])
                 say(f"Submitted {job['name']}. Watch it at {page}")
                 with Progress() as progress:

@@ -28,7 +28,8 @@ def submit(
         bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Let the coordinator check the spec, and stop there.")
+        bool,
+        typer.Option("--dry-run", help="Check spec and code, and stop there: nothing is sent up."),
     ] = False,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
@@ -50,12 +51,13 @@ def submit(
     """
     spec = specs.load(file, overrides)
     with connect(url) as client:
-        job = client.submit(specs.document(spec, client), dry_run=dry_run)
         if dry_run:
+            plan = specs.check(spec, client)
             out.say("The spec is valid; nothing was submitted.")
             if output in (Format.JSON, Format.YAML):
-                print(out.rendered(job, output))
+                print(out.rendered(plan, output))
             return
+        job = specs.submit(spec, client)
         out.print_item(job, output, lambda: str(job["id"]))
         if not follow:
             out.say(f"{job['name']} is {job['state']}. See {client.page_of(job['id'])}")

@@ -9,6 +9,7 @@ from trainhall.cli.output import say
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
+    from trainhall.cli.code import Packed
     from trainhall.training.spec import JobSpec, SpecError
 
 
@@ -50,21 +51,58 @@ def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> 
     return [text for _, text in sorted(told, key=lambda pair: pair[0])]
 
 
-def document(spec: "JobSpec", client: "Client") -> dict[str, Any]:
-    """The spec as it is submitted, its code uploaded, if it names a folder and it is not there yet.
+def submit(spec: "JobSpec", client: "Client") -> Any:
+    """Submit a job, its code uploaded first if it names a folder and it is not there yet.
 
     Raises:
-        Usage: the folder cannot be sent.
+        Usage: the folder cannot be sent, or lacks the script; or the coordinator found a fault.
     """
+    told, code = _document(spec)
+    if code is not None and client.upload_code(code.sha256, code.archive):
+        say(f"Uploaded {code.folder} ({_size(code)}).")
+    return client.submit(told)
+
+
+def check(spec: "JobSpec", client: "Client") -> Any:
+    """What a submission would create. Nothing is sent but the spec.
+
+    Raises:
+        Usage: as `submit`.
+    """
+    told, code = _document(spec)
+    plan = client.submit(told, dry_run=True)
+    if code is not None and plan["lacks_code"]:
+        say(f"{code.folder} would be uploaded ({_size(code)}).")
+    return plan
+
+
+def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
+    """The spec as it is sent, and the folder that goes with it."""
     told: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
+    script = spec.script
     if spec.code is None or spec.code_is_uploaded:
-        return told
+        if script is not None and script.path is not None and spec.code is None:
+            _say_what_is_not_here(script.path)
+        return told, None
     from trainhall.cli.code import packed
 
-    told["code"], archive = packed(Path(spec.code))
-    if client.upload_code(told["code"], archive):
-        say(f"Uploaded {spec.code} ({len(archive) / 1024:,.0f} KiB).")
-    return told
+    code = packed(Path(spec.code))
+    if script is not None:
+        code.check(script)
+    told["code"] = code.sha256
+    return told, code
+
+
+def _say_what_is_not_here(path: str) -> None:
+    """Of a script that may well be on other hosts."""
+    if not Path(path).exists():
+        say(f"Note: script.path: {path} is not on this host. Every host that runs the job needs "
+            "it there; `code: FOLDER` would send it along.")  # fmt: skip
+
+
+def _size(code: "Packed") -> str:
+    count = len(code.names)
+    return f"{count:,} file{'s' if count != 1 else ''}, {len(code.archive) / 1024:,.0f} KiB"
 
 
 def _folder(file: str) -> Path:

@@ -97,17 +97,25 @@ class CodeStore:
             raise NotFound("code", sha256)
         return path
 
+    async def has(self, spec: JobSpec) -> bool:
+        """Whether a spec's code is here, if it names any; it is not swept for a while then.
+
+        Raises:
+            SpecError: it names a folder, which no coordinator can read.
+        """
+        if spec.code is None:
+            return True
+        if not spec.code_is_uploaded:
+            raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
+        return await self._touch(self._path(spec.code))
+
     async def check(self, spec: JobSpec) -> None:
         """See that a spec's code is here, and keep it from being swept until the job is.
 
         Raises:
             SpecError: it is not, and was to be uploaded first.
         """
-        if spec.code is None:
-            return
-        if not spec.code_is_uploaded:
-            raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
-        if not await self._touch(self._path(spec.code)):
+        if spec.code is not None and not await self.has(spec):
             raise _problem(spec.code, f"no code with this SHA-256 was uploaded; {_HOW}")
 
     async def sweep(self, older_than_seconds: float) -> list[str]:

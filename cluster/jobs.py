@@ -64,13 +64,13 @@ class JobService:
         self._wakeups = wakeups
         self._submitting = asyncio.Lock()
 
-    async def check(self, spec: JobSpec) -> None:
-        """See that what a spec refers to is here.
+    async def lacks_code(self, spec: JobSpec) -> bool:
+        """Whether a submission would be refused until the code is uploaded that the spec names.
 
         Raises:
-            SpecError: it names code that was not uploaded.
+            SpecError: it names a folder.
         """
-        await self._code.check(spec)
+        return not await self._code.has(spec)
 
     async def submit(
         self, spec: JobSpec, idempotency: tuple[str, str] | None = None
@@ -84,7 +84,7 @@ class JobService:
             Conflict: the key was used with another body.
             SpecError: it names code that was not uploaded.
         """
-        await self.check(spec)
+        await self._code.check(spec)
         if idempotency is not None and not 1 <= len(idempotency[0]) <= 255:
             raise InvalidValue("Idempotency-Key", idempotency[0], "must have 1 to 255 characters")
         # One after the other here; a second coordinator on the same database loses the race for

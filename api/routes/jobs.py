@@ -119,12 +119,12 @@ async def submit_job(
     raw = await read_body(request, MAX_SPEC_BYTES)
     spec = parse_spec(raw, kind)
     if dry_run:
-        await hall.jobs.check(spec)
         plan = DryRun(
             name=spec.name,
             world_size=spec.resources.workers,
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
+            lacks_code=await hall.jobs.lacks_code(spec),
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None

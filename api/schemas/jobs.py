@@ -46,6 +46,8 @@ class DryRun(Schema):
     priority: int
     spec: JsonObject
     """The job spec with its defaults."""
+    lacks_code: bool
+    """The code that it names has to be uploaded first."""
 
 
 class RankPlacement(Schema):

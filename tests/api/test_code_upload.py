@@ -48,15 +48,19 @@ async def test_a_job_may_only_name_code_that_is_here(
     client: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     sha256, data = archive(train="print(1)")
-    for code in (sha256, "/home/me/lab", "lab"):
-        for path in ("/api/v1/training/jobs", "/api/v1/training/jobs?dry_run=true"):
+    jobs, dry = "/api/v1/training/jobs", "/api/v1/training/jobs?dry_run=true"
+    for code, paths in ((sha256, [jobs]), ("/home/me/lab", [jobs, dry]), ("lab", [jobs, dry])):
+        for path in paths:
             reply = await client.post(path, json={**SPEC, "code": code})
             assert reply.status_code == 422, reply.text
             (problem,) = reply.json()["errors"]
             assert (problem["field"], problem["value"]) == ("code", code)
             assert "trainhall submit" in problem["message"]
+    named = {**SPEC, "code": sha256}
+    assert (await client.post(dry, json=named)).json()["lacks_code"] is True
     await client.put(f"{URL}/{sha256}", content=data)
-    reply = await client.post("/api/v1/training/jobs", json={**SPEC, "code": sha256})
+    assert (await client.post(dry, json=named)).json()["lacks_code"] is False
+    reply = await client.post(jobs, json=named)
     assert reply.status_code == 201
     assert reply.json()["spec"]["code"] == sha256
 

@@ -132,6 +132,24 @@ def test_a_dry_run_creates_nothing(cli: Cli) -> None:
     assert cli("ls", "-o", "name").out == before
 
 
+def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
+    lab = cli.folder / "lab"
+    lab.mkdir()
+    (lab / "train.py").write_text("print('trained')")
+    spec = {"name": "lab", "code": "lab", "script": {"path": "train.py"}}
+    for _ in range(2):
+        done = cli("submit", cli.file(spec), "--dry-run")
+        assert f"{lab} would be uploaded (1 file, " in done.err
+    spec["script"] = {"path": "trian.py"}
+    for how in (["--dry-run"], []):
+        done = cli("submit", cli.file(spec), *how, code=2)
+        assert f"script.path: trian.py is not in {lab}" in done.err
+        assert "did you mean train.py?" in done.err
+    elsewhere = {"name": "lab", "script": {"path": "/shared/lab/train.py"}}
+    done = cli("submit", cli.file(elsewhere), "--dry-run")
+    assert "script.path: /shared/lab/train.py is not on this host" in done.err
+
+
 def test_a_wrong_spec_lists_its_fields_and_exits_2(cli: Cli) -> None:
     wrong = {**QUICK, "training": {"stepps": 3}, "priority": "much"}
     done = cli("submit", cli.file(wrong), code=2)

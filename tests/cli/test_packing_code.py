@@ -8,16 +8,19 @@ import pytest
 from trainhall.cli import code
 from trainhall.cli.errors import Usage
 from trainhall.cluster.archive import unpack
+from trainhall.training.spec import ScriptSpec
 
 
 def names(folder: Path, tmp_path: Path) -> set[str]:
     """The files that come out at the other end."""
-    sha256, data = code.packed(folder)
-    archive, there = tmp_path / sha256, tmp_path / f"{sha256}-there"
-    archive.write_bytes(data)
+    packed = code.packed(folder)
+    archive, there = tmp_path / packed.sha256, tmp_path / f"{packed.sha256}-there"
+    archive.write_bytes(packed.archive)
     if not there.exists():
         unpack(archive, there)
-    return {p.relative_to(there).as_posix() for p in there.rglob("*") if not p.is_dir()}
+    found = {p.relative_to(there).as_posix() for p in there.rglob("*") if not p.is_dir()}
+    assert found == packed.names
+    return found
 
 
 @pytest.fixture
@@ -42,6 +45,28 @@ def test_an_ignore_file_is_read_as_git_reads_it(folder: Path, tmp_path: Path) ->
     (folder / ".trainhallignore").write_text("pkg/\n")
     assert names(folder, tmp_path) == {"train.py", "data/big.bin", "data/keep.txt", "notes.md",
                                        ".gitignore", ".trainhallignore"}  # fmt: skip
+
+
+def test_the_script_must_be_among_what_is_sent(folder: Path) -> None:
+    (folder / ".gitignore").write_text("/notes.md\n")
+    (folder / "linked").symlink_to("pkg")
+    packed = code.packed(folder)
+    good = [
+        {"path": "train.py"}, {"path": "pkg/a.py", "working_dir": "pkg"}, {"path": "./linked/a.py"},
+        {"module": "anything", "working_dir": "."}, {"path": "train.py", "working_dir": "/tmp"},
+    ]  # fmt: skip
+    for script in good:
+        packed.check(ScriptSpec.model_validate(script))
+    bad = [
+        ({"path": "trian.py"}, f"script.path: trian.py is not in {folder}.*mean train.py"),
+        ({"path": "a.py"}, "script.path: a.py is not in .*did you mean pkg/a.py"),
+        ({"path": "notes.md"}, r"script.path: notes.md is in .*\.gitignore keeps it back"),
+        ({"path": "train.py", "working_dir": "src"}, "script.working_dir: src is not in"),
+        ({"path": "pkg"}, "script.path: pkg is a folder"),
+    ]
+    for script, why in bad:
+        with pytest.raises(Usage, match=why):
+            packed.check(ScriptSpec.model_validate(script))
 
 
 def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -463,6 +463,12 @@ export type DryRun = {
     spec: {
         [key: string]: unknown;
     };
+    /**
+     * Lacks Code
+     *
+     * The code that it names has to be uploaded first.
+     */
+    lacks_code: boolean;
 };
 
 /**
