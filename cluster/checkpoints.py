@@ -501,6 +501,6 @@ def _changed_spec(
         changed["resources"] = {**spec["resources"], **resources}
     if resources is not None or asked.get("strategy", old["strategy"]) != old["strategy"]:
         # The old degrees followed from the number of workers and the strategy.
-        old |= dict.fromkeys(("data", "pipeline", "shard", "tensor", "microbatches"))
+        old |= dict.fromkeys(("data", "pipeline", "shard", "tensor", "servers", "microbatches"))
     changed["parallelism"] = {**old, **asked}
     return validate_spec(changed)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from trainhall.parallelism import parameter_server
 from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
@@ -80,3 +81,5 @@ def apply(
                 schedule=asked.schedule,
                 microbatches=asked.microbatches,
             )
+        case "parameter_server":
+            return parameter_server.join(model, asked.degrees, device)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Literal
 
-StrategyName = Literal["ddp", "fsdp", "tensor", "pipeline", "model"]
+StrategyName = Literal["ddp", "fsdp", "tensor", "pipeline", "model", "parameter_server"]
 Schedule = Literal["gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"]
 
 STAGES_PER_RANK: dict[Schedule, int] = {
@@ -21,6 +21,7 @@ DEGREES: dict[StrategyName, tuple[str, ...]] = {
     "tensor": ("tensor", "data"),
     "pipeline": ("pipeline", "data"),
     "model": ("pipeline", "data"),
+    "parameter_server": ("data",),
 }
 """The degrees that a strategy has. Of those that a job leaves out, the first takes all workers that
 the given ones leave."""
@@ -36,7 +37,8 @@ class BadDegrees(ValueError):
 
 @dataclass(frozen=True)
 class Degrees:
-    """The sizes of a mesh of ranks, outermost dimension first; their product is the world size."""
+    """The sizes of a mesh of ranks, outermost dimension first; with the servers beside it they make
+    the world size."""
 
     data: int = 1
     """Copies of the model that are trained on different samples."""
@@ -46,10 +48,12 @@ class Degrees:
     """Ranks that share one copy's weights, each on samples of its own."""
     tensor: int = 1
     """Ranks that compute each layer together, on the same samples."""
+    servers: int = 0
+    """Ranks behind those of the mesh that hold weights and optimizer, and read no samples."""
 
     @property
     def world_size(self) -> int:
-        return prod(self.sizes.values())
+        return prod(self.sizes.values()) + self.servers
 
     @property
     def samples(self) -> int:
@@ -58,24 +62,30 @@ class Degrees:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """By name, outermost first."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Those of the mesh by name, outermost first."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "servers"}
 
 
-def solve(strategy: StrategyName, workers: int, given: dict[str, int | None]) -> Degrees:
+def solve(
+    strategy: StrategyName,
+    workers: int,
+    given: dict[str, int | None],
+    servers: int | None = None,
+) -> Degrees:
     """The degrees of a job: those that are given, and one that takes the rest of the workers.
 
     Raises:
         BadDegrees: they are none of the strategy's, or do not multiply to the number of workers.
     """
+    _check_names(strategy, given)
     allowed = DEGREES[strategy]
-    for name, degree in given.items():
-        if degree not in (None, 1) and name not in allowed:
-            raise BadDegrees(
-                name,
-                f"strategy {strategy} has no degree `{name}`, only {' and '.join(allowed)}; "
-                "leave it out or choose another strategy",
-            )
+    if strategy == "parameter_server":
+        return _beside_servers(workers, given, 1 if servers is None else servers)
+    if servers is not None:
+        raise BadDegrees(
+            "servers",
+            f"strategy {strategy} has no servers; leave it out, or choose parameter_server",
+        )
     known = {name: degree for name in allowed if (degree := given.get(name)) is not None}
     left_out = [name for name in allowed if name not in known]
     product = prod(known.values())
@@ -102,6 +112,37 @@ def solve(strategy: StrategyName, workers: int, given: dict[str, int | None]) ->
             f"strategy {strategy} with pipeline 1 divides nothing; take more workers, or ddp",
         )
     return degrees
+
+
+def _check_names(strategy: StrategyName, given: dict[str, int | None]) -> None:
+    allowed = DEGREES[strategy]
+    for name, degree in given.items():
+        if degree not in (None, 1) and name not in allowed:
+            raise BadDegrees(
+                name,
+                f"strategy {strategy} has no degree `{name}`, only {' and '.join(allowed)}; "
+                "leave it out or choose another strategy",
+            )
+
+
+def _beside_servers(workers: int, given: dict[str, int | None], servers: int) -> Degrees:
+    data = workers - servers
+    if data < 1:
+        raise BadDegrees(
+            "servers",
+            f"{servers} of {workers} workers as servers leave {max(data, 0)} to train; give at "
+            f"most {workers - 1}, or raise resources.workers"
+            if workers > 1
+            else "parameter_server takes at least 2 workers, one of them a server; raise "
+            "resources.workers, or choose ddp",
+        )
+    if given.get("data") not in (None, data):
+        raise BadDegrees(
+            "data",
+            f"{workers} workers - {servers} servers = {data} read samples, not {given['data']}; "
+            "leave it out, or change servers or resources.workers",
+        )
+    return Degrees(data=data, servers=servers)
 
 
 def check_schedule(schedule: Schedule, pipeline: int, microbatches: int) -> None:

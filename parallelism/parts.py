@@ -5,8 +5,9 @@ update is the same, fused kernels take lists of plain tensors only, and no call 
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -125,3 +126,26 @@ def average(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> None:
         flat /= dist.get_world_size(group)
         parts = flat.split([tensor.numel() for tensor in same])
         torch._foreach_copy_(same, [p.view_as(t) for p, t in zip(parts, same, strict=True)])
+
+
+def gathered(
+    parts: Iterable[tuple[str, Tensor]], group: dist.ProcessGroup, device: torch.device
+) -> Iterator[tuple[str, Tensor]]:
+    """Named tensors of which each rank of a group has some, one after the other, on all of them."""
+    mine, place = dict(parts), dist.get_rank(group)
+    told: list[Any] = [None] * dist.get_world_size(group)
+    forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}
+    dist.all_gather_object(told, forms, group=group)
+    for name in sorted(set().union(*told)):
+        source = next(place for place, forms in enumerate(told) if name in forms)
+        shape, dtype, kind = told[source][name]
+        tensor = mine.get(name)
+        if isinstance(tensor, DTensor):
+            tensor = tensor.full_tensor()
+        if tensor is None or place != source:
+            # A step count of the optimizer may lie in host memory beside weights on a GPU.
+            where = torch.device("cpu") if kind == "cpu" else device
+            tensor = torch.empty(shape, dtype=dtype, device=where)
+        tensor = tensor.detach().contiguous()
+        dist.broadcast(tensor, group_src=source, group=group)
+        yield name, tensor

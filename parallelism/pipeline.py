@@ -17,7 +17,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.parts import Divided, Part, average
+from trainhall.parallelism.parts import Divided, Part, average, gathered
 from trainhall.parallelism.stages import (
     Given,
     Layers,
@@ -167,21 +167,7 @@ class Pipeline(Divided):
         return self._relay
 
     def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-        mine = dict(parts)
-        told: list[Any] = [None] * self._size
-        forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}
-        dist.all_gather_object(told, forms, group=self._group)
-        for name in sorted(set().union(*told)):
-            source = next(place for place, forms in enumerate(told) if name in forms)
-            shape, dtype, kind = told[source][name]
-            if self._place == source:
-                tensor = mine[name].detach().contiguous()
-            else:
-                # A step count of the optimizer may lie in host memory beside weights on a GPU.
-                device = torch.device("cpu") if kind == "cpu" else self._relay.device
-                tensor = torch.empty(shape, dtype=dtype, device=device)
-            dist.broadcast(tensor, group_src=source, group=self._group)
-            yield name, tensor
+        return gathered(parts, self._group, self._relay.device)
 
 
 class _Stage(PipelineStage):

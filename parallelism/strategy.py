@@ -51,10 +51,11 @@ class Strategy(ABC):
         expected_bubble: the share of a step in which the ranks of a pipeline must wait for others;
             None without a pipeline.
         evaluates_together: a forward pass involves other ranks even in evaluation.
+        step: finished optimizer steps, if the strategy counts them.
     """
 
     degrees: Degrees
-    samples: int
+    samples: int | None
     stream: int
     model: nn.Module
     called: nn.Module
@@ -62,6 +63,7 @@ class Strategy(ABC):
     averages = True
     replicated = True
     evaluates_together = False
+    step = 0
     expected_bubble: float | None = None
     held = 1
 
@@ -136,6 +138,9 @@ class Strategy(ABC):
     @abstractmethod
     def clear_gradients(self) -> None:
         """Forget the gradients of a finished step."""
+
+    def finish_step(self, tools: Tools) -> None:  # noqa: B027 - most ranks update what they use
+        """Behind the optimizer's step: bring its weights to where they are computed with."""
 
     @abstractmethod
     def share_buffers(self) -> None:

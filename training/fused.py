@@ -21,7 +21,11 @@ class FusedAdamW(AdamW):
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], *, lr: float, weight_decay: float
+        self,
+        parameters: Iterable[nn.Parameter] | list[dict[str, Any]],
+        *,
+        lr: float,
+        weight_decay: float,
     ) -> None:
         super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=True)
         self._lists: _Lists | None = None

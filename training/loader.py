@@ -25,7 +25,8 @@ MAX_CHOSEN_WORKERS = 8
 class Share:
     """Which part of a global batch a rank takes, and in how many micro-batches."""
 
-    rank: int
+    rank: int | None
+    """None: the rank reads nothing."""
     world_size: int
     rounds: int = 1
     held: int = 1
@@ -70,7 +71,13 @@ class Loader:
         self._ahead: Prefetcher | None = None
 
     def step(self) -> Iterator[Any]:
-        """This rank's micro-batches of the next global batch; the sampler moves on by one."""
+        """This rank's micro-batches of the next global batch; the sampler moves on by one.
+
+        For a rank that reads nothing each of them is None.
+        """
+        if self._share.rank is None:
+            yield from (None for _ in _step(self._sampler, self._share))
+            return
         if self._workers.number and self._ahead is None:
             self._ahead = Prefetcher(
                 self._reader.read,

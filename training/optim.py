@@ -15,17 +15,18 @@ from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> Optimizer:
     """The optimizer of the spec; fused, so that a step is one call and fp16 needs no wait."""
+    group: dict[str, Any] = {"params": list(parameters)}  # torch takes an empty group, but no list
     match spec.optimizer:
         case "sgd":
             return SGD(
-                parameters,
+                [group],
                 lr=spec.learning_rate,
                 momentum=spec.momentum,
                 weight_decay=spec.weight_decay,
                 fused=True,
             )
         case "adamw":
-            return FusedAdamW(parameters, lr=spec.learning_rate, weight_decay=spec.weight_decay)
+            return FusedAdamW([group], lr=spec.learning_rate, weight_decay=spec.weight_decay)
 
 
 def learning_rate(step: int, *, peak: float, total: int, schedule: LearningRateSchedule) -> float:

@@ -76,5 +76,9 @@ class _AgreedScaler(GradScaler):
 
     def unscale_(self, optimizer: Optimizer) -> None:
         super().unscale_(optimizer)
-        for found in self._found_inf_per_device(optimizer).values():
+        findings: dict[Any, Tensor] = self._found_inf_per_device(optimizer)
+        if not findings:  # a rank without parameters
+            assert self._scale is not None
+            findings[self._scale.device] = torch.zeros_like(self._scale)
+        for found in findings.values():
             dist.all_reduce(found, op=dist.ReduceOp.MAX)

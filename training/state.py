@@ -63,7 +63,7 @@ class TrainingState:
         read its part of the batches. Where there is none (there are more parts now) it starts from
         a fresh state, since no two parts may be given the same numbers.
         """
-        self.step = int(extra["step"])
+        self.step = self.strategy.step = int(extra["step"])
         self.sampler.restore(extra["sampler"])
         self.precision.restore(extra["scaler"])
         rank, streams = dist.get_rank(self.group), extra["streams"]

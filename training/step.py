@@ -68,4 +68,5 @@ class OptimizerStep:
         self._precision.step(self._optimizer)
         self._strategy.clear_gradients()
         self._clock.mark(Phase.OPTIMIZER)
+        self._strategy.finish_step(self._tools)
         return means, norm

@@ -16,6 +16,7 @@ TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits": (None, {}),
     "digits_fsdp": (None, {}),
     "digits_model": (None, {}),
+    "digits_parameter_server": (None, {}),
     "digits_pipeline": (None, {}),
     "digits_tensor": (None, {}),
     "synthetic": (None, {"task.params.step_seconds": "0"}),

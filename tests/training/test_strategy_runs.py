@@ -45,6 +45,10 @@ def newest(attempt: Attempt) -> list[str]:
         ),
         pytest.param(3, {"strategy": "model"}, {"precision": "bf16"}, id="model, bf16"),
         pytest.param(
+            4, {"strategy": "parameter_server", "servers": 2},
+            {"precision": "fp16", "gradient_accumulation": 2}, id="parameter_server, fp16",
+        ),
+        pytest.param(
             4, {"strategy": "fsdp", "tensor": 2}, {"precision": "bf16"}, id="fsdp × tensor, bf16"
         ),
     ],

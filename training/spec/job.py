@@ -190,7 +190,8 @@ class ParallelismSpec(SpecModel):
     strategy: StrategyName = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
     optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
-    each, and micro-batches pass through them. `model`: the same, one batch at a time."""
+    each, and micro-batches pass through them. `model`: the same, one batch at a time.
+    `parameter_server`: some ranks hold weights and optimizer, the others compute gradients."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
     1, if left out."""
@@ -214,6 +215,8 @@ class ParallelismSpec(SpecModel):
     reshard_after_forward: bool = True
     """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
     them: more memory, a third less communication."""
+    servers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
+    """`parameter_server`: how many of the workers are servers; 1 if left out. The others train."""
     gradient_sync: GradientSync = GradientSync()
 
 
@@ -389,7 +392,7 @@ class JobSpec(SpecModel):
             "tensor": asked.tensor,
             "pipeline": asked.pipeline,
         }
-        return solve(asked.strategy, self.resources.workers, given)
+        return solve(asked.strategy, self.resources.workers, given, asked.servers)
 
     @property
     def schedule(self) -> Schedule:

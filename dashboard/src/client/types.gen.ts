@@ -1101,8 +1101,9 @@ export type ParallelismSpec = {
      * `ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
      * optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
      * each, and micro-batches pass through them. `model`: the same, one batch at a time.
+     * `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
      */
-    strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model';
+    strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model' | 'parameter_server';
     /**
      * Data
      *
@@ -1158,6 +1159,12 @@ export type ParallelismSpec = {
      * them: more memory, a third less communication.
      */
     reshard_after_forward?: boolean;
+    /**
+     * Servers
+     *
+     * `parameter_server`: how many of the workers are servers; 1 if left out. The others train.
+     */
+    servers?: number | null;
     gradient_sync?: GradientSync;
 };
 

@@ -91,6 +91,8 @@ def test_a_strategy_computes_what_one_rank_computes(
     [
         ("wrong_scale", "mlp", "fsdp", "gradient of 0.bias at step 1"),
         ("skipped_all_reduce", "mlp", "ddp", "gradient of 2.weight at step 1"),
+        ("gpt", 3, {"strategy": "parameter_server"}, {"gradient_accumulation": 2}),
+        ("mlp", 5, {"strategy": "parameter_server", "servers": 2}, {}),
         ("local_norm", "mlp", "fsdp", "gradient_norm at step 1"),
         ("forgotten_tie", "gpt", "pipeline", "gradient of embedding.tokens.weight at step 1"),
     ],

@@ -42,6 +42,7 @@ TENSOR = (4, {"strategy": "tensor", "tensor": 2, "sequence_parallel": True})
 BOTH = (4, {"strategy": "fsdp", "tensor": 2})
 PIPELINE = (2, {"strategy": "pipeline"})
 ZBV = (4, {"strategy": "pipeline", "schedule": "zbv", "data": 2})
+SERVERS = (4, {"strategy": "parameter_server", "servers": 2})
 HYBRID = (4, {"strategy": "fsdp", "data": 2})
 
 
@@ -52,7 +53,8 @@ HYBRID = (4, {"strategy": "fsdp", "data": 2})
         pytest.param(FSDP3, [FSDP2, DDP, BOTH], id="fsdp to others"),
         pytest.param(BOTH, [FSDP3, TENSOR], id="fsdp × tensor to others"),
         pytest.param(TENSOR, [DDP, PIPELINE], id="tensor to others"),
-        pytest.param(ZBV, [PIPELINE, FSDP2], id="pipeline to others"),
+        pytest.param(ZBV, [PIPELINE, FSDP2, SERVERS], id="pipeline to others"),
+        pytest.param(SERVERS, [DDP, TENSOR], id="parameter_server to others"),
     ],
 )
 def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(
