@@ -1,4 +1,5 @@
-"""Following a job until it ends: a bar with loss on a terminal, a line now and then elsewhere.
+"""Following a job until it ends: a bar with loss on a terminal, a line now and then elsewhere, and
+what rank 0 of a script writes.
 
 The coordinator may be restarted meanwhile; the job goes on without it, and so does this.
 """
@@ -18,12 +19,14 @@ from trainhall.cli.errors import (
     Unreachable,
 )
 from trainhall.cli.failures import last_words
-from trainhall.cli.output import number, say
+from trainhall.cli.output import harmless, number, say
 from trainhall.cli.progress import Progress
 
 FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
 POLL_SECONDS = 0.5
 WATCH_SECONDS = 0.25
+PAGE = 1000
+"""Lines that are asked for at once."""
 PATIENCE_SECONDS = 600.0
 """How long a coordinator may be gone before following it ends."""
 
@@ -36,7 +39,13 @@ def until_final(client: Client, job_id: str) -> int:
     try:
         with Progress() as progress:
             passed = _PassedStates(client, job_id, progress)
-            job = _watch(client, job_id, passed.show, WATCH_SECONDS)
+            written = _Written(client, job_id, progress)
+
+            def show(job: Any) -> None:
+                passed.show(job)
+                written.show(job)
+
+            job = _watch(client, job_id, show, WATCH_SECONDS)
     except KeyboardInterrupt:
         say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
             f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
@@ -100,6 +109,37 @@ class _PassedStates:
             if event["kind"] == "state":
                 self._progress.passed(event["data"]["state"], event["reason"])
         self._progress.show(job)
+
+
+class _Written:
+    """Shows what rank 0 of a script writes: often all that it tells."""
+
+    def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
+        self._client = client
+        self._path = f"/training/jobs/{job_id}/logs"
+        self._progress = progress
+        self._cursor: str | None = None
+        self._more = f"(This is rank 0; `trainhall logs -f {job_id}` shows every rank.)"
+
+    def show(self, job: Any) -> None:
+        if not job["spec"].get("script") or not job["attempt"]:
+            return
+        while self._page(job["world_size"]):
+            pass
+
+    def _page(self, ranks: int) -> bool:
+        """Show the next page, if there is any."""
+        try:
+            page = self._client.get(self._path, after=self._cursor, rank=0, limit=PAGE)
+        except Unreachable:
+            return False
+        for line in page["items"]:
+            self._progress.line(harmless(line["text"]))
+        self._cursor = page["next_cursor"] or self._cursor
+        if page["items"] and ranks > 1 and self._more:
+            self._progress.line(self._more)
+            self._more = ""
+        return bool(page["items"])
 
 
 def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:

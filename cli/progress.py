@@ -87,15 +87,20 @@ class Progress:
         if state not in FINAL_STATES:
             self._tell(state, reason)
 
+    def line(self, text: str) -> None:
+        """Print a line above the bar."""
+        if self._bar is not None:
+            from rich.text import Text
+
+            self._bar.console.print(Text.from_ansi(text), soft_wrap=True)
+        else:
+            say(text)
+
     def _is_news(self, state: tuple[str, str]) -> bool:
         return not self._is_told and state != self._said and state[0] not in FINAL_STATES
 
     def _tell(self, state: str, reason: str) -> None:
-        line = state_and_reason(state, reason)
-        if self._bar is not None:
-            self._bar.console.print(line, markup=False)
-        else:
-            say(line)
+        self.line(state_and_reason(state, reason))
 
     def _told(self, job: Any, step: int, total: int | None) -> str:
         metrics = job["metrics"]

@@ -8,7 +8,7 @@ from trainhall.cli import follow
 
 JOB = {
     "name": "x", "state": "running", "reason": "every host runs its ranks", "step": 3,
-    "total_steps": 9, "metrics": {},
+    "total_steps": 9, "metrics": {}, "attempt": 1, "world_size": 2, "spec": {},
 }  # fmt: skip
 
 
@@ -54,3 +54,40 @@ def test_states_between_two_looks_are_told_once_and_in_order(
         "starting: attempt 2",
         "running",
     ]
+
+
+class Scripted:
+    """A job whose script writes between two looks, its last line after its end was seen."""
+
+    def __init__(self, pages: list[list[str]]) -> None:
+        self._pages = pages
+        self._states = ["running", "completed"]
+
+    def get(self, path: str, **asked: Any) -> Any:
+        if path == "/training/jobs/j":
+            state = self._states.pop(0)
+            return {**JOB, "state": state, "step": 0, "total_steps": None,
+                    "spec": {"script": {"path": "/x.py"}}}  # fmt: skip
+        assert (path, asked["rank"]) == ("/training/jobs/j/logs", 0)
+        lines = self._pages.pop(0) if self._pages else []
+        items = [{"text": line, "rank": 0} for line in lines]
+        return {"items": items, "next_cursor": "later" if lines else None}
+
+    def items(self, path: str, *, after: int) -> list[Any]:
+        return []
+
+
+def test_what_a_script_writes_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
+    client: Any = Scripted([["hello", "[bold]\x1b[2Jloss 3"], ["more"], [], ["bye"]])
+    assert follow.until_final(client, "j") == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    shown = [line for line in lines if not line.startswith(("running", "x completed"))]
+    assert [shown[0], shown[-2], shown[-1]] == ["hello", "more", "bye"]
+    assert "[bold]" in shown[1]
+    assert "\x1b" not in shown[1]
+    assert sum("trainhall logs -f j" in line for line in shown) == 1
