@@ -21,6 +21,7 @@ from trainhall.cli import (
     top,
     up,
 )
+    verify,
 from trainhall.cli.errors import CliError
 
 app = typer.Typer(
@@ -37,6 +38,7 @@ app.command("server")(serve.server)
 app.command("agent")(serve.agent)
 app.command("run")(run.run)
 app.command("sample")(sample.sample)
+app.command("verify")(verify.verify)
 app.command("submit")(jobs.submit)
 app.command("ls")(jobs.list_jobs)
 app.command("list", hidden=True)(jobs.list_jobs)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from trainhall.cli import specs
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import Usage
 from trainhall.cli.options import Overrides, SpecFile
 
 
@@ -47,7 +47,7 @@ def run(
     if spec.code is not None and not Path(spec.code).is_dir():
         raise Usage(f"code: {spec.code} is not a folder; `trainhall run` uses the folder in place")
     _check_folder(folder, resume)
-    _check_torch()
+    specs.check_torch()
     from trainhall.cli.local import LocalRun
 
     raise typer.Exit(LocalRun(spec, folder.absolute(), resume=resume).run())
@@ -62,10 +62,3 @@ def _check_folder(output: Path, resume: bool) -> None:
     if not empty and not resume:
         raise Usage(f"{output} is not empty; go on from its checkpoint with --resume, "
                     "or name another folder")  # fmt: skip
-
-
-def _check_torch() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise CliError("training needs PyTorch: pip install 'trainhall[train]'")

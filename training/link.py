@@ -7,6 +7,7 @@ agent tails and ships them, and the shim tells the ranks what to do through one 
         launch.json                what the agent asked for (`Launch`)
         control.bin                one shared page: the shim writes, the ranks read (`Control`)
         status.json                what the shim last saw (`ShimStatus`), replaced atomically
+        comparison.jsonl           of a run under `TracePlan`: a line a step
         ranks/<rank>/stdout.log    the rank's output, written by the rank itself
         ranks/<rank>/stderr.log
         ranks/<rank>/metrics.bin   metric frames (`MetricSpool`)
@@ -118,6 +119,20 @@ class CheckpointPlan(LinkModel):
     """Rank 0 removes all but so many. None: the coordinator decides what goes."""
 
 
+class TracePlan(LinkModel):
+    """Take the steps of a job, write down what they computed, and save and evaluate nothing."""
+
+    reference: str
+    """Folder of the run that the others are compared with."""
+    record: bool
+    """This is that run; otherwise rank 0 writes to `AttemptFolder.comparison`."""
+    dtype: Literal["float64", "float32"]
+    """Of weights, data and all that is computed."""
+    parts: int = 1
+    """Of a run of one rank: how many ranks the compared ones divide a batch's samples among. Batch
+    norm's running statistics are those of the first."""
+
+
 class Launch(LinkModel):
     """What a host is to run of one attempt. Complete: shim and ranks need nothing else."""
 
@@ -138,6 +153,8 @@ class Launch(LinkModel):
     checkpoint: CheckpointPlan
     code: str | None = None
     """This attempt's own folder with the code of the spec; the agent unpacks it."""
+    trace: TracePlan | None = None
+    """Compare strategies instead of training for a result; no agent is asked to."""
 
 
 class RankState(LinkModel):
@@ -232,6 +249,10 @@ class AttemptFolder:
     @property
     def status(self) -> Path:
         return self.path / "status.json"
+
+    @property
+    def comparison(self) -> Path:
+        return self.path / "comparison.jsonl"
 
     def rank(self, rank: int) -> Path:
         return self.path / "ranks" / str(rank)

@@ -18,6 +18,7 @@ from trainhall.training.link import AttemptFolder, EventSpool, Launch
 from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
+from trainhall.training.verify import trace
 
 EXIT_FAILED = 1
 TOLD = (BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed)
@@ -50,7 +51,8 @@ def main() -> int:
         namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
         with process_group.joined(environment, device=device, namespace=namespace):
             describe = blame.typed if blame is not None else _typed
-            return loop.run(loop.Place(environment, launch, folder, device, events, describe))
+            run = loop.run if launch.trace is None else trace.run
+            return run(loop.Place(environment, launch, folder, device, events, describe))
     except (Exception, SystemExit) as error:
         # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()

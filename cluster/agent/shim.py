@@ -415,6 +415,12 @@ def main_forked(folder: str, doorbell: str) -> int:
     return supervise(folder, fork=True, doorbell=doorbell)
 
 
+def main_bound(folder: str, parent: str) -> int:
+    """As `main_forked`, but ends at once, with its ranks, when the warm parent `parent` does."""
+    linux.die_with_parent(int(parent))
+    return main_forked(folder, os.devnull)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m trainhall.cluster.agent.shim")
     parser.add_argument("folder")

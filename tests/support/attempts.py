@@ -18,6 +18,7 @@ from trainhall.training.link import (
     Control,
     Launch,
     RankPlace,
+    TracePlan,
     complete_frames,
     replace_json,
 )
@@ -105,6 +106,7 @@ class RankServer:
         resume: list[str] | None = None,
         command: Command = Command.RUN,
         keep_latest: int | None = None,
+        trace: TracePlan | None = None,
         function: str = "support.rank_server:train",
     ) -> AttemptFolder:
         """Begin an attempt under `folder`, whose `checkpoints` all attempts share.
@@ -137,6 +139,7 @@ class RankServer:
             ),
             # As `trainhall run` has it: the folder itself.
             code=job.code,
+            trace=trace,
         )
         replace_json(path.launch, launch)
         Control(path.control, create=True).tell(command)

@@ -1,4 +1,4 @@
-"""Ranks that trace a run in float64, sound or with a bug planted in them."""
+"""Ranks that load a checkpoint, or that run what the launch says with a bug planted in them."""
 
 import json
 import os
@@ -17,10 +17,9 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
 from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.pipeline import Pipeline
-from trainhall.training import random_state
+from trainhall.training import random_state, rank
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
 from trainhall.training.loop import Loop, Place
-from trainhall.training.verify.trace import trace
 from trainhall.training.weights import weights_sha256
 
 
@@ -39,15 +38,6 @@ def as_place(path: Path, work: Callable[[Place], None]) -> int:
             traceback.print_exc()
             return 1
     return 0
-
-
-def sound(path: Path) -> int:
-    def work(place: Place) -> None:
-        found = trace(place)
-        if place.environment.rank == 0:
-            found.save(path / "trace.safetensors")
-
-    return as_place(path, work)
 
 
 def loaded(path: Path) -> int:
@@ -86,7 +76,7 @@ def wrong_scale(path: Path) -> int:
             parameter.grad *= self.degrees.samples
 
     FullyShardedData.average_gradients = scaled  # type: ignore[method-assign]
-    return sound(path)
+    return rank.main()
 
 
 def local_norm(path: Path) -> int:
@@ -98,7 +88,7 @@ def local_norm(path: Path) -> int:
         return nn.utils.clip_grad_norm_(parameters, largest)
 
     FullyShardedData.clip = clip  # type: ignore[method-assign]
-    return sound(path)
+    return rank.main()
 
 
 def skipped_all_reduce(path: Path) -> int:
@@ -111,10 +101,10 @@ def skipped_all_reduce(path: Path) -> int:
         return apply(model, **options)
 
     ddp.apply = skipping
-    return sound(path)
+    return rank.main()
 
 
 def forgotten_tie(path: Path) -> int:
     """Two stages use one matrix, and each keeps its own gradient of it."""
     Pipeline._join_tied = lambda *_: []  # type: ignore[method-assign]
-    return sound(path)
+    return rank.main()

@@ -1,71 +1,105 @@
-"""Where two traces differ."""
+"""Where two runs differ, step by step."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainhall.training.verify.trace import Trace
+from trainhall.training.verify.snapshot import Snapshot
+from trainhall.training.verify.tolerance import FLOOR, Tolerance
 
-TOLERANCE = 1e-9
-"""Relative. Sound strategies stay below 1e-12 in float64; a bug moves a number by far more."""
+
+class NotComparable(RuntimeError):
+    """The runs are not of one model."""
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A number that two runs do not share."""
+class Deviation:
+    """How far apart one number or tensor of two runs is."""
 
     kind: str
-    """`loss`, `gradient_norm`, `gradient` or `weight`."""
-    step: int
-    """From 1."""
+    """`gradient`, `weight`, `gradient_norm` or `loss`."""
     name: str
-    """The parameter's, or empty."""
+    """The parameter's or buffer's, or empty."""
     relative: float
-    """The largest deviation, as a share of the largest number of its kind at this step."""
-
-    def __str__(self) -> str:
-        what = f"{self.kind} of {self.name}" if self.name else self.kind
-        return f"{what} at step {self.step} differs by {self.relative:.1e}"
+    """‖a−b‖ / max(‖b‖, floor)."""
 
 
-def differences(
-    reference: Trace, other: Trace, tolerance: float = TOLERANCE
-) -> Iterator[Difference]:
-    """All that differs by more than `tolerance`, earliest step first.
+class Judge:
+    """Compares the steps of a run with those of a reference, in order.
 
-    Raises:
-        ValueError: the traces are not of the same job: steps or parameters are others.
+    Args:
+        names: of the model's weights, in its order: of several that differ the first is named.
     """
-    if len(reference.losses) != len(other.losses):
-        raise ValueError(f"{len(reference.losses)} steps against {len(other.losses)}")
-    steps = len(reference.losses)
-    for i in range(steps):
-        loss = {"": torch.tensor(reference.losses[i])}, {"": torch.tensor(other.losses[i])}
-        norm = {"": torch.tensor(reference.norms[i])}, {"": torch.tensor(other.norms[i])}
-        for kind, (mine, theirs) in (
-            ("loss", loss),
-            ("gradient", (reference.gradients[i], other.gradients[i])),
-            ("gradient_norm", norm),
-        ):
-            yield from _apart(kind, i + 1, mine, theirs, tolerance)
-    yield from _apart("weight", steps, reference.weights, other.weights, tolerance)
+
+    def __init__(self, tolerance: Tolerance, names: Sequence[str]) -> None:
+        self._allowed = {
+            "gradient": tolerance.gradient,
+            "weight": tolerance.weight,
+            "gradient_norm": tolerance.gradient,
+            "loss": tolerance.loss,
+        }
+        self._place = {name: i for i, name in enumerate(names)}
+        self._largest: defaultdict[str, float] = defaultdict(float)
+
+    def compare(self, reference: Snapshot, found: Snapshot) -> dict[str, Any]:
+        """The largest deviation of each kind, how many are `beyond` the tolerance, and the `first`.
+
+        Raises:
+            NotComparable: the parameters are others.
+        """
+        deviations = [
+            *self._tensors("gradient", reference.gradients, found.gradients),
+            *self._tensors("weight", reference.weights, found.weights),
+            self._number("gradient_norm", reference.norm, found.norm),
+            self._number("loss", reference.loss, found.loss),
+        ]
+        beyond = [d for d in deviations if not d.relative <= self._allowed[d.kind]]
+        first = beyond[0] if beyond else None
+        told: dict[str, Any] = {"step": reference.step}
+        for kind in self._allowed:
+            told[kind] = _worst(d.relative for d in deviations if d.kind == kind)
+        return told | {
+            "beyond": len(beyond),
+            "first": None
+            if first is None
+            else {"kind": first.kind, "name": first.name, "relative": first.relative},
+        }
+
+    def _tensors(
+        self, kind: str, reference: Mapping[str, Tensor], found: Mapping[str, Tensor]
+    ) -> list[Deviation]:
+        if reference.keys() != found.keys():
+            lacking = ", ".join(sorted(reference.keys() ^ found.keys()))
+            raise NotComparable(f"the {kind} of {lacking} is in one of the runs alone")
+        norms = {name: _norm(tensor) for name, tensor in reference.items()}
+        floor = self._floor(kind, math.hypot(*norms.values()))
+        last = len(self._place)
+        return [
+            Deviation(
+                kind,
+                name,
+                _norm(found[name].double() - reference[name].double()) / max(norms[name], floor),
+            )
+            for name in sorted(reference, key=lambda name: (self._place.get(name, last), name))
+        ]
+
+    def _number(self, kind: str, reference: float, found: float) -> Deviation:
+        floor = self._floor(kind, abs(reference))
+        return Deviation(kind, "", abs(found - reference) / max(abs(reference), floor))
+
+    def _floor(self, kind: str, norm: float) -> float:
+        self._largest[kind] = max(self._largest[kind], norm)
+        return max(FLOOR * self._largest[kind], torch.finfo(torch.float64).tiny)
 
 
-def _apart(
-    kind: str,
-    step: int,
-    reference: Mapping[str, Tensor],
-    other: Mapping[str, Tensor],
-    tolerance: float,
-) -> Iterator[Difference]:
-    if reference.keys() != other.keys():
-        lacking = ", ".join(sorted(reference.keys() ^ other.keys()))
-        raise ValueError(f"{kind} of step {step}: {lacking} is in one run alone")
-    # Some gradients are zero but for rounding, such as those of key biases: one scale for all.
-    scale = max(float(tensor.abs().max()) for tensor in reference.values())
-    for name, tensor in reference.items():
-        apart = float((tensor.double() - other[name].double()).abs().max()) / (scale or 1.0)
-        if not apart <= tolerance:
-            yield Difference(kind, step, name, apart)
+def _norm(tensor: Tensor) -> float:
+    return float(torch.linalg.vector_norm(tensor.double()))
+
+
+def _worst(values: Iterable[float]) -> float:
+    return max(values, key=lambda value: math.inf if math.isnan(value) else value, default=0.0)

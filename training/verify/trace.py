@@ -1,107 +1,118 @@
-"""What a run computed, step by step, in float64, so that two strategies can be compared.
+"""Training that writes down what every step computed, so that strategies can be compared.
 
 In float32 the order of additions alone makes runs differ by more than many bugs would; in float64
 it does not.
 """
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
 from trainhall.training.batches import mapped
-from trainhall.training.link import Command
+from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
 from trainhall.training.loop import Loop, Place
+from trainhall.training.verify.compare import Judge
+from trainhall.training.verify.snapshot import Reference, Snapshot
+from trainhall.training.verify.tolerance import TOLERANCES
+
+_DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-@dataclass
-class Trace:
-    """The numbers of a run, equal on all ranks."""
+def run(place: Place) -> int:
+    """Take the launch's steps and record them, or compare them with recorded ones.
 
-    losses: list[float] = field(default_factory=list)
-    """Mean over the global batch, by step."""
-    norms: list[float] = field(default_factory=list)
-    """Global gradient norm before clipping, by step."""
-    gradients: list[dict[str, Tensor]] = field(default_factory=list)
-    """The whole gradient by parameter, before clipping, by step."""
-    weights: dict[str, Tensor] = field(default_factory=dict)
-    """The whole floating-point state after the last step."""
-
-    def save(self, path: Path) -> None:
-        tensors = {
-            "losses": torch.tensor(self.losses, dtype=torch.float64),
-            "norms": torch.tensor(self.norms, dtype=torch.float64),
-        }
-        for step, gradients in enumerate(self.gradients):
-            tensors |= {f"gradients/{step}/{name}": g for name, g in gradients.items()}
-        tensors |= {f"weights/{name}": w for name, w in self.weights.items()}
-        # Tied weights share their memory, which the format refuses.
-        save_file({name: tensor.clone().contiguous() for name, tensor in tensors.items()}, path)
-
-    @classmethod
-    def load(cls, path: Path) -> "Trace":
-        tensors = load_file(path)
-        trace = cls(tensors.pop("losses").tolist(), tensors.pop("norms").tolist())
-        trace.gradients = [{} for _ in trace.losses]
-        for name, tensor in tensors.items():
-            kind, _, rest = name.partition("/")
-            if kind == "weights":
-                trace.weights[rest] = tensor
-            else:
-                step, _, parameter = rest.partition("/")
-                trace.gradients[int(step)][parameter] = tensor
-        return trace
-
-
-def trace(place: Place) -> Trace:
-    """Train as the launch says, in float64; all ranks of the joined process group call it.
-
-    Held-out data are left alone, and no checkpoint is saved.
+    All ranks of the joined process group call it; rank 0 writes.
     """
-    torch.set_default_dtype(torch.float64)
-    return _TracedLoop(place).traced()
+    plan = place.launch.trace
+    assert plan is not None
+    # Models are built in it, and the optimizer's state follows them.
+    torch.set_default_dtype(_DTYPES[plan.dtype])
+    loop = TracedLoop(place, plan)
+    reference = Reference(Path(plan.reference))
+    writes = place.environment.rank == 0
+    if plan.record:
+        model = loop.strategy.model
+        if writes:
+            normed = any(isinstance(module, _BatchNorm) for module in model.modules())
+            reference.begin(list(model.state_dict()), batch_norm=normed)
+        for snapshot in loop.snapshots():
+            if writes:
+                reference.write(snapshot)
+        return EXIT_COMPLETED
+    judge = Judge(TOLERANCES[plan.dtype], reference.names) if writes else None
+    for snapshot in loop.snapshots():
+        if judge is not None:
+            told = judge.compare(reference.read(snapshot.step), snapshot)
+            with place.folder.comparison.open("a") as file:
+                file.write(json.dumps(told) + "\n")
+    return EXIT_COMPLETED
 
 
-class _TracedLoop(Loop):
-    def __init__(self, place: Place) -> None:
+class TracedLoop(Loop):
+    """Steps of training and nothing between them."""
+
+    def __init__(self, place: Place, plan: TracePlan) -> None:
         super().__init__(place)
-        self._trace = Trace()
+        self._dtype = _DTYPES[plan.dtype]
+        # The micro-batches of one rank that are those of the first of `parts` ranks.
+        self._counted = self.training.gradient_accumulation // plan.parts
         self._clip = self.strategy.clip
         self.strategy.clip = self._observed_clip  # type: ignore[method-assign]
+        self._gradients: dict[str, Tensor] = {}
+        # Ranks draw from streams of their own, so with dropout no two meshes compute the same.
+        for module in self.strategy.model.modules():
+            if isinstance(module, _DropoutNd):
+                module.p = 0.0
 
-    def traced(self) -> Trace:
+    def snapshots(self) -> Iterator[Snapshot]:
+        """The steps, as all ranks take them; the tensors are rank 0's alone."""
         while self.state.step < self.total_steps:
             self.train_step()
-            rows = self.recorder.rows()
             beat = self.pulse.beat(
-                self.state.step, rows, seconds=self.recorder.seconds_column,
+                self.state.step, self.recorder.rows(), seconds=self.recorder.seconds_column,
                 command=Command.RUN, save=False, peak_memory_bytes=0.0,
             )  # fmt: skip
             columns = self.recorder.write(beat)
-            self._trace.losses += columns["loss"]
-            self._trace.norms += columns["gradient_norm"]
-        self.strategy.share_buffers()
-        self._trace.weights = {
-            name: weight.detach().clone()
-            for name, weight in self.strategy.whole_weights()
-            if weight.is_floating_point()
-        }
-        return self._trace
+            self.strategy.share_buffers()
+            weights = self._kept(self.strategy.whole_weights())
+            yield Snapshot(
+                self.state.step,
+                columns["loss"][0],
+                columns["gradient_norm"][0],
+                self._gradients,
+                weights,
+            )
 
     def batches(self) -> Iterator[Any]:
-        for batch in super().batches():
-            yield mapped(batch, _as_float64)
+        for i, batch in enumerate(super().batches()):
+            before = [] if i < self._counted else _buffers(self.strategy.model)
+            yield mapped(batch, self._cast)
+            for buffer, kept in before:
+                buffer.copy_(kept)
 
     def _observed_clip(self, largest: float | None) -> Tensor:
-        whole = {name: g.clone() for name, g in self.strategy.whole_gradients()}
-        self._trace.gradients.append(whole)
+        self._gradients = self._kept(self.strategy.whole_gradients())
         return self._clip(largest)
 
+    def _kept(self, whole: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
+        kept = {}
+        for name, tensor in whole:  # on every rank: it is a collective
+            if self.rank == 0 and tensor.is_floating_point():
+                # Tied weights share their memory, which the format of files refuses.
+                kept[name] = tensor.detach().to("cpu", copy=True).contiguous()
+        return kept
 
-def _as_float64(leaf: Any) -> Any:
-    floating = isinstance(leaf, Tensor) and leaf.is_floating_point()
-    return leaf.double() if floating else leaf
+    def _cast(self, leaf: Any) -> Any:
+        floating = isinstance(leaf, Tensor) and leaf.is_floating_point()
+        return leaf.to(self._dtype) if floating else leaf
+
+
+def _buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """The buffers with copies of what they hold."""
+    return [(buffer, buffer.clone()) for buffer in model.buffers()]

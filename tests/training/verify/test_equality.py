@@ -1,5 +1,6 @@
 """Every strategy computes what one rank alone computes, in float64, step by step."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 import torch
 from support.attempts import RankServer
 
-from trainhall.training.verify.compare import differences
-from trainhall.training.verify.trace import Trace
+from trainhall.training.link import TracePlan
+from trainhall.training.verify.compare import Judge, NotComparable
+from trainhall.training.verify.snapshot import Snapshot
+from trainhall.training.verify.tolerance import TOLERANCES
 
 STEPS = 10
 JOBS: dict[str, dict[str, Any]] = {
@@ -24,10 +27,21 @@ TRAINING = {
 }  # fmt: skip
 
 
-def traced(ranks: RankServer, folder: Path, job: dict[str, Any], function: str = "sound") -> Trace:
-    attempt = ranks.run(folder, job, function=f"support.trace_ranks:{function}")
+Steps = list[dict[str, Any]]
+
+
+def compared(
+    ranks: RankServer,
+    folder: Path,
+    job: dict[str, Any],
+    reference: Path,
+    function: str = "support.rank_server:train",
+) -> Steps:
+    """What each step of a job computes otherwise than the reference."""
+    plan = TracePlan(reference=str(reference), record=False, dtype="float64")
+    attempt = ranks.run(folder, job, trace=plan, function=function)
     assert set(attempt.codes) == {0}, attempt.stderr()
-    return Trace.load(attempt.folder.path / "trace.safetensors")
+    return [json.loads(line) for line in attempt.folder.comparison.read_text().splitlines()]
 
 
 def job(kind: str, workers: int, parallelism: dict[str, Any], **training: Any) -> dict[str, Any]:
@@ -41,10 +55,16 @@ def job(kind: str, workers: int, parallelism: dict[str, Any], **training: Any) -
 
 
 @pytest.fixture(scope="module")
-def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
-    return {
-        kind: traced(ranks, tmp_path_factory.mktemp("serial"), job(kind, 1, {})) for kind in JOBS
-    }
+def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The steps of one rank alone, by model."""
+    folders = {}
+    for kind in JOBS:
+        folder = tmp_path_factory.mktemp("serial")
+        folders[kind] = folder / "reference"
+        plan = TracePlan(reference=str(folders[kind]), record=True, dtype="float64")
+        attempt = ranks.run(folder, job(kind, 1, {}), trace=plan)
+        assert set(attempt.codes) == {0}, attempt.stderr()
+    return folders
 
 
 @pytest.mark.parametrize(
@@ -76,18 +96,20 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
 def test_a_strategy_computes_what_one_rank_computes(
     ranks: RankServer,
     tmp_path: Path,
-    serial: dict[str, Trace],
+    serial: dict[str, Path],
     kind: str,
     workers: int,
     parallelism: dict[str, Any],
     training: dict[str, Any],
 ) -> None:
-    found = traced(ranks, tmp_path, job(kind, workers, parallelism, **training))
-    assert [str(each) for each in differences(serial[kind], found)][:5] == []
+    spec = job(kind, workers, parallelism, **training)
+    found = compared(ranks, tmp_path, spec, serial[kind])
+    assert [step["step"] for step in found] == list(range(1, STEPS + 1))
+    assert [step["first"] for step in found if step["beyond"]] == []
 
 
 @pytest.mark.parametrize(
-    ("bug", "kind", "strategy", "seen_in"),
+    ("bug", "kind", "strategy", "first"),
     [
         ("wrong_scale", "mlp", "fsdp", "gradient of 0.bias at step 1"),
         ("skipped_all_reduce", "mlp", "ddp", "gradient of 2.weight at step 1"),
@@ -97,30 +119,53 @@ def test_a_strategy_computes_what_one_rank_computes(
         ("forgotten_tie", "gpt", "pipeline", "gradient of embedding.tokens.weight at step 1"),
     ],
 )
-def test_a_planted_bug_is_seen(
+def test_a_planted_bug_is_seen_at_the_first_step_and_its_layer_named(
     ranks: RankServer,
     tmp_path: Path,
-    serial: dict[str, Trace],
+    serial: dict[str, Path],
     bug: str,
     kind: str,
     strategy: str,
-    seen_in: str,
+    first: tuple[str, str],
 ) -> None:
-    found = traced(ranks, tmp_path, job(kind, 2, {"strategy": strategy}), bug)
-    first = next(differences(serial[kind], found))
-    assert str(first).startswith(seen_in)
-    assert first.relative > 1e-3
+    spec = job(kind, 2, {"strategy": strategy})
+    found = compared(ranks, tmp_path, spec, serial[kind], f"support.trace_ranks:{bug}")
+    assert (found[0]["first"]["kind"], found[0]["first"]["name"]) == first
+    assert max(found[0][kind] for kind in ("gradient", "gradient_norm")) > 1e-3
 
 
-def test_a_difference_is_named_with_its_size() -> None:
-    def trace(weight: float, loss: float = 1.0) -> Trace:
-        tensors = {"a": torch.tensor([weight, 4.0]), "b": torch.tensor([1.0])}
-        return Trace([loss], [2.0], [tensors], tensors)
+def snapshot(a: float, *, loss: float = 1.0, step: int = 1) -> Snapshot:
+    tensors = {"b": torch.tensor([1.0, 0.0]), "a": torch.tensor([a, 4.0])}
+    return Snapshot(step, loss, 2.0, tensors, {**tensors, "zero": torch.zeros(2)})
 
-    assert list(differences(trace(1.0), trace(1.0))) == []
-    assert [str(d) for d in differences(trace(1.0), trace(3.0))] == [
-        "gradient of a at step 1 differs by 5.0e-01", "weight of a at step 1 differs by 5.0e-01",
-    ]  # fmt: skip
-    assert len(list(differences(trace(1.0), trace(1.0, float("nan"))))) == 1
-    with pytest.raises(ValueError, match="1 steps against 0"):
-        list(differences(trace(1.0), Trace()))
+
+def test_a_difference_is_measured_by_the_norm() -> None:
+    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"])
+    assert judge.compare(snapshot(3.0), snapshot(3.0)) == {
+        "step": 1, "loss": 0.0, "gradient_norm": 0.0, "gradient": 0.0, "weight": 0.0,
+        "beyond": 0, "first": None,
+    }  # fmt: skip
+    found = judge.compare(snapshot(3.0), snapshot(3.5, loss=1.5))
+    assert found["gradient"] == found["weight"] == 0.1
+    assert found["loss"] == 0.5
+    assert found["beyond"] == 3
+    assert found["first"] == {"kind": "gradient", "name": "a", "relative": 0.1}
+
+
+def test_what_is_zero_but_for_rounding_is_measured_by_the_rest() -> None:
+    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"])
+    found = snapshot(3.0)
+    rounded = Snapshot(
+        1, 1.0, 2.0, found.gradients, {**found.weights, "zero": torch.ones(2) * 1e-15}
+    )
+    assert judge.compare(found, rounded)["first"] is None
+
+
+def test_nan_differs_and_other_parameters_cannot_be_compared() -> None:
+    judge = Judge(TOLERANCES["float32"], ["b", "a"])
+    nan = judge.compare(snapshot(3.0), snapshot(float("nan")))
+    assert nan["first"]["name"] == "a"
+    assert nan["gradient"] != nan["gradient"]
+    other = Snapshot(1, 1.0, 2.0, {"b": torch.ones(2)}, {})
+    with pytest.raises(NotComparable, match="the gradient of a is in one of the runs alone"):
+        judge.compare(snapshot(3.0), other)

@@ -1,0 +1,275 @@
+"""`trainhall verify`: does every strategy compute what one process alone computes?"""
+
+import json
+import math
+import signal
+import tempfile
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainhall.cli import specs
+from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.options import Overrides, SpecFile
+from trainhall.cli.output import Column, duration, say, table
+
+if TYPE_CHECKING:
+    from trainhall.cli.verify_runs import Result
+    from trainhall.training.spec import JobSpec
+    from trainhall.training.verify.candidates import Candidate
+
+MAX_WORKERS = 8
+DEFAULT_WORKERS = 4
+STOPPED = 130
+
+
+class Dtype(StrEnum):
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+
+
+class Form(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+def verify(
+    file: SpecFile,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to compare.")] = 20,
+    dtype: Annotated[
+        Dtype,
+        typer.Option(
+            "--dtype", help="What is computed in. float32 cannot judge: it has other bounds."
+        ),
+    ] = Dtype.FLOAT64,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            "--strategies",
+            metavar="NAMES",
+            help="Only these, separated by commas.",
+            show_default="all",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            min=1,
+            max=MAX_WORKERS,
+            help="Ranks of each run.",
+            show_default=f"the job's; {DEFAULT_WORKERS} if that is 1",
+        ),
+    ] = None,
+    output: Annotated[Form, typer.Option("--output", "-o", help="How to print.")] = Form.TABLE,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot",
+            metavar="FILE",
+            dir_okay=False,
+            help="Draw the errors by step to a .png or .svg file.",
+        ),
+    ] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Train a task for a few steps under every strategy, and compare each step with one process.
+
+    The serial baseline takes the whole global batch in one process; each strategy and mesh that
+    fits the model and the number of workers then takes the same steps: same seed, same samples.
+    Losses, gradients and weights are compared by ‖a−b‖ / max(‖b‖, floor), and the first layer that
+    differs is named. What does not fit is listed with the reason. Dropout is left out.
+
+    \b
+    Examples:
+      trainhall verify examples/digits.yaml
+      trainhall verify job.yaml --workers 8 --strategies fsdp,tensor
+      trainhall verify job.yaml -o json --plot errors.svg
+
+    \b
+    Exit codes: 0 all agree, 1 one differs or fails, 2 wrong input, 130 stopped.
+    """  # fmt: skip
+    spec = specs.load(file, overrides)
+    if spec.task is None:
+        raise Usage("`trainhall verify` compares tasks; a script spreads its model itself")
+    if spec.code is not None and not Path(spec.code).is_dir():
+        raise Usage(f"code: {spec.code} is not a folder; `trainhall verify` uses it in place")
+    if plot is not None:
+        _check_plot(plot)
+    specs.check_torch()
+    wanted = _candidates(spec, steps, _strategies(strategies), _number(spec, workers))
+    results = _compare(spec, steps, dtype, *wanted)
+    if plot is not None:
+        from trainhall.cli.verify_plot import draw
+
+        draw(plot, results, dtype.value)
+        say(f"Wrote {plot}.")
+    if output is Form.JSON:
+        print(json.dumps(_document(spec, steps, dtype, results), indent=2, ensure_ascii=False))
+    else:
+        print(_page(results))
+    compared = [r for r in results if r.verdict != "does not fit"]
+    if not compared:
+        raise Usage("no strategy fits this job and number of workers")
+    raise typer.Exit(0 if all(r.verdict == "agrees" for r in compared) else 1)
+
+
+def _strategies(given: str | None) -> "Sequence[Any]":
+    from trainhall.training.verify.candidates import STRATEGIES
+
+    if given is None:
+        return STRATEGIES
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        if name not in STRATEGIES:
+            raise Usage(f"--strategies: there is no {name!r}; there are {', '.join(STRATEGIES)}")
+    return [name for name in STRATEGIES if name in names]
+
+
+def _number(spec: "JobSpec", given: int | None) -> int:
+    if given is not None:
+        return given
+    workers = spec.resources.workers
+    if workers > MAX_WORKERS:
+        raise Usage(
+            f"resources.workers is {workers}, and at most {MAX_WORKERS} ranks are compared on one "
+            "host; give --workers"
+        )
+    return workers if workers > 1 else DEFAULT_WORKERS
+
+
+def _candidates(
+    spec: "JobSpec", steps: int, strategies: "Sequence[Any]", workers: int
+) -> "tuple[dict[str, Any], list[Candidate]]":
+    from trainhall.training.verify.candidates import candidates, comparable
+
+    document = comparable(spec, steps)
+    own = spec.parallelism.model_dump(mode="json", exclude_unset=True)
+    return document, candidates(document, workers, strategies, own)
+
+
+def _compare(
+    spec: "JobSpec",
+    steps: int,
+    dtype: Dtype,
+    document: dict[str, Any],
+    wanted: "list[Candidate]",
+) -> "list[Result]":
+    """Run all that fits; results are in the order of `wanted`."""
+    from trainhall.cli.local_shims import LocalShims
+    from trainhall.cli.verify_runs import Comparison, refused
+
+    results = {i: refused(each) for i, each in enumerate(wanted) if each.spec is None}
+    fitting = {i: each for i, each in enumerate(wanted) if each.spec is not None}
+    places = list(fitting)
+    # As Ctrl-C does: what was started is ended, and what was written is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if fitting:
+        say(f"Comparing {len(fitting)} of {len(wanted)} meshes with one process over {steps} "
+            f"steps of {spec.name} in {dtype.value}.")  # fmt: skip
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="trainhall-verify-") as folder,
+            LocalShims(Path(folder) / "warm.log") as shims,
+        ):
+            comparison = Comparison(document, dtype.value, Path(folder), shims)
+            for number, (i, result) in enumerate(
+                comparison.run(list(fitting.values())) if fitting else ()
+            ):
+                each = wanted[places[i]]
+                if result is None:
+                    say(f"[{number // 2 + 1}/{len(fitting)}] {each.strategy}, {each.mesh} …")
+                    continue
+                results[places[i]] = result
+                say(f"      {result.verdict} ({duration(result.seconds)})")
+    except KeyboardInterrupt:
+        say("Stopped.")
+        raise typer.Exit(STOPPED) from None
+    return [results[i] for i in sorted(results)]
+
+
+def _page(results: "list[Result]") -> str:
+    compared = [r for r in results if r.verdict != "does not fit"]
+    lines = [table([vars(r) | {"result": r} for r in compared], COLUMNS)] if compared else []
+    lines += [
+        f"\n{r.strategy}, {r.mesh} failed: {r.reason}" for r in compared if r.verdict == "failed"
+    ]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        if result.verdict == "does not fit":
+            reasons.setdefault((result.strategy, result.reason), []).append(result.mesh)
+    if reasons:
+        lines.append("\nDoes not fit:")
+    for (strategy, reason), meshes in reasons.items():
+        lines.append(f"  {strategy}: {'; '.join(meshes)}\n      {reason}")
+    return "\n".join(lines)
+
+
+def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]") -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from trainhall.training.verify.tolerance import FLOOR, TOLERANCES
+
+    told = {
+        "name": spec.name,
+        "steps": steps,
+        "dtype": dtype.value,
+        "tolerance": asdict(TOLERANCES[dtype.value]),
+        "floor": FLOOR,
+        "agree": all(r.verdict in ("agrees", "does not fit") for r in results),
+        "results": [result.as_json() for result in results],
+    }
+    finite: dict[str, Any] = _finite(told)
+    return finite
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows neither NaN nor infinity."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list) else value
+
+
+def _check_plot(path: Path) -> None:
+    from importlib.util import find_spec
+
+    if path.suffix not in (".png", ".svg"):
+        raise Usage(f"--plot: {path} must end with .png or .svg")
+    if not path.absolute().parent.is_dir():
+        raise Usage(f"--plot: there is no folder {path.absolute().parent}")
+    if find_spec("matplotlib") is None:
+        raise CliError("--plot needs matplotlib: pip install 'trainhall[train]'")
+
+
+def _error(kind: str) -> Column:
+    def cell(row: dict[str, Any]) -> str:
+        worst = row["result"].worst(kind)
+        return "" if worst is None else f"{worst:.1e}"
+
+    return Column(kind.upper(), cell, right=True)
+
+
+def _first(row: dict[str, Any]) -> str:
+    first = row["first"]
+    if first is None:
+        return ""
+    what = f"{first['layer']}: {first['kind']} of {first['name']}"
+    if not first["name"]:
+        what = first["kind"].replace("_", " ")
+    return f"{what}, step {first['step']}"
+
+
+COLUMNS = [
+    Column("STRATEGY", lambda row: row["strategy"]),
+    Column("MESH", lambda row: row["mesh"]),
+    _error("loss"),
+    _error("gradient"),
+    _error("weight"),
+    Column("VERDICT", lambda row: row["verdict"]),
+    Column("FIRST DIFFERENCE", _first),
+]

@@ -1,0 +1,202 @@
+"""What `trainhall verify` runs: a serial baseline, and every strategy beside it.
+
+TEMPORARY/serial/            the baseline's steps (`training.verify.snapshot.Reference`)
+TEMPORARY/attempts/N/        run N: its output and what it differed in
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from trainhall.cli.errors import CliError
+from trainhall.cli.local import places
+from trainhall.cli.local_shims import LocalShims
+from trainhall.training.link import (
+    AttemptFolder,
+    CheckpointPlan,
+    Launch,
+    Outcome,
+    RankEvent,
+    ShimStatus,
+    TracePlan,
+    replace_json,
+)
+from trainhall.training.spec import JobSpec
+from trainhall.training.verify.candidates import WHOLE, Candidate, Partition, serial
+from trainhall.training.verify.tolerance import Dtype
+
+JOB_ID = "verify"
+SHOWN_LINES = 20
+KINDS = ("loss", "gradient_norm", "gradient", "weight")
+
+Verdict = Literal["agrees", "differs", "failed", "does not fit"]
+
+
+@dataclass
+class Result:
+    """How a strategy compares with the serial baseline."""
+
+    strategy: str
+    mesh: str
+    parallelism: dict[str, Any]
+    verdict: Verdict
+    reason: str = ""
+    """Why it does not fit, or failed."""
+    baseline_microbatches: int | None = None
+    """Into how many parts the baseline cut a batch."""
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    """By step: the largest ‖a−b‖ / max(‖b‖, floor) of each kind of number."""
+    first: dict[str, Any] | None = None
+    """The first number that differs: its kind, name, layer, step and relative error, and how many
+    others differ at that step."""
+    seconds: float = 0.0
+
+    def worst(self, kind: str) -> float | None:
+        """The largest error of a kind over all steps; NaN where there is one."""
+        values = [float(error[kind]) for error in self.errors]
+        return max(values, key=lambda v: float("inf") if v != v else v, default=None)
+
+    def as_json(self) -> dict[str, Any]:
+        told = asdict(self)
+        return told | {kind: self.worst(kind) for kind in KINDS}
+
+
+class Comparison:
+    """Runs strategies one after the other, against baselines that are made when they are needed.
+
+    Args:
+        document: of the job, from `candidates.comparable`.
+    """
+
+    def __init__(
+        self, document: dict[str, Any], dtype: Dtype, folder: Path, shims: LocalShims
+    ) -> None:
+        self._document = document
+        self._dtype = dtype
+        self._folder = folder
+        self._shims = shims
+        self._reference = folder / "serial"
+        self._attempts = 0
+
+    def run(self, candidates: list[Candidate]) -> Iterator[tuple[int, Result | None]]:
+        """For each candidate its index as its run begins, and again with the result.
+
+        Those that are compared with one baseline follow each other, so that one is kept at a time.
+
+        Raises:
+            CliError: a baseline fails.
+        """
+        self._baseline(WHOLE)
+        measures_batches = self._model()["batch_norm"]
+        groups: dict[Partition, list[int]] = {}
+        for i, candidate in enumerate(candidates):
+            partition = candidate.partition if measures_batches else WHOLE
+            groups.setdefault(partition, []).append(i)
+        done = WHOLE
+        for partition in sorted(groups, key=lambda p: (p.samples, p.microbatches)):
+            if partition != done:
+                self._baseline(partition)
+                done = partition
+            for i in groups[partition]:
+                yield i, None
+                yield i, self._compare(candidates[i], partition)
+
+    def _baseline(self, partition: Partition) -> None:
+        shutil.rmtree(self._reference, ignore_errors=True)
+        spec = serial(self._document, partition)
+        folder, status = self._attempt(spec, record=True, parts=partition.samples)
+        if status.outcome is not Outcome.COMPLETED:
+            lines = status.failure.log_tail.splitlines()[-SHOWN_LINES:] if status.failure else []
+            raise CliError(f"the serial baseline failed: {_told(status)}", lines)
+        shutil.rmtree(folder.path)
+
+    def _compare(self, candidate: Candidate, partition: Partition) -> Result:
+        assert candidate.spec is not None
+        began = time.monotonic()
+        folder, status = self._attempt(candidate.spec, record=False)
+        result = Result(
+            candidate.strategy,
+            candidate.mesh,
+            candidate.parallelism,
+            "agrees",
+            baseline_microbatches=partition.samples * partition.microbatches,
+            seconds=round(time.monotonic() - began, 3),
+        )
+        if folder.comparison.exists():
+            lines = folder.comparison.read_text().splitlines()
+            _judge(result, [json.loads(line) for line in lines])
+        if status.outcome is not Outcome.COMPLETED:
+            refused = self._failure_type(folder, status) == "BadDegrees"
+            result.verdict = "does not fit" if refused else "failed"
+            result.reason = _told(status)
+        shutil.rmtree(folder.path)
+        return result
+
+    def _attempt(
+        self, spec: JobSpec, *, record: bool, parts: int = 1
+    ) -> tuple[AttemptFolder, ShimStatus]:
+        self._attempts += 1
+        folder = AttemptFolder(self._folder / "attempts" / str(self._attempts))
+        folder.path.mkdir(parents=True)
+        launch = Launch(
+            job_id=JOB_ID,
+            attempt=self._attempts,
+            generation=1,
+            spec=spec,
+            world_size=spec.resources.workers,
+            node_rank=0,
+            num_nodes=1,
+            ranks=places(spec.resources),
+            code=spec.code,
+            checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
+            trace=TracePlan(
+                reference=str(self._reference), record=record, dtype=self._dtype, parts=parts
+            ),
+        )
+        replace_json(folder.launch, launch)
+        return folder, self._shims.run(folder)
+
+    def _failure_type(self, folder: AttemptFolder, status: ShimStatus) -> str | None:
+        rank = status.failure.rank if status.failure is not None else None
+        path = folder.events(rank or 0)
+        events = path.read_bytes().splitlines() if path.exists() else []
+        failures = [e for e in map(RankEvent.model_validate_json, events) if e.kind == "failure"]
+        return str(failures[-1].data["type"]) if failures else None
+
+    def _model(self) -> dict[str, Any]:
+        model: dict[str, Any] = json.loads((self._reference / "model.json").read_text())
+        return model
+
+
+def refused(candidate: Candidate) -> Result:
+    """The row of a strategy that does not fit."""
+    return Result(
+        candidate.strategy,
+        candidate.mesh,
+        candidate.parallelism,
+        "does not fit",
+        candidate.refusal,
+    )
+
+
+def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
+    for step in steps:
+        result.errors.append({"step": step["step"], **{kind: step[kind] for kind in KINDS}})
+        first = step["first"]
+        if first is not None and result.first is None:
+            result.verdict = "differs"
+            name = first["name"]
+            result.first = {
+                **first,
+                "layer": name.rpartition(".")[0] or name,
+                "step": step["step"],
+                "others": step["beyond"] - 1,
+            }
+
+
+def _told(status: ShimStatus) -> str:
+    return status.failure.message if status.failure is not None else f"it was {status.outcome}"

@@ -1,0 +1,172 @@
+"""Every way in which a job can be spread over a number of workers, as the spec judges it.
+
+Free of torch. What is allowed follows from `DEGREES` and the checks of the job spec alone, so a new
+strategy is compared as soon as a spec may ask for it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from math import prod
+from typing import Any, get_args
+
+from trainhall.parallelism.degrees import DEGREES, Schedule, StrategyName
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.parse import validate_spec
+
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Into what a global batch is cut before a layer sees it: batch norm measures such a part."""
+
+    samples: int = 1
+    """Parts that are read by different ranks."""
+    microbatches: int = 1
+    """Pieces of a part in a pipeline."""
+
+
+WHOLE = Partition()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A strategy on a mesh."""
+
+    strategy: StrategyName
+    mesh: str
+    """The degrees above 1 and the options, for people."""
+    parallelism: dict[str, Any] = field(hash=False)
+    """As a spec gives it."""
+    spec: JobSpec | None = None
+    """None: it does not fit."""
+    refusal: str = ""
+    """Why not."""
+
+    @property
+    def partition(self) -> Partition:
+        assert self.spec is not None
+        return Partition(self.spec.degrees.samples, self.spec.microbatches)
+
+
+def comparable(spec: JobSpec, steps: int) -> dict[str, Any]:
+    """The document of a job whose steps do not depend on how it is spread, but for a bug.
+
+    It takes `steps` steps without dropout, whose random numbers differ from mesh to mesh.
+    """
+    document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
+    training = document.get("training", {})
+    training.pop("epochs", None)
+    training |= {"steps": steps, "precision": "fp32", "data_workers": 0}
+    document["training"] = training
+    for part in ("parallelism", "checkpoint", "priority"):
+        document.pop(part, None)
+    assert spec.task is not None
+    if not spec.task.is_own and "dropout" in spec.task.params:
+        document["task"]["params"]["dropout"] = 0.0
+    return document
+
+
+def serial(document: dict[str, Any], partition: Partition) -> JobSpec:
+    """The job on one worker, which takes the parts of a partition one after the other."""
+    training = dict(document["training"])
+    rounds = training.get("gradient_accumulation", 1)
+    training["gradient_accumulation"] = rounds * partition.samples * partition.microbatches
+    return _spec(document | {"training": training}, 1, {"strategy": "ddp"})
+
+
+def candidates(
+    document: dict[str, Any],
+    workers: int,
+    strategies: Sequence[StrategyName],
+    own: dict[str, Any],
+) -> list[Candidate]:
+    """Every mesh of so many workers under each strategy, with what does not fit.
+
+    Args:
+        document: from `comparable`.
+        own: the job's own `parallelism`, of whose strategy other options than these are kept.
+    """
+    found = []
+    for strategy in strategies:
+        kept: dict[str, Any] = {}
+        if strategy == own.get("strategy", "ddp"):
+            kept = {k: own[k] for k in ("microbatches", "gradient_sync") if k in own}
+        for degrees in _meshes(strategy, workers):
+            plain = {"strategy": strategy} | kept | degrees
+            base = _judged(document, workers, plain, {})
+            if base is None:
+                continue
+            found.append(base)
+            if base.spec is not None:
+                variants = (
+                    _judged(document, workers, plain, option) for option in _options(base.spec)
+                )
+                found += [variant for variant in variants if variant is not None]
+    return found
+
+
+def _meshes(strategy: StrategyName, workers: int) -> Iterator[dict[str, int]]:
+    """Degrees but for the strategy's first, which takes the workers that the others leave."""
+    _, *others = DEGREES[strategy]
+    divisors = [n for n in range(1, workers + 1) if workers % n == 0]
+    for sizes in product(divisors, repeat=len(others)):
+        if workers % prod(sizes) == 0:
+            yield dict(zip(others, sizes, strict=True))
+
+
+def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
+    """What else can be chosen on this mesh, one thing at a time."""
+    strategy, degrees = spec.parallelism.strategy, spec.degrees
+    if strategy == "pipeline":
+        yield from (
+            {"schedule": name} for name in get_args(Schedule) if name != spec.parallelism.schedule
+        )
+    if strategy == "fsdp" and degrees.tensor == 1:
+        yield {"reshard_after_forward": False}
+    if degrees.tensor > 1:
+        yield {"sequence_parallel": True}
+
+
+def _judged(
+    document: dict[str, Any], workers: int, plain: dict[str, Any], option: dict[str, Any]
+) -> Candidate | None:
+    """A mesh as the spec judges it; None where it is another strategy's."""
+    parallelism = plain | option
+    strategy: StrategyName = parallelism["strategy"]
+    first, *others = DEGREES[strategy]
+    degrees = {name: plain[name] for name in others}
+    degrees = {first: workers // prod(degrees.values()), **degrees}
+    if degrees[first] == 1 and workers > 1:
+        return None
+    try:
+        spec = _spec(document, workers, parallelism)
+    except SpecError as error:
+        refusal = "; ".join(problem.message for problem in error.problems)
+        return Candidate(strategy, _mesh(degrees, option), parallelism, refusal=refusal)
+    solved = asdict(spec.degrees)
+    names = dict.fromkeys([*degrees, *solved])
+    mesh = _mesh({name: solved[name] for name in names}, option)
+    return Candidate(strategy, mesh, parallelism, spec)
+
+
+def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
+    servers = degrees.get("servers", 0)
+    parts = [" × ".join(f"{k} {n}" for k, n in degrees.items() if n > 1 and k != "servers")]
+    if servers:
+        parts.append(f"{servers} server{'s' if servers > 1 else ''}")
+    for key, value in option.items():
+        match key:
+            case "schedule":
+                parts.append(str(value))
+            case "reshard_after_forward":
+                parts.append("no resharding")
+            case _:
+                parts.append(key.replace("_", " "))
+    return ", ".join(part for part in parts if part)
+
+
+def _spec(document: dict[str, Any], workers: int, parallelism: dict[str, Any]) -> JobSpec:
+    resources = document.get("resources", {}) | {"workers": workers}
+    return validate_spec(document | {"resources": resources, "parallelism": parallelism})
