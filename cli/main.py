@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trainhall.cli import (
+    bench,
     checkpoints,
     config,
     doctor,
@@ -20,8 +21,8 @@ from trainhall.cli import (
     serve,
     top,
     up,
-)
     verify,
+)
 from trainhall.cli.errors import CliError
 
 app = typer.Typer(
@@ -37,8 +38,8 @@ app.command("up")(up.up)
 app.command("server")(serve.server)
 app.command("agent")(serve.agent)
 app.command("run")(run.run)
-app.command("sample")(sample.sample)
 app.command("verify")(verify.verify)
+app.command("sample")(sample.sample)
 app.command("submit")(jobs.submit)
 app.command("ls")(jobs.list_jobs)
 app.command("list", hidden=True)(jobs.list_jobs)
@@ -53,6 +54,7 @@ app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)
 app.add_typer(nodes.app, name="nodes")
 app.add_typer(checkpoints.app, name="ckpt")
+app.add_typer(bench.app, name="bench")
 
 
 def _print_version(asked: bool) -> None:

@@ -1,8 +1,8 @@
 """Writes the documents that follow from the code; `--check` only says whether they are current.
 
 docs/job-spec.md is written whole, from the schema of the job spec, and docs/cli.md from the
-commands. In docs/architecture.md the drawings of the states are written between their markers, from
-the tables of cluster/lifecycle.py.
+commands; docs/images/ring.svg is drawn from the schedule. In docs/architecture.md the drawings of
+the states are written between their markers, from the tables of cluster/lifecycle.py.
 """
 
 import argparse
@@ -16,11 +16,14 @@ from cli_page import cli_page
 from steps import ROOT
 
 from trainhall.cluster import lifecycle
+from trainhall.distributed.collectives import draw
+from trainhall.distributed.collectives.ring import Ring
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
 
 SPEC_PAGE = ROOT / "docs" / "job-spec.md"
 CLI_PAGE = ROOT / "docs" / "cli.md"
+RING_PICTURE = ROOT / "docs" / "images" / "ring.svg"
 ARCHITECTURE_PAGE = ROOT / "docs" / "architecture.md"
 
 SPEC_HEAD = """\
@@ -56,6 +59,7 @@ def main() -> int:
     pages = {
         SPEC_PAGE: spec_page(),
         CLI_PAGE: cli_page(),
+        RING_PICTURE: draw.svg(Ring(4)),
         ARCHITECTURE_PAGE: with_states(ARCHITECTURE_PAGE.read_text(encoding="utf-8")),
     }
     stale = 0

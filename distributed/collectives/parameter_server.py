@@ -7,6 +7,7 @@ the servers are ranks themselves, as with BytePS (Jiang et al., OSDI 2020) on co
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -25,9 +26,10 @@ from trainhall.distributed.collectives.schedule import (
 
 @dataclass(frozen=True)
 class ParameterServer(Schedule):
-    """Ranks 0 … S−1 serve a chunk each, besides their own part in the sum.
+    """S ranks serve a chunk each, besides their own part in the sum. They lie evenly spaced among
+    the ranks, so that hosts share the work.
 
-    In round k rank r sends to rank r+k+1, so that no server hears two ranks at once. A server
+    In round k rank r turns to rank r+k+1, so that no server hears two ranks at once. A server
     sends (S−1)/S of the tensor as a worker and (n−1)/S as a server, every other rank the whole
     tensor once: 2(n−1)·(α + m/S·β). With S = n each rank sends what it does in a ring.
 
@@ -51,23 +53,29 @@ class ParameterServer(Schedule):
     def chunks(self) -> int:
         return self.servers
 
+    @cached_property
+    def _chunk_of(self) -> dict[int, int]:
+        """The chunk of each rank that serves."""
+        return {c * self.world_size // self.servers: c for c in range(self.servers)}
+
     def rounds(self, rank: int) -> Iterator[Round]:
-        n, serves = self.world_size, rank < self.servers
+        n, chunk_of = self.world_size, self._chunk_of
+        own = chunk_of.get(rank)
         for number in range(n - 1):
             after, before = (rank + number + 1) % n, (rank - number - 1) % n
-            push = Send(after, one(after)) if after < self.servers else None
-            take = Receive(before, one(rank), add=True) if serves else None
+            push = Send(after, one(chunk_of[after])) if after in chunk_of else None
+            take = Receive(before, one(own), add=True) if own is not None else None
             if push or take:
                 yield Round(number, Phase.REDUCE_SCATTER, push, take)
         for number in range(n - 1):
             after, before = (rank + number + 1) % n, (rank - number - 1) % n
-            give = Send(after, one(rank)) if serves else None
-            get = Receive(before, one(before), add=False) if before < self.servers else None
+            give = Send(after, one(own)) if own is not None else None
+            get = Receive(before, one(chunk_of[before]), add=False) if before in chunk_of else None
             if give or get:
                 yield Round(n - 1 + number, Phase.ALL_GATHER, give, get)
 
     def legs(self) -> Iterator[Leg]:
-        n, share, servers = self.world_size, Fraction(1, self.servers), np.arange(self.servers)
+        n, share, servers = self.world_size, Fraction(1, self.servers), np.array([*self._chunk_of])
         for distance in range(1, n):
             yield Leg(1, share, to_pairs((servers - distance) % n, servers))
             yield Leg(1, share, to_pairs(servers, (servers + distance) % n))

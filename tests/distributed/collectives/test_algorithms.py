@@ -118,7 +118,8 @@ def halving_doubling(n: int) -> list[Fraction]:
 
 def parameter_server(n: int, servers: int) -> list[Fraction]:
     server = Fraction(servers - 1, servers) + Fraction(n - 1, servers)
-    return [server] * servers + [Fraction(1)] * (n - servers)
+    serves = {c * n // servers for c in range(servers)}
+    return [server if rank in serves else Fraction(1) for rank in range(n)]
 
 
 THEORY: dict[str, Callable[[int], list[Fraction]]] = {

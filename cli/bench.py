@@ -1,0 +1,229 @@
+"""`trainhall bench`: what collectives cost, and how they go."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainhall.cli import output as out
+from trainhall.cli import quantities
+from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.options import Format, Output
+
+if TYPE_CHECKING:
+    from trainhall.cli.bench_forecast import Forecast
+    from trainhall.distributed.collectives.cost import Link, LinkClass
+
+MOST_RANKS = 4096
+MOST_DRAWN = 16
+"""Ranks of a drawing that a person can still read."""
+
+app = typer.Typer(help="Collectives: what they cost, and how they go.", no_args_is_help=True)
+
+Servers = Annotated[
+    int | None,
+    typer.Option(
+        "--servers", min=1, help="Ranks that serve, for parameter_server.",
+        show_default="one per host",
+    ),
+]  # fmt: skip
+DevicesPerHost = Annotated[int, typer.Option("--devices-per-host", min=1, help="Devices a host.")]
+
+
+@app.command("collectives")
+def collectives(
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Compute times from a model of the links.")
+    ] = False,
+    ranks: Annotated[
+        str, typer.Option("--ranks", metavar="N,N…", help="Numbers of ranks, up to 4,096.")
+    ] = "2,8,24,96,512,4096",
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="SIZE,SIZE…", help="Sizes of the tensor.")
+    ] = "1KiB,64KiB,1MiB,32MiB,1GiB",
+    algorithms: Annotated[
+        str | None,
+        typer.Option("--algorithms", metavar="NAME,NAME…", help="Which ones.", show_default="all"),
+    ] = None,
+    ranks_per_device: Annotated[
+        int, typer.Option("--ranks-per-device", min=1, help="Ranks that share a device.")
+    ] = 1,
+    devices_per_host: DevicesPerHost = 8,
+    hosts_per_rack: Annotated[
+        int, typer.Option("--hosts-per-rack", min=1, help="Hosts a rack.")
+    ] = 8,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--link",
+            metavar="CLASS=LATENCY,BANDWIDTH",
+            help="A link between ranks of one device, host or rack, or of two racks: "
+            "rack=10us,100Gbit/s. May be repeated.",
+            show_default="those of a GPU cluster",
+        ),
+    ] = None,
+    servers: Servers = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw curves as well (PNG, SVG or PDF)."),
+    ] = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Compare the all-reduce algorithms, and say from which size on another one is the fastest.
+
+    With --simulate times come from the latency and the bandwidth of links within a device, a host,
+    a rack and between racks. Ranks fill devices, hosts and racks in order. What ranks of one host
+    send to other hosts at a time shares that host's bandwidth.
+
+    \b
+    Examples:
+      trainhall bench collectives --simulate
+      trainhall bench collectives --simulate --ranks 2,16,128 --plot times.png
+      trainhall bench collectives --simulate --devices-per-host 2 --link rack=50us,1Gbit/s
+    """
+    from trainhall.cli.bench_forecast import forecast
+    from trainhall.distributed.collectives.algorithms import NAMES
+    from trainhall.distributed.collectives.cost import EXAMPLE_LINKS
+    from trainhall.distributed.collectives.errors import BadSchedule
+
+    if not simulate:
+        raise Usage("say --simulate: times are computed from a model of the links")
+    _no_names(output)
+    if plot:
+        _check_plot(plot)
+    counts = [quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks)]
+    names = _items(algorithms) if algorithms else list(NAMES)
+    if unknown := [name for name in names if name not in NAMES]:
+        raise Usage(f"there is no algorithm {unknown[0]!r}; there are {', '.join(NAMES)}")
+    try:
+        found = forecast(
+            ranks=sorted(set(counts)),
+            sizes=sorted({quantities.size(text, "--sizes") for text in _items(sizes)}),
+            algorithms=list(dict.fromkeys(names)),
+            ranks_per_device=ranks_per_device,
+            devices_per_host=devices_per_host,
+            hosts_per_rack=hosts_per_rack,
+            links=EXAMPLE_LINKS | dict(map(_link, link or [])),
+            servers=servers,
+        )
+    except BadSchedule as error:
+        raise Usage(str(error)) from None
+    if output is Format.TABLE:
+        print(_tables(found))
+    else:
+        print(out.rendered(found.document(), output))
+    if plot:
+        from trainhall.cli.bench_plot import draw
+
+        draw(plot, found)
+        out.say(f"Wrote {plot}.")
+
+
+@app.command("schedule")
+def schedule(
+    algorithm: Annotated[str, typer.Argument(metavar="ALGORITHM", help="For instance ring.")],
+    ranks: Annotated[int, typer.Option("--ranks", min=1, max=MOST_DRAWN, help="Ranks.")] = 4,
+    devices_per_host: DevicesPerHost = 8,
+    servers: Servers = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it as a picture as well.")
+    ] = None,
+) -> None:
+    """Show what every rank sends and receives in every round of an all-reduce.
+
+    `3→1` sends chunk 3 to rank 1, `+2←0` adds chunk 2 that comes from rank 0, and `2←0` replaces
+    its own by it. In the picture a chunk is the darker, the more ranks are added up in it.
+
+    \b
+    Examples:
+      trainhall bench schedule ring
+      trainhall bench schedule hierarchical --ranks 8 --devices-per-host 4 --svg hierarchical.svg
+    """
+    from trainhall.distributed.collectives import draw
+    from trainhall.distributed.collectives.algorithms import all_reduce
+    from trainhall.distributed.collectives.cost import Cluster
+    from trainhall.distributed.collectives.errors import BadSchedule
+
+    hosts = Cluster(world_size=ranks, devices_per_host=devices_per_host).hosts
+    try:
+        drawn = all_reduce(algorithm, ranks, hosts=hosts, servers=servers)
+    except BadSchedule as error:
+        raise Usage(str(error)) from None
+    print(draw.text(drawn))
+    if svg:
+        try:
+            svg.write_text(draw.svg(drawn), encoding="utf-8")
+        except OSError as error:
+            raise CliError(f"cannot write {svg}: {error.strerror}") from None
+        out.say(f"Wrote {svg}.")
+
+
+def _tables(found: "Forecast") -> str:
+    """Times, and where the fastest changes."""
+    rows: list[dict[str, Any]] = []
+    for ranks, of_size in found.asked():
+        for size, seconds in of_size.items():
+            fastest = min(seconds, key=seconds.__getitem__)
+            rows.append({"ranks": ranks, "size": size, "fastest": fastest, "seconds": seconds})
+    columns = [
+        out.Column("RANKS", lambda row: f"{row['ranks']:,}", right=True),
+        out.Column("SIZE", lambda row: out.size(row["size"]), right=True),
+        *(_times(name) for name in found.algorithms),
+        out.Column("FASTEST", lambda row: str(row["fastest"])),
+    ]
+    crossings = [
+        out.Column("RANKS", lambda row: f"{row['ranks']:,}", right=True),
+        out.Column("CROSSOVER", lambda row: out.size(row["size"]), right=True),
+        out.Column("BELOW", lambda row: str(row["below"])),
+        out.Column("ABOVE", lambda row: str(row["above"])),
+    ]
+    text = out.table(rows, columns)
+    crossovers = found.document()["crossovers"]
+    return f"{text}\n\n{out.table(crossovers, crossings)}" if crossovers else text
+
+
+def _times(name: str) -> out.Column:
+    return out.Column(name.upper(), lambda row: _duration(row["seconds"][name]), right=True)
+
+
+def _duration(seconds: float) -> str:
+    """Three digits and a unit."""
+    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds:,.0f} s" if seconds >= 99.5 else f"{seconds:.3g} s"
+
+
+def _link(text: str) -> "tuple[LinkClass, Link]":
+    from trainhall.distributed.collectives.cost import Link, LinkClass
+
+    kind, equals, values = text.partition("=")
+    latency, comma, bandwidth = values.partition(",")
+    if not equals or not comma or kind not in list(LinkClass):
+        raise Usage(
+            f"--link takes CLASS=LATENCY,BANDWIDTH, as in rack=10us,100Gbit/s, not {text!r}; the "
+            f"classes are {', '.join(LinkClass)}"
+        )
+    return LinkClass(kind), Link(
+        quantities.latency(latency, "--link"), quantities.bandwidth(bandwidth, "--link")
+    )
+
+
+def _items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",")]
+
+
+def _no_names(output: Format) -> None:
+    if output is Format.NAME:
+        raise Usage("-o name prints ids, and there are none here; take table, json or yaml")
+
+
+def _check_plot(path: Path) -> None:
+    """Say what is wrong before anything is computed."""
+    if find_spec("matplotlib") is None:
+        raise CliError("--plot needs matplotlib: pip install 'trainhall[train]'")
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise Usage(f"--plot writes .png, .svg or .pdf files, not {path.name!r}")
+    if not path.absolute().parent.is_dir():
+        raise Usage(f"--plot cannot write {path}: there is no folder {path.parent}")
