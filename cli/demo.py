@@ -45,6 +45,8 @@ class Demo:
                 job = specs.submit(self._spec, client)
                 page = client.page_of(job["id"])
                 say(f"Submitted {job['name']}. Watch it at {page}")
+                if told := place_in_queue(client, job):
+                    say(told)
                 with Progress() as progress:
                     job = self._follow(client, job, progress)
         except CliError as error:
@@ -92,3 +94,13 @@ class Demo:
         if accuracy is not None:
             told += f", held-out accuracy {number(accuracy)}"
         say(told)
+
+
+def place_in_queue(client: Client, job: Any) -> str | None:
+    """How many jobs come before one that waits, in a line; None where there are none."""
+    entries = client.items("/cluster/queue")
+    ahead = next((e["position"] - 1 for e in entries if e["job_id"] == job["id"]), 0)
+    if not ahead:
+        return None
+    jobs = f"{ahead} jobs come" if ahead > 1 else "1 job comes"
+    return f"It is number {ahead + 1} in the queue: {jobs} first. `trainhall ls` shows them."

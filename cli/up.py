@@ -23,6 +23,7 @@ from trainhall.cli.options import DatabaseUrl, DataDir, Host, Insecure, Port, Sl
 from trainhall.cli.output import say
 
 if TYPE_CHECKING:
+    from trainhall.cli.client import Client
     from trainhall.training.spec import JobSpec
 
 READY_SECONDS = 60.0
@@ -30,6 +31,8 @@ AGENT_STOP_SECONDS = 120.0
 """Long, for the grace of scripts; a second Ctrl-C cuts it short."""
 COORDINATOR_STOP_SECONDS = 10.0
 WATCH_SECONDS = 0.1
+GOING_ON = ["queued", "starting", "running", "recovering", "pausing", "cancelling"]
+SHOWN_JOBS = 5
 
 
 def up(
@@ -129,13 +132,22 @@ class Hall:
         if not self._until(self._is_ready, self.coordinator):
             return False
         say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C ends it)")
-        token = join_token(self.url, self._folder / "agent")
+        token = self._prepare_agent()
         env = self._agent_env | ({"TRAINHALL_TOKEN": token} if token else {})
         self.agent = Child(
             "agent", self._agent_arguments, self._folder / "logs" / "agent.log", env=env
         )
         self.agent.start()
         return True
+
+    def _prepare_agent(self) -> str | None:
+        """The token that this host's agent needs; says which jobs it will take up again."""
+        from trainhall.cli.client import Client
+
+        with Client(self.url) as client:
+            if told := going_on(client):
+                say(told)
+            return join_token(client, self.url, self._folder / "agent")
 
     def _until(self, check: Callable[[], bool], child: Any) -> bool:
         deadline = time.monotonic() + READY_SECONDS
@@ -194,13 +206,27 @@ class Hall:
             say("Some processes were killed.")
 
 
-def join_token(url: str, folder: Path) -> str | None:
+def going_on(client: "Client") -> str | None:
+    """Which jobs of before have not ended and go on by themselves, in a line; None: there are none.
+
+    Paused ones wait for somebody to resume them.
+    """
+    jobs = list(client.items("/training/jobs", state=GOING_ON))
+    if not jobs:
+        return None
+    jobs.reverse()
+    names = ", ".join(f"{job['name']} ({job['id']})" for job in jobs[:SHOWN_JOBS])
+    more = f" and {len(jobs) - SHOWN_JOBS} more" if len(jobs) > SHOWN_JOBS else ""
+    count = f"{len(jobs)} jobs that have" if len(jobs) > 1 else "a job that has"
+    return f"Going on with {count} not ended: {names}{more}"
+
+
+def join_token(client: "Client", url: str, folder: Path) -> str | None:
     """What the agent in `folder` needs to join the coordinator of this host; None: it has joined.
 
     A credential is kept beside the URL for which it was given. Here the URL may change with every
     start (`--port 0`), and the coordinator is the same as long as it knows the node.
     """
-    from trainhall.cli.client import Client
     from trainhall.cluster.agent.data_dir import DataDir
     from trainhall.cluster.protocol import JoinReply
 
@@ -209,12 +235,11 @@ def join_token(url: str, folder: Path) -> str | None:
         known = JoinReply.model_validate_json((folder / "agent.json").read_bytes())
     except (FileNotFoundError, ValueError):
         known = None
-    with Client(url) as client:
-        if known is not None and known.node_id in {n["id"] for n in client.items("/cluster/nodes")}:
-            data_dir.write_credential(url, known)
-            return None
-        data_dir.forget_credential()
-        return str(client.request("POST", "/cluster/nodes", json={})["join_token"])
+    if known is not None and known.node_id in {n["id"] for n in client.items("/cluster/nodes")}:
+        data_dir.write_credential(url, known)
+        return None
+    data_dir.forget_credential()
+    return str(client.request("POST", "/cluster/nodes", json={})["join_token"])
 
 
 @contextlib.contextmanager
