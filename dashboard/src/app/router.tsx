@@ -78,9 +78,19 @@ const compare = createRoute({
   component: lazyRouteComponent(() => import("@/features/compare/compare-page")),
 });
 
+export interface NodesSearch {
+  search?: string | undefined;
+  /** Names of the nodes of which every device is shown, separated by commas; left out: of a few all. */
+  open?: string | undefined;
+}
+
 const nodes = createRoute({
   getParentRoute: () => root,
   path: "/nodes",
+  validateSearch: (raw): NodesSearch => ({
+    ...(raw.search ? { search: String(raw.search) } : {}),
+    ...(raw.open === undefined ? {} : { open: String(raw.open) }),
+  }),
   component: lazyRouteComponent(() => import("@/features/nodes/nodes-page")),
 });
 

@@ -24,7 +24,7 @@ export function Shell() {
       </a>
       <AppShell.Header className={classes.header ?? ""}>
         <Container size={1440} h="100%">
-          <Group h="100%" gap="lg" wrap="nowrap">
+          <div className={classes.row}>
             <Link to="/jobs" className={classes.brand} aria-label="Trainhall, jobs">
               <img src="/favicon.svg" width={24} height={24} alt="" />
               <span className={classes.word}>Trainhall</span>
@@ -45,7 +45,7 @@ export function Shell() {
               <ClusterUse />
               <ColorScheme />
             </Group>
-          </Group>
+          </div>
         </Container>
       </AppShell.Header>
       <AppShell.Main id="main">

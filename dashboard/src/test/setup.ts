@@ -1,8 +1,10 @@
 import "@testing-library/jest-dom/vitest";
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 import { afterEach, vi } from "vitest";
 
 afterEach(cleanup);
+// A bound for a loaded machine, not an expectation.
+configure({ asyncUtilTimeout: 15_000 });
 
 // What jsdom lacks and the page uses; none of it draws anything in a test.
 vi.stubGlobal("matchMedia", (query: string) => ({

@@ -98,7 +98,9 @@ function Facts({ attempt }: { attempt: Attempt }) {
       {duration((end - Date.parse(attempt.started_at)) / 1000)} from{" "}
       <Moment value={attempt.started_at} /> · {plural(attempt.world_size, "worker")}
       {attempt.generation > 1 ? ` · generation ${attempt.generation}` : ""}
-      {attempt.allocation.map((node) => ` · ${placed(node)}`).join("")}
+      {attempt.allocation.map((node) => (
+        <Placed key={node.node_id} node={node} />
+      ))}
     </Text>
   );
 }
@@ -190,11 +192,19 @@ function EventRow({ event }: { event: JobEvent }) {
   );
 }
 
-function placed(node: Attempt["allocation"][number]): string {
+function Placed({ node }: { node: Attempt["allocation"][number] }) {
   const ranks = node.ranks.map((rank) => rank.rank);
   const devices = node.ranks.map((rank) => rank.device_index);
   const kind = node.ranks[0]?.device_kind === "cuda" ? "GPU" : "slot";
-  return `${spanned("rank", ranks)} on ${node.node_name} (${spanned(kind, devices)})`;
+  return (
+    <>
+      {` · ${spanned("rank", ranks)} on `}
+      <AnchorLink to="/nodes" search={{ search: node.node_name, open: node.node_name }} inherit>
+        {node.node_name}
+      </AnchorLink>
+      {` (${spanned(kind, devices)})`}
+    </>
+  );
 }
 
 /** "rank 3", "ranks 0 to 7", "ranks 0, 2, 5". */

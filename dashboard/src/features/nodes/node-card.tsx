@@ -3,7 +3,7 @@ import { lazy, Suspense, useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, percent, plural } from "@/shared/format";
 import { Confirm } from "@/shared/ui/confirm";
-import { TrashIcon } from "@/shared/ui/icons";
+import { OpenIcon, TrashIcon } from "@/shared/ui/icons";
 import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -20,7 +20,12 @@ interface Props {
   names: Map<string, string>;
 }
 
-export function NodeCard({ node, names }: Props) {
+interface CardProps extends Props {
+  onClose: () => void;
+}
+
+/** A node with each of its devices. */
+export function NodeCard({ node, names, onClose }: CardProps) {
   const remove = useRemoveNode();
   const [open, setOpen] = useState(false);
   const busy = node.devices.filter((device) => device.job_id).length;
@@ -30,7 +35,16 @@ export function NodeCard({ node, names }: Props) {
         <div className={classes.identity}>
           <Group gap="sm">
             <Title order={2} size="h5">
-              {node.name}
+              <button
+                type="button"
+                className={classes.opener}
+                aria-expanded
+                aria-label={`Hide the devices of ${node.name}`}
+                onClick={onClose}
+              >
+                <OpenIcon />
+                {node.name}
+              </button>
             </Title>
             <StateBadge state={node.state} />
           </Group>
@@ -43,7 +57,7 @@ export function NodeCard({ node, names }: Props) {
               </>
             ) : null}
           </Text>
-          {node.reason ? (
+          {node.reason && node.state !== "ready" ? (
             <Text size="sm" mt={4}>
               {node.reason}
             </Text>

@@ -1,28 +1,66 @@
-import { Code, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
+import { Code, Group, Skeleton, Stack, Text, TextInput, Title } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
+import { getRouteApi } from "@tanstack/react-router";
 import { jobOptions } from "@/shared/api/get-job";
 import { useSummary } from "@/shared/api/read-summary";
 import type { ClusterNode } from "@/shared/api/types";
 import { bytes, percent, watts } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
+import { SearchIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { AddHost } from "./add-host";
 import { useNodes } from "./api/list-nodes";
-import { NodeCard } from "./node-card";
+import { NodeList } from "./node-list";
+import { isAbout } from "./node-sums";
 import classes from "./nodes.module.css";
+
+const route = getRouteApi("/nodes");
+
+/** So many devices are shown one by one without being asked for. */
+const FEW_DEVICES = 16;
 
 export default function NodesPage() {
   useTitle("Nodes");
+  const { search = "", open } = route.useSearch();
+  const navigate = route.useNavigate();
   const nodes = useNodes();
-  const names = useJobNames(nodes.data ?? []);
+  const all = nodes.data ?? [];
+  const names = useJobNames(all);
+  const shown = all.filter((node) => isAbout(node, search, names));
+  const devices = all.reduce((sum, node) => sum + node.devices.length, 0);
+  const opened = open?.split(",") ?? (devices <= FEW_DEVICES ? all.map(({ name }) => name) : []);
+  const show = (next: string[]) =>
+    void navigate({
+      search: (old) => ({ ...old, open: next.join() }),
+      replace: true,
+      resetScroll: false,
+    });
   return (
     <Stack gap="md">
       <Group justify="space-between">
         <Title order={1} size="h3">
           Nodes
         </Title>
-        <AddHost />
+        <Group gap="xs">
+          <TextInput
+            size="xs"
+            w={220}
+            placeholder="Name, state, label or job"
+            aria-label="Search the nodes"
+            leftSection={<SearchIcon />}
+            value={search}
+            onChange={(event) => {
+              const text = event.currentTarget.value;
+              void navigate({
+                search: (old) => ({ ...old, search: text || undefined }),
+                replace: true,
+                resetScroll: false,
+              });
+            }}
+          />
+          <AddHost />
+        </Group>
       </Group>
       <Totals />
       {nodes.error ? (
@@ -39,9 +77,16 @@ export default function NodesPage() {
           coordinator and an agent on this machine at once.
         </Empty>
       ) : null}
-      {nodes.data?.map((node) => (
-        <NodeCard key={node.id} node={node} names={names} />
-      ))}
+      {all.length > 0 && shown.length === 0 ? (
+        <Empty title="No node matches">Choose another search.</Empty>
+      ) : null}
+      <NodeList
+        nodes={shown}
+        names={names}
+        opened={opened}
+        onOpen={(name) => show([...opened.filter((each) => each !== ""), name])}
+        onClose={(name) => show(opened.filter((each) => each !== name))}
+      />
     </Stack>
   );
 }

@@ -101,6 +101,16 @@ export const UpIcon = () => (
     <path d="M12 19V5M6 11l6-6 6 6" />
   </Icon>
 );
+export const OpenIcon = () => (
+  <Icon>
+    <path d="M6 9l6 6 6-6" />
+  </Icon>
+);
+export const CloseIcon = () => (
+  <Icon>
+    <path d="M9 6l6 6-6 6" />
+  </Icon>
+);
 export const ScreenIcon = () => (
   <Icon>
     <rect x="3" y="5" width="18" height="12" rx="2" />
