@@ -87,6 +87,12 @@ def default_map(root: Command) -> dict[str, Any]:
         else:
             known = ", ".join([*SHARED, *(f"[{command}]" for command in _with_table(commands))])
             raise Usage(f"{path}: unknown key {key!r}; known: {known}")
+    if "doctor" in commands:
+        # It looks at what the coordinator of this host is started with.
+        coordinator = own.get("server", {}) | own.get("up", {})
+        known = _names(commands["doctor"])
+        seen = {key: value for key, value in coordinator.items() if key in known}
+        own["doctor"] = seen | own.get("doctor", {})
     return _defaults(commands, shared, own)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from trainhall.cli import config
 from trainhall.cli import output as out
-from trainhall.cli.options import DEFAULT_URL, DataDir, Format, Url
+from trainhall.cli.options import DEFAULT_URL, Format, Url
 
 if TYPE_CHECKING:
     from trainhall.cli.doctor_checks import Check
@@ -31,7 +31,16 @@ def doctor(
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The coordinator's port.")
     ] = 8000,
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            envvar="TRAINHALL_DATA_DIR",
+            help="Folder of everything that is kept.",
+            show_default="that of the coordinator on this host, else as of `up`",
+            file_okay=False,
+        ),
+    ] = None,
     # Not named `output`: the configuration file's default for lists may be `name`.
     form: Annotated[
         ReportFormat, typer.Option("--output", "-o", help="How to print.")
@@ -50,13 +59,15 @@ def doctor(
     Exit codes: 0 nothing failed (there may be warnings), 1 something failed.
     """
     from trainhall.cli.doctor_checks import all_checks
+    from trainhall.cli.running import data_dir_of
 
+    folder = data_dir or data_dir_of(url) or config.user_data_dir()
     checks = all_checks(
         url=url.rstrip("/"),
         # Nobody needs a coordinator here unless they say where it is.
         needs_coordinator=url != DEFAULT_URL,
         port=port,
-        data_dir=(data_dir or config.user_data_dir()).absolute(),
+        data_dir=folder.absolute(),
         shared=path,
     )
     found = []
@@ -83,4 +94,5 @@ def _summary(checks: "Sequence[Check]") -> str:
     warned = sum(check.status == "warn" for check in checks)
     if not failed and not warned:
         return "All is well."
-    return f"{failed} failed, {warned} warnings, {len(checks) - failed - warned} ok."
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    return f"{failed} failed, {warnings}, {len(checks) - failed - warned} ok."

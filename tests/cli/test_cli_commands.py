@@ -16,6 +16,7 @@ from support.waiting import eventually
 from typer.main import get_command
 
 from trainhall.cli.main import app
+from trainhall.cli.running import data_dir_of
 
 # One worker, so that one cluster serves all of them.
 pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("commands")]
@@ -122,6 +123,13 @@ def test_submit_and_follow_shows_progress_on_stderr(cli: Cli) -> None:
     assert "step 20/20  loss " in done.err
     assert re.search(r"quick completed at step 20, held-out accuracy 0\.\d+", done.err)
     assert "\x1b" not in done.err
+
+
+def test_the_data_folder_of_a_running_coordinator_is_found(cli: Cli) -> None:
+    folder = cli.cluster.folder / "coordinator"
+    assert data_dir_of(cli.cluster.url) == folder
+    assert data_dir_of(cli.cluster.url.replace("127.0.0.1", "lab")) is None
+    assert data_dir_of("http://127.0.0.1:9") is None
 
 
 def test_a_dry_run_creates_nothing(cli: Cli) -> None:
@@ -301,8 +309,20 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     cli("ckpt", "delete", oldest, code=5)
     assert cli("ckpt", "unpin", oldest, "-o", "json").json["pinned"] is False
     assert cli("ckpt", "verify", newest).out == f"checkpoint {newest} is good\n"
-    job = cli("ckpt", "restore", oldest, "--workers", "1", "-o", "json").json
+    told = cli("ckpt", "verify", newest, "-o", "json").json
+    assert told == {"id": newest, "good": True, "problems": []}
+    told = cli("ckpt", "gc", finished, "--dry-run", "-o", "json").json
+    assert [(c["checkpoint"]["id"], c["keep"], c["reason"]) for c in told] == [
+        (newest, True, "one of the 3 newest"), (oldest, True, "one of the 3 newest"),
+    ]  # fmt: skip
+    assert cli("ckpt", "gc", finished, "--dry-run", "-o", "name").out == ""
+    cli("ckpt", "restore", oldest, "--set", "training.steps=3", code=2)
+    job = cli(
+        "ckpt", "restore", oldest, "--set", "resources.workers=1",
+        "--set", "parallelism.gradient_sync.bucket_mb=5", "-o", "json",
+    ).json  # fmt: skip
     assert job["id"] == finished
+    assert job["spec"]["parallelism"]["gradient_sync"]["bucket_mb"] == 5
     cli("wait", finished)
     assert cli("show", finished, "-o", "json").json["world_size"] == 1
     cli("ckpt", "delete", oldest)
@@ -311,10 +331,14 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     cli("ckpt", "show", "ffffffffffff", code=1)
 
 
-def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli) -> None:
+def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli, tmp_path: Path) -> None:
     job = cli.submit(QUICK)
     cli("wait", job)
     checkpoint = cli("ckpt", "ls", job, "-o", "name").out.split()[0]
+    exported = cli("ckpt", "export", checkpoint, str(tmp_path / "model"), "-o", "json")
+    assert f"Fetching checkpoint {checkpoint} of step 20" in exported.err
+    assert exported.json["size"] == (tmp_path / "model").stat().st_size
+    assert exported.json["step"] == 20
     (folder,) = cli.cluster.folder.glob(f"coordinator/**/{job}/step-00000020-*")
     assert cli("ckpt", "verify", str(folder)).out.endswith("is good\n")
     tensors = next(folder.glob("**/*.safetensors"))
@@ -325,6 +349,11 @@ def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli) -> None:
         done = cli("ckpt", "verify", reference, code=1)
         assert tensors.name in done.err
         assert "SHA-256" in done.err
+        told = cli("ckpt", "verify", reference, "-o", "json", code=1).json
+        assert (told["good"], [p["path"] for p in told["problems"]]) == (False, [tensors.name])
+    done = cli("ckpt", "export", checkpoint, str(tmp_path / "other"), code=1)
+    assert f"{tensors.name} of checkpoint {checkpoint} arrived damaged" in done.err
+    assert not (tmp_path / "other").exists()
     cli("ckpt", "verify", str(folder / "no such folder"), code=2)
 
 

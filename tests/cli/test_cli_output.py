@@ -91,6 +91,7 @@ def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
     assert found["nodes"]["add"] == {"url": "http://lab:8000"}
     assert found["server"] == {"port": 9}
     assert found["up"] == {"port": 10, "data_dir": "d"}
+    assert found["doctor"] == {"url": "http://lab:8000", "port": 10, "data_dir": "d"}
 
 
 def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> None:

@@ -14,7 +14,9 @@ import pytest
 from support.cluster import TRAINHALL
 
 from trainhall import __version__
+from trainhall.cli import doctor
 from trainhall.cli import doctor_checks as checks
+from trainhall.cli.running import server_options
 
 GIB = 2**30
 TORCH: dict[str, Any] = {
@@ -155,6 +157,22 @@ def test_limits() -> None:
 def test_names() -> None:
     assert "this host alone" in seen(checks.check_name("localhost"))[1]
     assert "--address" in seen(checks.check_name("no-such-host.invalid"))[1]
+
+
+def test_the_options_of_a_coordinator_are_read_from_its_arguments() -> None:
+    split = ["python", "/venv/bin/trainhall", "server", "--port=9", "--data-dir", "/srv/hall"]
+    assert server_options(split) == {"--port": "9", "--data-dir": "/srv/hall"}
+    module = ["python", "-m", "trainhall.cli.main", "server"]
+    assert server_options(module) == {}
+    for other in (["trainhall", "agent"], ["vi", "server"], ["trainhall"], []):
+        assert server_options(other) is None
+
+
+def test_the_summary_counts_in_good_english() -> None:
+    warning, fine = checks.Check("a", "warn", "told", "do"), checks.Check("b", "ok", "told")
+    assert doctor._summary([fine]) == "All is well."
+    assert doctor._summary([warning, fine]) == "0 failed, 1 warning, 1 ok."
+    assert doctor._summary([warning, warning]) == "0 failed, 2 warnings, 0 ok."
 
 
 def run_doctor(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
