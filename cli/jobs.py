@@ -114,13 +114,16 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
         found = client.job(job)
         events: list[Any] = []
         words: str | None = None
+        link: str | None = None
         if output is Format.TABLE:
+            from trainhall.cli.chains import newest_link
             from trainhall.cli.failures import last_words
 
+            link = newest_link(client, found)
             words = last_words(client, found)
             events = list(client.items(f"/training/jobs/{found['id']}/events"))[-RECENT_EVENTS:]
         page = client.page_of(found["id"])
-    out.print_item(found, output, lambda: _job_page(found, events, page, words))
+    out.print_item(found, output, lambda: _job_page(found, events, page, words, link))
 
 
 def pause(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -206,7 +209,9 @@ def _step(job: out.Json) -> str:
     return f"{job['step']}/{total}" if total else str(job["step"])
 
 
-def _job_page(job: out.Json, events: list[Any], page: str, words: str | None) -> str:
+def _job_page(
+    job: out.Json, events: list[Any], page: str, words: str | None, link: str | None
+) -> str:
     entries = [
         ("id", job["id"]),
         ("name", job["name"]),
@@ -218,6 +223,7 @@ def _job_page(job: out.Json, events: list[Any], page: str, words: str | None) ->
         ("priority", str(job["priority"])),
         ("created", job["created_at"]),
         ("ran", out.between(job["started_at"], job["finished_at"])),
+        *([("chain", link)] if link is not None else []),
         ("page", page),
     ]
     parts = [out.pairs(entries)]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
-from trainhall.cli.metrics_file import MetricsFile
+from trainhall.cli.metrics_file import ChainFile, MetricsFile
 from trainhall.cli.output import duration, number, say
 from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
@@ -76,7 +76,11 @@ class LocalRun:
             say(f"{self._output} is complete already; see result.json")
             return 0
         self._result.unlink(missing_ok=True)
-        metrics = MetricsFile(self._output / "metrics.jsonl")
+        chain = self._spec.training.reproducible
+        metrics = MetricsFile(
+            self._output / "metrics.jsonl",
+            ChainFile(self._output / "chain.jsonl") if chain else None,
+        )
         try:
             if last:
                 self._recover(last, metrics)
@@ -249,6 +253,8 @@ class LocalRun:
                 "world_size": self._spec.resources.workers,
                 "weights_sha256": self._completed["weights_sha256"],
             }
+            if "chain" in self._completed:
+                result["chain"] = self._completed["chain"]
             write_json(self._result, result)
             told = f"Completed {result['steps']} steps in {duration(result['seconds'])}"
             accuracy = result["metrics"].get("eval_accuracy")

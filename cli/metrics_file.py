@@ -12,12 +12,22 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from trainhall.training.chain import DIGESTS, as_text
+
+MEASURED = ("loss", "gradient_norm")
+"""What of a step's metrics is in the chain."""
+
 
 class MetricsFile:
-    """Appends steps to the file, each once, in order; goes on where an earlier run stopped."""
+    """Appends steps to the file, each once, in order; goes on where an earlier run stopped.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        chain: a file beside it for a reproducible job's chain.
+    """
+
+    def __init__(self, path: Path, chain: "ChainFile | None" = None) -> None:
         self._path = path
+        self._chain = chain
         self._open: dict[str, float | None] = {}
         self._open_step = 0
         self.last: dict[str, float] = {}
@@ -41,6 +51,8 @@ class MetricsFile:
 
     def cut_after(self, step: int) -> None:
         """Forget the steps after this one: training goes on from there and takes them again."""
+        if self._chain is not None:
+            self._chain.cut_after(step)
         if self._open_step <= step:
             self._write_open()
         self._open, self._open_step = {}, 0
@@ -59,6 +71,13 @@ class MetricsFile:
 
     def add(self, steps: Sequence[int], columns: Mapping[str, Sequence[float]]) -> None:
         """Take job-wide points; steps that are on file already are left as they are."""
+        if self._chain is not None:
+            self._chain.add(steps, columns)
+        self._add(steps, {n: c for n, c in columns.items() if n not in DIGESTS})
+
+    def _add(self, steps: Sequence[int], columns: Mapping[str, Sequence[float]]) -> None:
+        if not columns:
+            return
         for row, step in enumerate(steps):
             values = {name: float(column[row]) for name, column in columns.items()}
             self.last |= values
@@ -73,12 +92,50 @@ class MetricsFile:
 
     def _write_open(self) -> None:
         if self._open:
-            line = json.dumps({"step": self._open_step, **self._open})
-            self._file.write(line + "\n")
+            self._file.write(self._line(self._open_step, self._open) + "\n")
             self._written = self._open_step
         self._open = {}
+
+    def _line(self, step: int, values: Mapping[str, float | None]) -> str:
+        return json.dumps({"step": step, **values})
 
     def close(self) -> None:
         """Write the last step and close."""
         self._write_open()
         self._file.close()
+        if self._chain is not None:
+            self._chain.close()
+
+
+class ChainFile(MetricsFile):
+    """`chain.jsonl`: a line for each step, with the chain's digests in hexadecimal.
+
+    {"step": 1, "loss": 2.31, "gradient_norm": 0.42, "link": "5b1…", "samples": "03f…"}
+
+    Steps whose checkpoint was saved also have `weights`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._measured: dict[int, dict[str, float]] = {}
+
+    def add(self, steps: Sequence[int], columns: Mapping[str, Sequence[float]]) -> None:
+        """Take job-wide points; a step's digests come after its other metrics."""
+        digests = {name: column for name, column in columns.items() if name in DIGESTS}
+        if not digests:
+            rows = zip(*(columns.get(name, ()) for name in MEASURED), strict=True)
+            measured = [dict(zip(MEASURED, row, strict=True)) for row in rows]
+            self._measured = dict(zip(steps, measured, strict=False))
+            return
+        for row, step in enumerate(steps):
+            values = {n: (v,) for n, v in self._measured.pop(step, {}).items()}
+            self._add([step], values | {name: (column[row],) for name, column in digests.items()})
+
+    def _line(self, step: int, values: Mapping[str, float | None]) -> str:
+        told: dict[str, float | str | None] = {"step": step}
+        for name, value in values.items():
+            if name in DIGESTS and value is not None:
+                told[DIGESTS[name]] = as_text(value)
+            else:
+                told[name] = value
+        return json.dumps(told)

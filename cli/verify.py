@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from trainhall.cli import specs
 from trainhall.cli.errors import CliError, Usage
-from trainhall.cli.options import Overrides, SpecFile
+from trainhall.cli.options import DEFAULT_URL, Overrides, Url
 from trainhall.cli.output import Column, duration, say, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,19 @@ class Form(StrEnum):
 
 
 def verify(
-    file: SpecFile,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input."),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare",
+            metavar="JOB JOB",
+            help="Instead of a FILE: where two reproducible runs part, and in what. Each is a job, "
+            "or an output folder of `trainhall run`.",
+        ),
+    ] = None,
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps to compare.")] = 20,
     dtype: Annotated[
         Dtype,
@@ -75,6 +87,7 @@ def verify(
         ),
     ] = None,
     overrides: Overrides = None,
+    url: Url = DEFAULT_URL,
 ) -> None:
     """Train a task for a few steps under every strategy, and compare each step with one process.
 
@@ -88,10 +101,18 @@ def verify(
       trainhall verify examples/digits.yaml
       trainhall verify job.yaml --workers 8 --strategies fsdp,tensor
       trainhall verify job.yaml -o json --plot errors.svg
+      trainhall verify --compare 3f2a 91bc
+      trainhall verify --compare out/ 3f2a
 
     \b
     Exit codes: 0 all agree, 1 one differs or fails, 2 wrong input, 130 stopped.
     """  # fmt: skip
+    if compare is not None:
+        if file is not None:
+            raise Usage("--compare takes two runs that were trained already; leave FILE out")
+        _compare_runs(*compare, url, output)
+    if file is None:
+        raise Usage("give a FILE with a job spec, or --compare JOB JOB")
     spec = specs.load(file, overrides)
     if spec.task is None:
         raise Usage("`trainhall verify` compares tasks; a script spreads its model itself")
@@ -115,6 +136,17 @@ def verify(
     if not compared:
         raise Usage("no strategy fits this job and number of workers")
     raise typer.Exit(0 if all(r.verdict == "agrees" for r in compared) else 1)
+
+
+def _compare_runs(one: str, other: str, url: str, output: Form) -> NoReturn:
+    from trainhall.cli import chains
+
+    result = chains.compare(one, other, url)
+    if output is Form.JSON:
+        print(json.dumps(chains.as_json(result), indent=2))
+    else:
+        print(chains.told(result))
+    raise typer.Exit(0 if result.step is None else 1)
 
 
 def _strategies(given: str | None) -> "Sequence[Any]":

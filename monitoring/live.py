@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from trainhall.db.database import Database
 from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
 from trainhall.db.types import number_or_text
-from trainhall.monitoring.codec import Floats, Ints, Table, decode_frames
+from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_frames
 from trainhall.monitoring.prometheus import VIEWERS_DROPPED
 
 POLL_SECONDS = 2.0
@@ -312,13 +312,15 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
 
 def _metric_frames(payload: bytes, first: int, after: int, upto: int) -> Iterator[Frame]:
     for seq, table in enumerate(decode_frames(payload), first):
-        if after < seq <= upto:
-            yield _frame(seq, "metrics", rank=table.rank, points=_points(table))
+        if after < seq <= upto and (points := _points(table)):
+            yield _frame(seq, "metrics", rank=table.rank, points=points)
 
 
 def _points(table: Table) -> dict[str, list[list[Any]]]:
     points = {}
     for name, values in table.columns.items():
+        if name.startswith(DIGESTS):
+            continue
         steps, times = table.steps, table.times
         if len(values) > FRAME_ROWS:
             chosen = _telling(values, FRAME_ROWS)

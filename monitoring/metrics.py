@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, MetricChunk, MetricFrame, Series
 from trainhall.monitoring.chunks import CHUNK, LEVELS, STRIDE, Run, joined
-from trainhall.monitoring.codec import decode_frames
+from trainhall.monitoring.codec import DIGESTS, decode_frames
 
 _EVER = 2**62
 
@@ -67,6 +67,7 @@ async def read_metrics(
 ) -> list[SeriesData]:
     """The curves of a job, job-wide ones first, each with at most `max_points` entries.
 
+    Without names all curves but those of digests (`codec.DIGESTS`).
     A curve that has no more points than that comes point by point. Void points are left out. Where
     attempts overlap, the newest that took the step wins; within an attempt, the point that came
     last. An unknown job has no curves.
@@ -131,6 +132,8 @@ def _packed_series(
     query = select(Series.__table__).where(Series.job_id == job_id, Series.void.is_(False))
     if names is not None:
         query = query.where(Series.name.in_(names))
+    else:
+        query = query.where(Series.name.startswith(DIGESTS, autoescape=True).is_(False))
     return {(row.attempt, (row.rank, row.name)): row for row in connection.execute(query)}
 
 
@@ -153,7 +156,7 @@ def _raw_tail(
         for table in decode_frames(payload):
             rank = -1 if table.rank is None else table.rank
             for name, values in table.columns.items():
-                if names is None or name in names:
+                if name in names if names is not None else not name.startswith(DIGESTS):
                     run = Run.of_points(table.steps, table.times, values)
                     found[attempt, (rank, name)].append(run)
     return {key: joined(runs) for key, runs in found.items()}

@@ -25,7 +25,7 @@ from trainhall.db.models import (
     Writer,
 )
 from trainhall.db.types import number_or_text
-from trainhall.monitoring.codec import FrameHeader, Table, decode_payload, frame_headers
+from trainhall.monitoring.codec import DIGESTS, FrameHeader, Table, decode_payload, frame_headers
 from trainhall.monitoring.errors import UnknownAttempt
 from trainhall.monitoring.lines import cut_lines
 
@@ -294,7 +294,8 @@ def _note_last_values(job: _Job, tables: list[Table]) -> None:
         if table.rank is None and len(table.steps):
             step = max(int(table.steps[-1]), -1 if step is None else step)
             for name, values in table.columns.items():
-                last[name] = number_or_text(float(values[-1]))
+                if not name.startswith(DIGESTS):
+                    last[name] = number_or_text(float(values[-1]))
     if step is not None:
         job.step = step
         merged = {**job.metrics, **last}

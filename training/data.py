@@ -46,8 +46,8 @@ def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indi
     def permute(values: _Words) -> _Words:
         high, low = values >> low_bits, values & low_mask
         for for_high, for_low in zip(keys[::2], keys[1::2], strict=True):
-            high ^= _mix(low ^ for_high) & high_mask
-            low ^= _mix(high ^ for_low) & low_mask
+            high ^= mix(low ^ for_high) & high_mask
+            low ^= mix(high ^ for_low) & low_mask
         return (high << low_bits) | low
 
     walk: Callable[[_Words], _Words] = permute
@@ -64,7 +64,7 @@ def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indi
     return values.astype(np.int64)
 
 
-def _mix(words: _Words) -> _Words:
+def mix(words: _Words) -> _Words:
     """The finaliser of SplitMix64 (Steele, Lea & Flood, 2014); products wrap around at 2^64."""
     words = (words ^ (words >> _SHIFTS[0])) * _FACTORS[0]
     words = (words ^ (words >> _SHIFTS[1])) * _FACTORS[1]
@@ -78,8 +78,8 @@ def sample_words(seed: int, epoch: int, indices: Indices, lanes: int) -> _Words:
     after any pause.
     """
     key = np.uint64(derive_seed(seed, "sample", epoch))
-    samples = _mix(indices.astype(np.uint64) ^ key)
-    return _mix(samples[:, None] + np.arange(1, lanes + 1, dtype=np.uint64) * _GOLDEN)
+    samples = mix(indices.astype(np.uint64) ^ key)
+    return mix(samples[:, None] + np.arange(1, lanes + 1, dtype=np.uint64) * _GOLDEN)
 
 
 @dataclass

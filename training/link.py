@@ -220,7 +220,8 @@ class RankEvent(LinkModel):
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`
     failure      before the rank leaves with an exception: `{type, message, traceback}`
-    completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds}`
+    completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
+                 chain?}`; `chain` is the last link of a reproducible job
     paused       rank 0, after the checkpoint was committed: `{step}`
     note         anything worth an event on the job: `{message}`
     """

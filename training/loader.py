@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainhall.training import prefetch
 from trainhall.training.data import Sampler, eval_shard
@@ -62,7 +63,13 @@ class Loader:
         share: Share,
         workers: Workers,
         describe: Callable[[BaseException], str],
+        dealt: Callable[[list[Tensor]], None] | None = None,
     ) -> None:
+        """
+        Args:
+            dealt: told at each step which samples are in this rank's micro-batches.
+        """
+        self._dealt = dealt
         self._reader = reader
         self._sampler = sampler
         self._share = share
@@ -86,7 +93,10 @@ class Loader:
                 prefetch=self._workers.prefetch,
                 describe=self._describe,
             )
-        for request in _step(self._sampler, self._share):
+        requests = _step(self._sampler, self._share)
+        if self._dealt is not None:
+            self._dealt([request.indices for request in requests])
+        for request in requests:
             yield self._reader.read(request) if self._ahead is None else self._ahead.next()
 
     def close(self) -> None:

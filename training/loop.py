@@ -13,6 +13,7 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
 from trainhall.training.batches import to_device
+from trainhall.training.chain_writer import ChainWriter
 from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
 from trainhall.training.data import Sampler
@@ -100,6 +101,8 @@ class Loop:
             schedule=spec.schedule,
             microbatches=spec.microbatches,
             logical_shards=self.training.logical_shards if self.training.reproducible else None,
+            recompute=self.training.activation_checkpointing == "full",
+            compile=self.training.compile,
         )
         self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
         self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
@@ -126,8 +129,23 @@ class Loop:
         self.data_workers = Workers.wanted(
             self.training, self.reader, place.environment.local_world_size
         )
+        self.pulse = Pulse(group)
+        spool = MetricSpool(place.folder.metrics(self.rank))
+        self.chain: ChainWriter | None = None
+        if self.training.reproducible:
+            part = self.training.global_batch_size // self.strategy.num_parts
+            self.chain = ChainWriter(
+                self.pulse.gather,
+                spool if self.rank == 0 else None,
+                first_place=part * (self.strategy.samples or 0),
+            )
         self.loader = Loader(
-            self.reader, self.sampler, self.share, self.data_workers, place.describe
+            self.reader,
+            self.sampler,
+            self.share,
+            self.data_workers,
+            place.describe,
+            self.chain.read if self.chain is not None else None,
         )
         # Dropout must differ between samples; the weights above must not.
         seed_everything(derive_seed(self.training.seed, "rank", self.strategy.stream, 0))
@@ -146,7 +164,7 @@ class Loop:
             rank=self.rank,
             device=self.device,
             clock=self.clock,
-            spool=MetricSpool(place.folder.metrics(self.rank)),
+            spool=spool,
             metric_names=self.task.metric_names,
             global_batch_size=self.training.global_batch_size,
             expected_bubble=self.strategy.expected_bubble,
@@ -160,7 +178,6 @@ class Loop:
             rank=self.rank,
             on_saved=self.console.saved,
         )
-        self.pulse = Pulse(group)
         self.prepared = False
         self.not_finite = 0
         self.said_not_finite = False
@@ -194,13 +211,19 @@ class Loop:
             return EXIT_STOPPED
         pausing = beat.command is Command.PAUSE and not last
         if save_now or beat.save or pausing:
-            self.saving.save(self.recorder.finite())
+            self.save()
         if pausing:
             self.saving.finish()
             self.tell("paused", {"step": step})
             self.console.ended("paused", step)
             return EXIT_PAUSED
         return None
+
+    def save(self) -> None:
+        """Begin to save the present step."""
+        self.saving.save(self.recorder.finite())
+        if self.chain is not None and self.rank == 0:
+            self.chain.weights(self.state.step, weights_sha256(self.strategy.whole_weights()))
 
     def resume(self) -> None:
         """Start from the launch's checkpoint, if it names one, and say where the job stands."""
@@ -272,6 +295,10 @@ class Loop:
         )
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
+        if self.chain is not None and columns:
+            self.state.link = self.chain.add(
+                self.state.link, first, columns["loss"], columns["gradient_norm"]
+            )
         self.console.progress(self.state.step, self.recorder.last)
         self.check_losses(first, columns.get("loss", ()))
         return beat
@@ -331,16 +358,15 @@ class Loop:
     def complete(self, seconds: float) -> int:
         """Wait for the last checkpoint and tell the result."""
         self.saving.finish()
-        digest = weights_sha256(self.strategy.whole_weights())
-        self.tell(
-            "completed",
-            {
-                "steps": self.state.step,
-                "metrics": self.recorder.finite(),
-                "weights_sha256": digest,
-                "seconds": seconds,
-            },
-        )
+        result = {
+            "steps": self.state.step,
+            "metrics": self.recorder.finite(),
+            "weights_sha256": weights_sha256(self.strategy.whole_weights()),
+            "seconds": seconds,
+        }
+        if self.chain is not None:
+            result["chain"] = self.state.link
+        self.tell("completed", result)
         self.console.ended("completed", self.state.step)
         return EXIT_COMPLETED
 

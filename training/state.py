@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training import random_state
+from trainhall.training.chain import GENESIS
 from trainhall.training.data import Sampler
 from trainhall.training.optim import named_state
 from trainhall.training.precision import MixedPrecision
@@ -32,6 +33,8 @@ class TrainingState:
     """What is trained: with it a checkpoint can be used without its job."""
     step: int = 0
     """Finished optimizer steps."""
+    link: str = GENESIS
+    """The newest link of a reproducible job's chain."""
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Weights, buffers and the optimizer's state by name, for saving and for loading into."""
@@ -51,6 +54,7 @@ class TrainingState:
             "task": None if self.task is None else self.task.model_dump(mode="json"),
             "sampler": self.sampler.state(),
             "scaler": self.precision.state(),
+            "chain": self.link,
             "streams": [stream for stream, _ in ranks],
             "random": [state for _, state in ranks],
         }
@@ -66,6 +70,7 @@ class TrainingState:
         self.step = self.strategy.step = int(extra["step"])
         self.sampler.restore(extra["sampler"])
         self.precision.restore(extra["scaler"])
+        self.link = extra.get("chain", GENESIS)
         rank, streams = dist.get_rank(self.group), extra["streams"]
         same = rank < len(streams) and streams[rank] == self._stream
         if same or self._stream in streams:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.cli.metrics_file import MetricsFile
+from trainhall.cli.metrics_file import ChainFile, MetricsFile
 
 
 def lines_of(path: Path) -> list[dict[str, float | None]]:
@@ -82,3 +82,38 @@ def test_kills_and_resumes_leave_every_step_once(tmp_path_factory, runs) -> None
             del expected[max(expected)]
     MetricsFile(path).close()
     assert [(line["step"], line["loss"]) for line in lines_of(path)] == list(expected.items())
+
+
+def test_the_chain_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
+    """As rank 0 writes it: metrics of some steps, then their digests, then an evaluation."""
+    numbers = {"loss": [2.0, math.nan], "gradient_norm": [0.5, 0.25], "learning_rate": [0.1, 0.1]}
+    digests = {"chain_link": [10.0, 11.0], "chain_samples": [2.0**52 - 1, 0.0]}
+    for _ in range(2):
+        file = MetricsFile(tmp_path / "metrics.jsonl", ChainFile(tmp_path / "chain.jsonl"))
+        file.cut_after(0)
+        file.add([1, 2], numbers)
+        file.add([1, 2], digests)
+        file.add([2], {"chain_weights": [3.0]})
+        file.add([2], {"eval_loss": [4.0]})
+        file.close()
+        assert lines_of(tmp_path / "chain.jsonl") == [
+            {
+                "step": 1,
+                "loss": 2.0,
+                "gradient_norm": 0.5,
+                "link": "000000000000a",
+                "samples": "fffffffffffff",
+            },
+            {
+                "step": 2,
+                "loss": None,
+                "gradient_norm": 0.25,
+                "link": "000000000000b",
+                "samples": "0000000000000",
+                "weights": "0000000000003",
+            },
+        ]
+        last = lines_of(tmp_path / "metrics.jsonl")[-1]
+        assert last == {
+            "step": 2, "loss": None, "gradient_norm": 0.25, "learning_rate": 0.1, "eval_loss": 4.0
+        }  # fmt: skip

@@ -96,6 +96,13 @@ async def test_frames_tell_what_was_stored(hall: Hall) -> None:
     ]  # fmt: skip
 
 
+async def test_digests_are_left_out(hall: Hall) -> None:
+    await hall.send(table([1], loss=[0.5]), table([1], chain_link=[7.0]))
+    await hall.send(table([2], loss=[0.25]))
+    frames = await hall.first(2)
+    assert [(f["seq"], list(f["points"])) for f in frames] == [(1, ["loss"]), (3, ["loss"])]
+
+
 async def test_a_viewer_comes_back_in_the_middle_of_a_batch(hall: Hall) -> None:
     await hall.send(*(table([1], rank=rank, loss=[1.0]) for rank in range(5)))
     assert [f["rank"] for f in await hall.first(2, after=3)] == [3, 4]

@@ -35,9 +35,10 @@ def bits(attempts: list[Attempt]) -> dict[str, Any]:
     """All that must not differ."""
     found: dict[str, Any] = {
         name: [(step, value.hex()) for a in attempts for step, value in a.curve(name)]
-        for name in (*CURVES, "eval_loss", "eval_accuracy")
+        for name in (*CURVES, "eval_loss", "eval_accuracy", "chain_link", "chain_samples")
     }
-    return found | {"weights": attempts[-1].event("completed")["weights_sha256"]}
+    result = attempts[-1].event("completed")
+    return found | {"weights": result["weights_sha256"], "chain": result["chain"]}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_any_number_of_ranks_gives_the_same_bits(
     for workers in (1, 2, 3, 4):
         attempt = ranks.run(tmp_path / str(workers), spec(workers, task, **options))
         assert attempt.codes == [0] * workers, attempt.stderr()
-        assert len(attempt.curve("loss")) == 8
+        assert len({value for _, value in attempt.curve("chain_link")}) == 8
         found.append(bits([attempt]))
     assert found == [found[0]] * 4
 

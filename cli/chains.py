@@ -1,0 +1,128 @@
+"""Comparing two reproducible runs by their chains: jobs of a coordinator, or folders of `run`."""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from trainhall.cli.client import Client
+from trainhall.cli.errors import Usage
+from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, Chain, Comparison, Entry, as_text
+from trainhall.training.chain import compare as compare_chains
+
+MAX_POINTS = 1_000_000
+_NO_CHAIN = "has no chain: only runs with training.reproducible: true can be compared"
+
+
+class FolderChain:
+    """The chain of an output folder of `trainhall run`."""
+
+    def __init__(self, folder: Path) -> None:
+        """
+        Raises:
+            Usage: the folder has no chain.
+        """
+        try:
+            lines = (folder / "chain.jsonl").read_text(encoding="utf-8").splitlines()
+            rows = [json.loads(line) for line in lines]
+        except FileNotFoundError:
+            raise Usage(f"{folder} {_NO_CHAIN}") from None
+        except (OSError, ValueError) as error:
+            raise Usage(f"{folder / 'chain.jsonl'} cannot be read: {error}") from None
+        self._rows: dict[int, Any] = {row["step"]: row for row in rows}
+        if not self._rows:
+            raise Usage(f"{folder} has no step yet")
+        self.last = max(self._rows)
+
+    def entry(self, step: int) -> Entry:
+        row = self._rows[step]
+        return Entry(row["link"], row["samples"], row["loss"], row["gradient_norm"])
+
+    def weights(self) -> Mapping[int, str]:
+        return {step: row["weights"] for step, row in self._rows.items() if "weights" in row}
+
+
+class JobChain:
+    """The chain of a job, of which steps are asked for as they are needed."""
+
+    def __init__(self, client: Client, job: Any) -> None:
+        """
+        Raises:
+            Usage: the job has no chain.
+        """
+        self._client = client
+        self._id = job["id"]
+        if not job["spec"]["training"]["reproducible"]:
+            raise Usage(f"job {self._id} {_NO_CHAIN}")
+        newest = self._series([LINK], max_points=1).get(LINK)
+        if newest is None:
+            raise Usage(f"job {self._id} has no step yet")
+        (self.last,) = newest
+
+    def entry(self, step: int) -> Entry:
+        names = [LINK, SAMPLES, "loss", "gradient_norm"]
+        series = self._series(names, from_step=step, to_step=step)
+        link, samples, loss, norm = (series[name][step] for name in names)
+        return Entry(as_text(link), as_text(samples), loss, norm)
+
+    def weights(self) -> Mapping[int, str]:
+        saved = self._series([WEIGHTS], max_points=MAX_POINTS).get(WEIGHTS, {})
+        return {step: as_text(number) for step, number in saved.items()}
+
+    def _series(self, names: list[str], **span: int) -> dict[str, dict[int, Any]]:
+        """Job-wide values by name and step."""
+        path = f"/metrics/jobs/{self._id}"
+        found = self._client.get(path, names=",".join(names), **span)["series"]
+        return {
+            one["name"]: {point["step"]: point["value"] for point in one["points"]}
+            for one in found
+            if one["rank"] is None
+        }
+
+
+def compare(one: str, other: str, url: str) -> Comparison:
+    """Compare two runs, each an output folder of `trainhall run` or a job.
+
+    Raises:
+        Usage: one of them has no chain.
+        CliError: the coordinator does not answer, or knows no such job.
+    """
+    with ExitStack() as stack:
+        return compare_chains(*(_chain(each, url, stack) for each in (one, other)))
+
+
+def newest_link(client: Client, job: Any) -> str | None:
+    """The newest link of a job and its step, in words; None if it keeps no chain."""
+    if not job["spec"]["training"]["reproducible"] or not job["step"]:
+        return None
+    chain = JobChain(client, job)
+    return f"{chain.entry(chain.last).link} at step {chain.last}"
+
+
+def _chain(reference: str, url: str, stack: ExitStack) -> Chain:
+    folder = Path(reference)
+    if folder.is_dir():
+        return FolderChain(folder)
+    client = stack.enter_context(Client(url))
+    return JobChain(client, client.job(reference))
+
+
+def told(result: Comparison) -> str:
+    """A comparison in words."""
+    if result.step is None:
+        return f"The runs are the same in all {result.compared} steps that both have taken."
+    lines = [f"The runs part at step {result.step}:"]
+    for name, (mine, theirs) in result.differs.items():
+        what = "what came before (the link)" if name == "link" else name.replace("_", " ")
+        lines.append(f"  {what}: {mine} and {theirs}")
+    return "\n".join(lines)
+
+
+def as_json(result: Comparison) -> dict[str, Any]:
+    return {
+        "same": result.step is None,
+        "compared_steps": result.compared,
+        "step": result.step,
+        "differs": {name: list(values) for name, values in result.differs.items()},
+    }

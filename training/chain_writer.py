@@ -1,0 +1,84 @@
+"""Writes the chain of a reproducible job (`trainhall.training.chain`) as a rank trains."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, as_number, next_link
+from trainhall.training.data import Indices, mix
+from trainhall.training.link import MetricSpool, MetricTable
+from trainhall.training.pulse import Rows
+
+_Words = npt.NDArray[np.uint64]
+
+
+def samples_digest(indices: Indices, first: int) -> int:
+    """A digest of which samples stand where in a global batch, below 2^64.
+
+    Digests of parts of a batch add up, modulo 2^64, to that of the whole, however it is divided.
+
+    Args:
+        first: the place of the first of them in the batch.
+    """
+    places = mix(np.arange(first, first + len(indices), dtype=np.uint64))
+    return int(mix(places ^ indices.astype(np.uint64)).sum())
+
+
+class ChainWriter:
+    """Links the steps between two pulses, with what all ranks read in them.
+
+    Args:
+        gather: every rank's vector, in rank order.
+        spool: where rank 0 writes; other ranks have None.
+        first_place: of this rank's samples in each global batch.
+    """
+
+    def __init__(
+        self,
+        gather: Callable[[Rows], list[Rows]],
+        spool: MetricSpool | None,
+        *,
+        first_place: int,
+    ) -> None:
+        self._gather = gather
+        self._spool = spool
+        self._first_place = first_place
+        self._digests: list[int] = []
+
+    def read(self, samples: Sequence[Tensor]) -> None:
+        """Note which samples this rank reads in a step, one micro-batch after the other."""
+        digest, place = 0, self._first_place
+        for indices in samples:
+            digest += samples_digest(indices.numpy(), place)
+            place += len(indices)
+        self._digests.append(digest % 2**64)
+
+    def add(
+        self, link: str, first_step: int, losses: Sequence[float], norms: Sequence[float]
+    ) -> str:
+        """Link the steps since the last pulse; the newest link. A collective."""
+        mine: _Words = np.asarray(self._digests, dtype=np.uint64)
+        self._digests = []
+        # The exchange is one of bytes, whatever they stand for.
+        gathered = self._gather(mine.view(np.float64))
+        samples: list[int] = np.sum([part.view(np.uint64) for part in gathered], axis=0).tolist()
+        links = []
+        for i, (digest, loss, norm) in enumerate(zip(samples, losses, norms, strict=True)):
+            link = next_link(link, first_step + i, digest, loss, norm)
+            links.append(as_number(link))
+        self._write(
+            range(first_step, first_step + len(links)),
+            {LINK: links, SAMPLES: [as_number(f"{digest:016x}") for digest in samples]},
+        )
+        return link
+
+    def weights(self, step: int, digest: str) -> None:
+        """Note the weights of a step, by `weights_sha256`."""
+        self._write([step], {WEIGHTS: [as_number(digest)]})
+
+    def _write(self, steps: Sequence[int], columns: dict[str, Sequence[float]]) -> None:
+        if self._spool is not None and steps:
+            self._spool.append([MetricTable(None, steps, [time.time()] * len(steps), columns)])
