@@ -5,5 +5,5 @@ from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings
 
 _settings = Settings()
-configure_logging(_settings.log_level)
+configure_logging(_settings.logged_level)
 app = create_app(_settings)

@@ -58,7 +58,7 @@ def serve(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         return _told(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    configure_logging(settings.log_level)
+    configure_logging(settings.logged_level)
     with listener:
         return _run(settings, listener, on_listening or _print_url)
 

@@ -73,6 +73,7 @@ class Settings(BaseSettings):
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """Log entries of this level and above; `warning` by default where the cluster is simulated."""
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -85,6 +86,12 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @property
+    def logged_level(self) -> str:
+        """Entries from this level on are logged: what simulated hosts do is not worth a line."""
+        calm = self.mock and "log_level" not in self.model_fields_set
+        return "warning" if calm else self.log_level
 
     @property
     def database(self) -> str:

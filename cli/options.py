@@ -89,7 +89,7 @@ Mock = Annotated[
     typer.Option(
         "--mock",
         envvar="MOCK_DB",
-        help="Simulate the cluster: nothing is run, nothing is kept.",
+        help="Simulate the whole cluster: no agent, nothing is run, nothing is kept.",
     ),
 ]
 Slots = Annotated[

@@ -19,7 +19,7 @@ import typer
 
 from trainhall.cli import config, specs
 from trainhall.cli.errors import CliError, Usage
-from trainhall.cli.options import DatabaseUrl, DataDir, Host, Insecure, Port, Slots
+from trainhall.cli.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
 from trainhall.cli.output import say
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def up(
     database_url: DatabaseUrl = None,
     insecure: Insecure = False,
     slots: Slots = None,
+    mock: Mock = False,
     demo: Annotated[
         str | None,
         typer.Option("--demo", metavar="FILE", help="Submit this job and show how it goes."),
@@ -58,7 +59,14 @@ def up(
       trainhall up
       trainhall up --port 0 --slots 4
       trainhall up --demo examples/digits.yaml --once
+      trainhall up --mock
     """
+    if mock:
+        if demo is not None:
+            raise Usage("--demo runs a job, and --mock can run none; give one of them")
+        from trainhall.cli.serve import server
+
+        server(host, port, data_dir, database_url, insecure, mock)
     if once and demo is None:
         raise Usage("--once goes with --demo FILE")
     # A spec that is wrong is told before anything is started.

@@ -50,14 +50,15 @@ class Database:
     Args:
         url: `sqlite:///path`, `sqlite://` (a temporary file that `close` removes) or
             `postgresql://user@host/name`.
+        temporary_below: the folder for the temporary file; the system's own if it is left out.
 
     Raises:
         DatabaseUrlError: for any other URL.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, temporary_below: Path | None = None) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self.url = self._resolve(url)
+        self.url = self._resolve(url, temporary_below)
         self.dialect = self.url.get_backend_name()
         # SQLite lets one writer in: ours queue here instead of polling for the file's lock.
         self._turn = asyncio.Lock() if self.dialect == "sqlite" else contextlib.nullcontext()
@@ -153,7 +154,7 @@ class Database:
         if self._temporary is not None:
             self._temporary.cleanup()
 
-    def _resolve(self, text_url: str) -> URL:
+    def _resolve(self, text_url: str, temporary_below: Path | None) -> URL:
         try:
             url = make_url(text_url)
         except ArgumentError:
@@ -171,7 +172,9 @@ class Database:
         path = url.database
         if path in (None, "", ":memory:"):
             # Connections of a pool do not share a real in-memory database.
-            self._temporary = tempfile.TemporaryDirectory(prefix="trainhall-db-")
+            self._temporary = tempfile.TemporaryDirectory(
+                prefix="trainhall-db-", dir=temporary_below
+            )
             path = str(Path(self._temporary.name) / "trainhall.db")
         Path(str(path)).parent.mkdir(parents=True, exist_ok=True)
         return url.set(drivername="sqlite+aiosqlite", database=str(path))

@@ -4,20 +4,25 @@ out the API. Everything lies in a temporary folder that goes with the process.""
 import asyncio
 import contextlib
 import math
-import tempfile
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from sqlalchemy import delete, select
+
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.lifecycle import FINAL_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulation.chance import SeededIds
 from trainhall.cluster.simulation.clock import CatchingUpClock
 from trainhall.cluster.simulation.cluster import SimulatedCluster
+from trainhall.cluster.simulation.folder import temporary_folder
 from trainhall.cluster.simulation.scenario import OPENING_SECONDS, Fates, Scenario
 from trainhall.cluster.tasks import Tasks, end_process
 from trainhall.db.database import Database
+from trainhall.db.models import Job
 
 SEED = 20
 TURN_SECONDS = 1.0
@@ -26,6 +31,9 @@ PASSING_SECONDS = 6.0
 """The least that passes between two turns of the opening."""
 SILENT_SECONDS = 31.0
 """The most that passes between two turns of the opening while a host is not heard."""
+FORGET_SECONDS = 600.0
+KEPT_JOBS = 300
+"""So many ended jobs are remembered: some 50 MB, and what happened in eight hours."""
 SHIP_SECONDS = 300.0
 """How long what is written in the opening may lie on its host."""
 
@@ -58,6 +66,8 @@ class Mock:
             self.coordinator, self.clock, seed=seed, fate=fates.of, on_sent=self._news.set
         )
         self.scenario = Scenario(self.cluster, fates, seed, self.clock.now().timestamp())
+        self._db = db
+        self.folder = folder
         self._heartbeat = self.coordinator.options.heartbeat_seconds
         self._tasks = Tasks(on_fatal)
 
@@ -67,6 +77,7 @@ class Mock:
         self.clock.go_live()
         await self.coordinator.start()
         self._tasks.start("simulation", self._live())
+        self._tasks.start("forgetting", self._forget_regularly())
 
     async def stop(self) -> None:
         await self._tasks.stop()
@@ -111,6 +122,25 @@ class Mock:
             # What was shipped may have been the last of an attempt.
             await self.cluster.exchange(self._heartbeat)
 
+    async def _forget_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(FORGET_SECONDS)
+            await self.forget()
+
+    async def forget(self, kept: int = KEPT_JOBS) -> None:
+        """Remove all that belongs to ended jobs but the newest, so that no disk fills up."""
+        final = [state.value for state in FINAL_STATES]
+        async with self._db.transaction() as session:
+            ended = select(Job.id).where(Job.state.in_(final))
+            old = list(await session.scalars(ended.order_by(Job.number.desc()).offset(kept)))
+            for job_id in old:
+                await session.execute(delete(Job).where(Job.id == job_id))
+        for job_id in old:
+            for kind in ("checkpoints", "uploads"):
+                folder = self.folder / kind / job_id
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        self.scenario.forget(old)
+
 
 @asynccontextmanager
 async def mock_coordinator(
@@ -118,11 +148,11 @@ async def mock_coordinator(
     on_fatal: Callable[[str, BaseException | None], None],
 ) -> AsyncIterator[Coordinator]:
     """A coordinator whose cluster is simulated. It leaves nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="trainhall-mock-") as folder:
-        db = Database("sqlite://")
+    with temporary_folder() as folder:
+        db = Database("sqlite://", temporary_below=folder)
         try:
             await db.migrate()
-            mock = Mock(db, Path(folder), options=options, on_fatal=on_fatal)
+            mock = Mock(db, folder, options=options, on_fatal=on_fatal)
             try:
                 await mock.start()
                 yield mock.coordinator

@@ -8,7 +8,7 @@ touched: what a user submits runs in peace, but for what happens to the hosts.
 import contextlib
 import heapq
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.facts import NodeState
@@ -51,6 +51,9 @@ class Fates:
     def decree(self, job_id: str, fates: dict[int, Fate]) -> None:
         if fates:
             self._by_job[job_id] = fates
+
+    def forget(self, job_id: str) -> None:
+        self._by_job.pop(job_id, None)
 
 
 class Scenario:
@@ -204,6 +207,12 @@ class Scenario:
     def _host(self, name: str) -> Host | None:
         hosts = (host for host in self._cluster.nodes.values() if host.name == name)
         return next((host for host in hosts if host.connected), None)
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """Jobs that are gone."""
+        for job_id in job_ids:
+            self._fates.forget(job_id)
+        self._jobs = {name: job for name, job in self._jobs.items() if job not in job_ids}
 
     async def _forget_finished(self) -> None:
         for name, job_id in list(self._jobs.items()):

@@ -33,6 +33,12 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert read.data_dir == user_data_dir()
 
 
+def test_what_simulated_hosts_do_is_not_logged_unless_asked_for() -> None:
+    assert Settings().logged_level == "info"
+    assert Settings(mock=True).logged_level == "warning"
+    assert Settings(mock=True, log_level="info").logged_level == "info"
+
+
 @pytest.mark.parametrize("value", ["1", "true", "yes"])
 def test_insecure_by_the_environment(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("TRAINHALL_INSECURE", value)

@@ -1,4 +1,4 @@
-"""`trainhall server --mock`, and the variable that says the same."""
+"""`trainhall server --mock`, `trainhall up --mock`, and the variable that says the same."""
 
 from typing import Any
 
@@ -6,12 +6,19 @@ import pytest
 from typer.testing import CliRunner
 
 from trainhall.api import server
+from trainhall.cli.errors import Usage
 from trainhall.cli.main import app
 
 
 @pytest.mark.parametrize(
     ("arguments", "environment", "mock"),
-    [([], {}, False), (["--mock"], {}, True), ([], {"MOCK_DB": "true"}, True)],
+    [
+        (["server"], {}, False),
+        (["server", "--mock"], {}, True),
+        (["server"], {"MOCK_DB": "true"}, True),
+        (["up", "--mock"], {}, True),
+        (["up"], {"MOCK_DB": "true"}, True),
+    ],
 )
 def test_the_cluster_is_simulated_when_asked_for(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], environment: dict[str, str], mock: bool
@@ -23,6 +30,12 @@ def test_the_cluster_is_simulated_when_asked_for(
         return 0
 
     monkeypatch.setattr(server, "serve", serve)
-    result = CliRunner().invoke(app, ["server", *arguments], env=environment)
+    result = CliRunner().invoke(app, arguments, env=environment)
     assert result.exit_code == 0, result.output
     assert given["mock"] is mock
+
+
+def test_a_simulated_cluster_runs_no_demo() -> None:
+    result = CliRunner().invoke(app, ["up", "--mock", "--demo", "examples/digits.yaml"])
+    assert isinstance(result.exception, Usage)
+    assert "--mock can run none" in str(result.exception)

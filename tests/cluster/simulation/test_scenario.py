@@ -58,6 +58,13 @@ async def test_the_first_page_has_something_of_everything_and_time_goes_on(mock:
     spec = jobs.digits("mine", 2, steps=60, rate=1e-3).model_copy(update={"priority": 0})
     mine, _ = await mock.coordinator.jobs.submit(spec)
     await ran(mock, mine.id)
+    await mock.forget(kept=2)
+    left = (await mock.coordinator.jobs.list(limit=100)).items
+    ended = {"completed", "failed", "cancelled"}
+    assert len([job for job in left if job.state in ended]) == 2
+    assert mine.id in {job.id for job in left}, "the newest stay"
+    stored = {folder.name for folder in (mock.folder / "checkpoints").iterdir()}
+    assert stored <= {job.id for job in left}
 
 
 async def ran(mock: Mock, job_id: str) -> None:

@@ -1,0 +1,52 @@
+"""Where a simulated cluster's data lie: a temporary folder that goes with its process.
+
+A process that is killed leaves its folder behind. Each folder is locked as long as its process
+lives, so that the next one can tell what nobody uses any more, and removes it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PREFIX = "trainhall-mock-"
+FRESH_SECONDS = 60.0
+"""Somebody may be between making a folder and locking it."""
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder of this process alone; those that killed processes left are removed first."""
+    _remove_leftovers(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
+        lock = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(name)
+        finally:
+            os.close(lock)
+
+
+def _remove_leftovers(below: Path) -> None:
+    for folder in below.glob(f"{PREFIX}*"):
+        # It may be somebody else's, or vanish meanwhile.
+        with contextlib.suppress(OSError):
+            found = folder.lstat()
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > FRESH_SECONDS:
+                _remove_unused(folder)
+
+
+def _remove_unused(folder: Path) -> None:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass  # in use
+    finally:
+        os.close(lock)
