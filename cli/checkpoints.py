@@ -1,18 +1,31 @@
-"""Commands about checkpoints: ls, show, verify, pin, unpin, delete, restore."""
+"""Commands about checkpoints: ls, show, verify, export, restore, pin, unpin, gc, delete."""
 
+import contextlib
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainhall.cli import complete
+from trainhall.cli import complete, specs
 from trainhall.cli import output as out
+from trainhall.cli.checkpoint_files import (
+    check_torch,
+    folder_here,
+    newest_below,
+    on_this_host,
+)
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import CliError, Usage, WrongState
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
 
+EXPORT_MODULE = "trainhall.training.checkpoint.export"
+
 app = typer.Typer(
-    help="Checkpoints: ls, show, verify, pin, unpin, delete, restore.", no_args_is_help=True
+    help="Checkpoints: ls, show, verify, export, restore, pin, unpin, gc, delete.",
+    no_args_is_help=True,
 )
 CheckpointId = Annotated[
     str,
@@ -64,6 +77,41 @@ def show(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEF
     out.print_item(found, output, lambda: _page(found))
 
 
+@app.command("gc")
+def collect(
+    job: JobId,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would go, and delete nothing.")
+    ] = False,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Delete what a job's retention does not keep, and say why each checkpoint stays or goes.
+
+    Every save does this by itself, by the job's checkpoint.keep_latest and keep_best; so there is
+    something to delete only after a checkpoint was unpinned. `-o name` prints the ids of what goes.
+
+    \b
+    Examples:
+      trainhall ckpt gc 3f2a --dry-run
+      trainhall ckpt gc 3f2a --dry-run -o json
+    """
+    with connect(url) as client:
+        job_id = client.job_id(job)
+        params = {"dry_run": str(dry_run).lower()}
+        told = client.request("POST", f"/checkpoints/jobs/{job_id}/collect", params=params)["items"]
+    if output is Format.NAME:
+        told = [{"id": each["checkpoint"]["id"]} for each in told if not each["keep"]]
+    columns = [
+        out.Column("ID", lambda c: c["checkpoint"]["id"]),
+        out.Column("STEP", lambda c: str(c["checkpoint"]["step"]), right=True),
+        out.Column("SIZE", lambda c: out.size(c["checkpoint"]["size"]), right=True),
+        out.Column("KEPT", lambda c: "yes" if c["keep"] else "no"),
+        out.Column("WHY", lambda c: c["reason"]),
+    ]
+    out.print_items(told, columns, output, empty="No checkpoints.")
+
+
 @app.command("pin")
 def pin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """Keep a checkpoint: retention leaves it alone.
@@ -108,21 +156,111 @@ def restore(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Go on with another number of workers.")
     ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Replace a value of the job's resources or parallelism. May be repeated.",
+        ),
+    ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Start a new attempt of a checkpoint's job from there. The job must not be running.
 
+    It may go on under another strategy and on another number of workers: a checkpoint depends on
+    neither.
+
     \b
     Examples:
       trainhall ckpt restore 91bc
       trainhall ckpt restore 91bc --workers 4
+      trainhall ckpt restore 91bc --set parallelism.strategy=fsdp --set resources.workers=2
     """
-    body: out.Json = {} if workers is None else {"resources": {"workers": workers}}
+    body = _changes(overrides)
+    if workers is not None:
+        body.setdefault("resources", {})["workers"] = workers
     with connect(url) as client:
         found = client.checkpoint(checkpoint)
         job = client.request("POST", f"/checkpoints/{found['id']}/restore", json=body)
     out.print_item(job, output, lambda: f"{job['id']} goes on from step {found['step']}")
+
+
+def _changes(overrides: list[str] | None) -> out.Json:
+    """What `--set` asks for, as the body of a restore."""
+    from trainhall.training.spec import SpecError
+    from trainhall.training.spec.parse import changes
+
+    given = specs.parse_overrides(overrides)
+    for field in given:
+        part, _, key = field.partition(".")
+        if part not in ("resources", "parallelism") or not key:
+            raise Usage(
+                f"--set {field}: a restore changes resources and parallelism alone, as in "
+                "resources.workers=2; for anything else submit a job of its own"
+            )
+    try:
+        return changes(given)
+    except SpecError as error:
+        raise Usage(f"--set {error}") from None
+
+
+@app.command("export")
+def export(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="FOLDER|CHECKPOINT",
+            help="A checkpoint's folder, the output of `trainhall run`, or a checkpoint's id.",
+            autocompletion=complete.checkpoints,
+        ),
+    ],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What to write, such as model.safetensors.")
+    ],
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Write the weights of a checkpoint as one safetensors file, for use without Trainhall.
+
+    Whatever the strategy, tensors are whole and have the names of the plain model's state dict. A
+    checkpoint that this host does not see is fetched from the coordinator. This needs PyTorch.
+
+    \b
+    Examples:
+      trainhall ckpt export 91bc model.safetensors
+      trainhall ckpt export out model.safetensors -o json
+    """
+    if file.exists() or not file.absolute().parent.is_dir():
+        why = "exists already" if file.exists() else "is in a folder that does not exist"
+        raise Usage(f"{file} {why}")
+    check_torch("an export")
+    with contextlib.ExitStack() as stack:
+        if _is_folder(checkpoint):
+            folder = newest_below(Path(checkpoint))
+        else:
+            client = stack.enter_context(connect(url))
+            folder = stack.enter_context(on_this_host(client, client.checkpoint(checkpoint)))
+        command = [
+            sys.executable,
+            "-m",
+            EXPORT_MODULE,
+            str(folder.absolute()),
+            str(file.absolute()),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.splitlines() or ["it ended without a word"]
+        raise CliError(lines[-1], lines[:-1][-20:])
+    if output is Format.NAME:
+        print(file)
+        return
+    told = json.loads(done.stdout)
+    size = out.size(told["size"])
+    out.print_item(
+        told, output, lambda: f"{file}: {told['tensors']} tensors of step {told['step']}, {size}"
+    )
 
 
 @app.command("verify")
@@ -135,31 +273,72 @@ def verify(
             autocompletion=complete.checkpoints,
         ),
     ],
+    output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Hash every file of a checkpoint and compare. Exit code 0: good; 1: bad.
+
+    By its id it is verified where it lies: by the coordinator, or here if this host alone sees it.
 
     \b
     Examples:
       trainhall ckpt verify out/checkpoints/step-00000120-a1-g1
       trainhall ckpt verify 91bc
+      trainhall ckpt verify 91bc -o json
     """
-    folder = Path(checkpoint)
-    if folder.is_dir():
-        _verify_folder(folder)
-    elif "/" in checkpoint or folder.exists():
-        raise Usage(f"{checkpoint} is not a folder")
+    if _is_folder(checkpoint):
+        what = name = checkpoint
+        problems = _problems_in(Path(checkpoint))
     else:
-        _verify_recorded(url, checkpoint)
+        name, problems = _verify_recorded(url, checkpoint)
+        what = f"checkpoint {name}"
+    if output is not Format.TABLE:
+        told = {"id": name, "good": not problems, "problems": problems}
+        out.print_item(told, output, str)
+        if problems:
+            raise typer.Exit(1)
+    elif problems:
+        lines = [f"{p['path']}: expected {p['expected']}, found {p['found']}" for p in problems]
+        raise CliError(f"{what} is damaged", lines)
+    else:
+        print(f"{what} is good")
 
 
-def _verify_folder(folder: Path) -> None:
+def _is_folder(reference: str) -> bool:
+    """Whether a folder is meant, rather than an id.
+
+    Raises:
+        Usage: it is another kind of path.
+    """
+    path = Path(reference)
+    if "/" in reference or path.exists():
+        if not path.is_dir():
+            raise Usage(f"{reference} is not a folder")
+        return True
+    return False
+
+
+def _problems_in(folder: Path) -> list[out.Json]:
+    from dataclasses import asdict
+
     from trainhall.training.checkpoint.manifest import verify_folder
 
-    problems = verify_folder(folder)
-    if problems:
-        raise CliError(f"{folder} is damaged", [str(problem) for problem in problems])
-    print(f"{folder} is good")
+    return [asdict(problem) for problem in verify_folder(folder)]
+
+
+def _verify_recorded(url: str, reference: str) -> tuple[str, list[out.Json]]:
+    """A checkpoint's id, and what is wrong with it."""
+    with connect(url) as client:
+        found = client.checkpoint(reference)
+        identity = str(found["id"])
+        try:
+            told = client.request("POST", f"/checkpoints/{identity}/verify")
+        except WrongState:
+            # The coordinator does not see it; this host may.
+            if (here := folder_here(found)) is None or found["state"] in ("deleting", "deleted"):
+                raise
+            return identity, _problems_in(here)
+    return identity, told["problems"]
 
 
 def _set_pinned(url: str, reference: str, output: Format, *, pinned: bool) -> None:
@@ -192,15 +371,3 @@ def _page(checkpoint: out.Json) -> str:
 
 def _location(told: str) -> str:
     return told if told.startswith("/") else f"{told} in the coordinator's data folder"
-
-
-def _verify_recorded(url: str, reference: str) -> None:
-    with connect(url) as client:
-        found = client.checkpoint(reference)
-        told = client.request("POST", f"/checkpoints/{found['id']}/verify")
-    if told["problems"]:
-        lines = [
-            f"{p['path']}: expected {p['expected']}, found {p['found']}" for p in told["problems"]
-        ]
-        raise CliError(f"checkpoint {found['id']} is damaged", lines)
-    print(f"checkpoint {found['id']} is good")

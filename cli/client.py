@@ -79,15 +79,28 @@ class Client:
                 # A connection that was never made carried no request, so any may be repeated.
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 if attempt == self._attempts or not (repeatable or unsent):
-                    why = str(error) or type(error).__name__
-                    raise Unreachable(
-                        f"no coordinator answers at {self.url} ({why}). "
-                        "Start one with `trainhall up`, or say where it is with --url or "
-                        "TRAINHALL_URL."
-                    ) from None
+                    raise self._unreachable(error) from None
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 2
         raise AssertionError("the last attempt returns or raises")
+
+    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        why = str(error) or type(error).__name__
+        return Unreachable(
+            f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or say "
+            "where it is with --url or TRAINHALL_URL."
+        )
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The bytes of an answer, as they come."""
+        try:
+            with self._http.stream("GET", PREFIX + path) as response:
+                if not response.is_success:
+                    response.read()
+                    raise problem_of(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
 
     def get(self, path: str, **params: Any) -> Any:
         return self.request("GET", path, params={k: v for k, v in params.items() if v is not None})
@@ -105,6 +118,11 @@ class Client:
             cursor = page.get("next_cursor")
             if not cursor:
                 return
+
+    def is_simulated(self) -> bool:
+        """Whether the cluster is made up (mock mode)."""
+        reply = self._send("GET", "/healthz", True, {})
+        return reply.is_success and reply.json().get("simulated") is True
 
     def submit(self, spec: dict[str, Any], *, dry_run: bool = False) -> Any:
         """Submit a job once, however often the connection breaks."""

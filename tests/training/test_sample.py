@@ -1,5 +1,7 @@
 """Text from a language model's checkpoint."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +13,13 @@ from support.data_files import write_text
 from typer.testing import CliRunner
 
 from trainhall.cli import sample as command
+from trainhall.cli.checkpoint_files import newest_below
 from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.main import app
 from trainhall.training import sample
-from trainhall.training.checkpoint.errors import BadCheckpoint, StateMismatch
+from trainhall.training.checkpoint.errors import BadCheckpoint, Problem, StateMismatch
 from trainhall.training.checkpoint.loading import load_model
+from trainhall.training.checkpoint.manifest import read_files, verify_folder
 from trainhall.training.tasks.gpt import GPT, Shape
 
 
@@ -93,7 +97,7 @@ def test_the_command_writes_the_prompt_and_what_follows(
     ("place", "step"), [("", 4), ("checkpoints", 4), ("checkpoints/step-00000002-a1-g1", 2)]
 )
 def test_any_folder_with_checkpoints_will_do(trained: Path, place: str, step: int) -> None:
-    assert command._newest_below(trained / place).name == f"step-{step:08d}-a1-g1"
+    assert newest_below(trained / place).name == f"step-{step:08d}-a1-g1"
 
 
 def test_what_is_no_language_model_is_said(ranks: RankServer, tmp_path: Path) -> None:
@@ -126,39 +130,103 @@ def test_a_folder_without_checkpoints_is_said(tmp_path: Path) -> None:
     assert "there is no checkpoint in" in str(run(str(tmp_path)).exception)
 
 
-def test_a_job_s_checkpoints_are_found_on_this_host(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Coordinator:
+    """Knows one job, and gives out the files of its checkpoints."""
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+        self.known: list[dict[str, Any]] = []
+        self.fetched: list[str] = []
+
+    def __enter__(self) -> "Coordinator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def job(self, reference: str) -> dict[str, Any]:
+        return {"id": "3f2a9c51d07b"}
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        assert path == "/checkpoints/jobs/3f2a9c51d07b"
+        return self.known
+
+    def get(self, path: str) -> dict[str, Any]:
+        files = read_files(self.source / self._name(path))
+        return {"items": [file.model_dump() for file in files]}
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        self.fetched.append(path)
+        yield (self.source / self._name(path) / path.rpartition("/")[2]).read_bytes()
+
+    def _name(self, path: str) -> str:
+        identity = path.split("/")[2]
+        return next(Path(c["location"]).name for c in self.known if c["id"] == identity)
+
+
+@pytest.fixture
+def coordinator(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
+    """With two checkpoints of a job in its store; it gives out what lies in `store`."""
+    shutil.copytree(trained / "checkpoints", tmp_path / "store")
+    made = Coordinator(tmp_path / "store")
+    for step in (4, 2):
+        location = f"checkpoints/3f2a9c51d07b/step-{step:08}-a1-g1"
+        made.known.append(
+            {"id": f"c{step}", "step": step, "location": location, "state": "committed"}
+        )
+    monkeypatch.setattr(command, "connect", lambda url: made)
+    monkeypatch.setenv("TRAINHALL_DATA_DIR", str(tmp_path / "none"))
+    return made
+
+
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Problem]]]:
+    """The folders from which text was written instead, and what was wrong with them."""
+    found: list[tuple[str, list[Problem]]] = []
+
+    def write(argv: list[str], **options: Any) -> SimpleNamespace:
+        found.append((argv[3], verify_folder(Path(argv[3]))))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(command.subprocess, "run", write)
+    return found
+
+
+def test_a_job_s_checkpoint_is_fetched_from_the_coordinator(
+    coordinator: Coordinator, sampled: list[tuple[str, list[Problem]]]
 ) -> None:
-    job = {"id": "3f2a9c51d07b", "spec": {"checkpoint": {"path": str(tmp_path / "shared")}}}
+    done = run("3f2a")
+    assert done.exception is None, done.exception
+    assert "Fetching checkpoint c4 of step 4" in done.output
+    ((folder, problems),) = sampled
+    assert (Path(folder).name, problems) == ("step-00000004-a1-g1", [])
+    assert not Path(folder).exists(), "the copy goes when it is not needed any more"
+    assert {path.split("/")[2] for path in coordinator.fetched} == {"c4"}
+    # One that is given up is not the newest any more.
+    coordinator.known[0]["state"] = "deleting"
+    assert "of step 2" in run("3f2a").output
+    coordinator.known.clear()
+    assert "job 3f2a9c51d07b has no checkpoint yet" in str(run("3f2a").exception)
 
-    known: list[dict[str, str]] = []
 
-    class Coordinator:
-        def __enter__(self) -> Any:
-            return SimpleNamespace(job=lambda reference: job, items=lambda path: known)
-
-        def __exit__(self, *_: object) -> None:
-            pass
-
-    monkeypatch.setattr(command, "connect", lambda url: Coordinator())
-    data = tmp_path / "data"
-    done = run("3f2a", "--data-dir", str(data))
-    assert "job 3f2a9c51d07b has no checkpoint yet" in str(done.exception)
-    for step, state in ((6, "committed"), (4, "committed"), (2, "committed")):
-        location = f"checkpoints/{job['id']}/step-{step:08}-a1-g1"
-        known.append({"location": location, "state": state})
-    done = run("3f2a", "--data-dir", str(data))
-    assert "no checkpoint of job 3f2a9c51d07b is on this host" in str(done.exception)
+def test_a_job_s_checkpoint_is_read_where_this_host_sees_it(
+    coordinator: Coordinator, tmp_path: Path, sampled: list[tuple[str, list[Problem]]]
+) -> None:
+    data, name = tmp_path / "data", "step-00000004-a1-g1"
     (data / "checkpoints").mkdir(parents=True)
-    (data / "checkpoints" / job["id"]).symlink_to(trained / "checkpoints")
-    assert command._newest_of_job("", "3f2a", data).name == "step-00000004-a1-g1"
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared" / job["id"]).symlink_to(trained / "checkpoints")
-    found = command._newest_of_job("", "3f2a", data)
-    assert found == tmp_path / "shared" / job["id"] / "step-00000004-a1-g1"
-    # A folder alone says nothing: its attempt may have been revoked, or the job restored.
-    known[1]["state"] = "deleting"
-    assert command._newest_of_job("", "3f2a", data).name == "step-00000002-a1-g1"
+    (data / "checkpoints" / "3f2a9c51d07b").symlink_to(coordinator.source)
+    assert run("3f2a", "--data-dir", str(data)).exception is None
+    coordinator.known[0]["location"] = str(coordinator.source / name)
+    assert run("3f2a").exception is None
+    stored = data / "checkpoints" / "3f2a9c51d07b" / name
+    assert sampled == [(str(stored), []), (str(coordinator.source / name), [])]
+    assert coordinator.fetched == []
+
+
+def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
+    (coordinator.source / "step-00000004-a1-g1" / "state.json").write_bytes(b"{}")
+    done = run("3f2a", "--length", "5")
+    assert "state.json of checkpoint c4 arrived damaged: its SHA-256 is" in str(done.exception)
 
 
 def test_without_torch_it_says_what_to_install(

@@ -5,6 +5,7 @@ CheckpointError
 │   └── NewerFormat    it is whole, and written by a newer Trainhall
 ├── NoGoodCheckpoint   none of the candidates can be loaded
 ├── StateMismatch      a good checkpoint does not fit the model or the optimizer
+├── NoModel            a script's checkpoint has no model in it
 ├── SaveFailed         another rank could not write its part
 └── NotRemoved         a folder is not a checkpoint and is left alone
 """
@@ -82,6 +83,10 @@ class NoGoodCheckpoint(CheckpointError):
 
 class StateMismatch(CheckpointError):
     """A good checkpoint does not fit the model or the optimizer."""
+
+
+class NoModel(CheckpointError):
+    """A script's checkpoint has no model in it."""
 
 
 class SaveFailed(CheckpointError):

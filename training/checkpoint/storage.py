@@ -176,6 +176,7 @@ class SafetensorsReader(StorageReader):
             if problems := verify_files(folder, verified.files):
                 raise BadCheckpoint(problems)
         self.folder = folder
+        self.manifest = verified
         self._listed = {file.path for file in verified.files}
         self.index = decode_index(self._read_index())
         self._storage: dict[MetadataIndex, StoredChunk] = self.index.metadata.storage_data

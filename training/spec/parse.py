@@ -233,6 +233,18 @@ def _absolute(path: Any, folder: Path) -> Any:
     return os.path.normpath(folder / path)
 
 
+def changes(overrides: dict[str, str]) -> dict[str, Any]:
+    """Overrides alone, as a document: `resources.workers=2` is `{"resources": {"workers": 2}}`.
+
+    Raises:
+        SpecError: a value is not valid YAML, or two of them contradict each other.
+    """
+    data: dict[str, Any] = {}
+    for field, text in overrides.items():
+        _override(data, field, text)
+    return data
+
+
 def _override(data: dict[str, Any], field: str, text: str) -> None:
     *parents, last = field.split(".")
     node = data

@@ -1,0 +1,160 @@
+"""One safetensors file with the weights of a checkpoint, for PyTorch without Trainhall.
+
+    python -m trainhall.training.checkpoint.export FOLDER FILE
+
+It prints what it wrote as a line of JSON; a complaint is one line on standard error, with exit code
+1. `trainhall ckpt export` starts this, since the command line needs no torch.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+from trainhall.training.checkpoint.draft import fsync_folder
+from trainhall.training.checkpoint.errors import CheckpointError, NoModel
+from trainhall.training.checkpoint.index import DTYPE_NAMES
+from trainhall.training.checkpoint.storage import SafetensorsReader
+
+MODEL = ("model/", "state/model/")
+"""Where the weights are in a task's checkpoint, and in one that a script saved."""
+
+_LENGTH = struct.Struct("<Q")
+
+
+def export(folder: Path, file: Path) -> dict[str, Any]:
+    """Write the weights of a checkpoint, whole and under the names of the plain model.
+
+    Every byte of the checkpoint is verified first. Tensors are read one after the other, so memory
+    need hold the largest alone. Tied weights are written under each of their names, as
+    `load_state_dict` asks for them. The file appears at once, complete, or not at all.
+
+    Returns:
+        `{path, tensors, size, sha256, job_id, step}`: how many tensors, and bytes of the file.
+
+    Raises:
+        FileExistsError: there is such a file; it is left as it is.
+        BadCheckpoint: the checkpoint is damaged, incomplete or not understood.
+        NoModel: there are no weights in it.
+        OSError: the disk does not take it.
+    """
+    if os.path.lexists(file):
+        raise FileExistsError(f"{file} exists already; nothing is overwritten")
+    reader = SafetensorsReader(folder)
+    manifest, entries = reader.manifest, _weights(reader)
+    temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
+    digest, size = hashlib.sha256(), 0
+    try:
+        with temporary.open("xb") as output:
+            for piece in _encoded(reader, entries):
+                digest.update(piece)
+                size += output.write(piece)
+            output.flush()
+            os.fsync(output.fileno())
+        # Unlike a rename, a link never takes the place of a file that came in the meantime.
+        os.link(temporary, file)
+        fsync_folder(file.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return {
+        "path": str(file),
+        "tensors": len(entries),
+        "size": size,
+        "sha256": digest.hexdigest(),
+        "job_id": manifest.job_id,
+        "step": manifest.step,
+    }
+
+
+Entries = dict[str, tuple[str, TensorStorageMetadata]]
+"""By the name in the plain model: the name in the checkpoint, and what is stored there."""
+
+
+def _weights(reader: SafetensorsReader) -> Entries:
+    stored = reader.index.metadata.state_dict_metadata
+    for prefix in MODEL:
+        found: Entries = {
+            _plain(name.removeprefix(prefix)): (name, entry)
+            for name, entry in stored.items()
+            if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
+        }
+        if found:
+            return found
+    parts = sorted({name.split("/")[1] for name in stored if name.startswith("state/")})
+    holds = f"it holds {', '.join(parts[:8])}" if parts else "it holds no tensors"
+    raise NoModel(
+        f"{reader.folder.name} has no weights under the key 'model' of the script's state; {holds}"
+    )
+
+
+def _plain(name: str) -> str:
+    """A key as it was before names were joined; a state of nested dicts is told by dots."""
+    parts = (part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
+    return ".".join(parts)
+
+
+def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:
+    """The bytes of the file. Large elements come first, so that every tensor is aligned."""
+    manifest = reader.manifest
+    about = {"format": "pt", "job_id": manifest.job_id, "step": str(manifest.step)}
+    header: dict[str, Any] = {"__metadata__": about}
+    ordered = sorted(entries, key=lambda name: (-entries[name][1].properties.dtype.itemsize, name))
+    at = 0
+    for name in ordered:
+        entry = entries[name][1]
+        dtype = entry.properties.dtype
+        size = entry.size.numel() * dtype.itemsize
+        header[name] = {
+            "dtype": DTYPE_NAMES[dtype],
+            "shape": list(entry.size),
+            "data_offsets": [at, at + size],
+        }
+        at += size
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    yield _LENGTH.pack(len(text))
+    yield text
+    for name in ordered:
+        yield _read(reader, *entries[name]).reshape(-1).view(torch.uint8).numpy()
+
+
+def _read(reader: SafetensorsReader, name: str, entry: TensorStorageMetadata) -> Tensor:
+    """One tensor, put together from what the ranks wrote of it."""
+    whole = torch.empty(entry.size, dtype=entry.properties.dtype)
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner({name: whole}, reader.read_metadata(), is_coordinator=True)
+    reader.read_data(planner.create_local_plan(), planner).wait()
+    return whole
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainhall.training.checkpoint.export")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("file", type=Path)
+    options = parser.parse_args()
+    try:
+        done = export(options.folder, options.file)
+    except CheckpointError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(
+            f"{error}\n" if error.errno is None else f"{options.file}: {error.strerror}\n"
+        )
+        return 1
+    sys.stdout.write(json.dumps(done) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
