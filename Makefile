@@ -4,7 +4,7 @@ PORT ?= 8000
 ONCE ?=
 BIN := .venv/bin
 
-.PHONY: help run up test lint format generate bench build clean
+.PHONY: help run up test slow lint format generate bench build clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -20,6 +20,10 @@ test: ## Every check and every test
 	$(setup) test
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python scripts/test.py
+
+slow: ## The tests that take eight ranks or a compiler
+	$(setup) test
+	$(BIN)/python -m pytest -q -m slow
 
 lint: ## Style, types, boundaries, and that generated files are current
 	$(setup) lint

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from trainhall.parallelism import parameter_server
+from trainhall.parallelism import layers, parameter_server
 from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
@@ -30,6 +30,9 @@ class Asked:
     microbatches: int
     logical_shards: int | None = None
     """Given in reproducible mode alone."""
+    recompute: bool = False
+    """Activation checkpointing."""
+    compile: bool = False
 
 
 def apply(
@@ -50,6 +53,10 @@ def apply(
         schedule=asked.schedule,
     )
     model = model.to(device)
+    if asked.compile:
+        layers.compile_layers(model, declaration)
+    if asked.recompute:
+        layers.recompute(model, declaration)
     match asked.strategy:
         case "ddp":
             if asked.logical_shards is not None:
@@ -80,6 +87,7 @@ def apply(
                 device,
                 schedule=asked.schedule,
                 microbatches=asked.microbatches,
+                sequence_parallel=asked.sequence_parallel,
             )
         case "parameter_server":
             return parameter_server.join(model, asked.degrees, device)

@@ -19,7 +19,7 @@ DEGREES: dict[StrategyName, tuple[str, ...]] = {
     "ddp": ("data",),
     "fsdp": ("shard", "data", "tensor"),
     "tensor": ("tensor", "data"),
-    "pipeline": ("pipeline", "data"),
+    "pipeline": ("pipeline", "data", "tensor"),
     "model": ("pipeline", "data"),
     "parameter_server": ("data",),
 }

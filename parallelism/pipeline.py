@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
+from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
 from trainhall.parallelism.mesh import Mesh
@@ -39,7 +40,10 @@ _SCHEDULES: dict[Schedule, type[Any]] = {
 
 
 class Pipeline(Divided):
-    """A model whose layers are divided among ranks, in `data` copies."""
+    """A model whose layers are divided among ranks, in `data` copies.
+
+    Each layer may in turn be computed by `tensor` ranks together.
+    """
 
     tools: Tools
     """Those of the present step."""
@@ -53,13 +57,17 @@ class Pipeline(Divided):
         *,
         schedule: Schedule,
         microbatches: int,
+        sequence_parallel: bool,
     ) -> None:
         """
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
             microbatches: into which a batch is cut, each on its way through the ranks.
+            sequence_parallel: of `tensor.divide`.
         """
         share_weights(model)
+        if mesh.degrees.tensor > 1:
+            tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
         self._copies, self._group = mesh.group("data"), mesh.group("pipeline")
         self._size, self._place = mesh.degrees.pipeline, mesh.place("pipeline")
         self._microbatches = microbatches
@@ -75,9 +83,10 @@ class Pipeline(Divided):
         }
         keep_only(model, [name for s in mine for name in stages[s]])
         self.model = self.called = model
+        copies = mesh.degrees.data * mesh.degrees.tensor
         self._relay = Relay(model, mine, owners, self._group, device)
         self._parts = {
-            names[id(p)]: Part(p, holders=mesh.degrees.data * len(users[id(p)]))
+            names[id(p)]: Part(p, holders=copies * len(users[id(p)]))
             for p in model.parameters()
             if p.requires_grad
         }

@@ -199,13 +199,13 @@ class ParallelismSpec(SpecModel):
     """`fsdp`: ranks among which a copy's weights are divided. Without it all that `data` and
     `tensor` leave."""
     tensor: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`tensor` and `fsdp`: ranks that compute each layer together, on the same samples. Under
-    `tensor` all that `data` leaves, under `fsdp` 1, if left out."""
+    """`tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
+    Under `tensor` all that `data` leaves, else 1, if left out."""
     sequence_parallel: bool = False
     """With `tensor` above 1: divide what lies between a transformer's layers by positions."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """`pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
-    that `data` leaves."""
+    that `data` and `tensor` leave."""
     schedule: Schedule = "1f1b"
     """`pipeline`: in which order ranks work on micro-batches. All but `gpipe` and `1f1b` give each
     rank two stages."""
@@ -257,6 +257,12 @@ class TrainingSpec(SpecModel):
     precision: Precision = Precision.FP32
     gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
     """Micro-batches per optimizer step and rank; with `reproducible` per logical shard."""
+    activation_checkpointing: Literal["none", "full"] = "none"
+    """`full`: keep of each layer its input alone, and compute it again in the backward pass: less
+    memory, about a third more time. Acts on layers that are made of several modules, as those of
+    a GPT or a ResNet."""
+    compile: bool = False
+    """Compile such layers with `torch.compile`; hosts need a C++ compiler."""
     gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
     """Largest global L2 norm of the gradient; larger ones are scaled down to it."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0

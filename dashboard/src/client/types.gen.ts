@@ -1121,8 +1121,8 @@ export type ParallelismSpec = {
     /**
      * Tensor
      *
-     * `tensor` and `fsdp`: ranks that compute each layer together, on the same samples. Under
-     * `tensor` all that `data` leaves, under `fsdp` 1, if left out.
+     * `tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
+     * Under `tensor` all that `data` leaves, else 1, if left out.
      */
     tensor?: number | null;
     /**
@@ -1135,7 +1135,7 @@ export type ParallelismSpec = {
      * Pipeline
      *
      * `pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
-     * that `data` leaves.
+     * that `data` and `tensor` leave.
      */
     pipeline?: number | null;
     /**
@@ -1628,6 +1628,20 @@ export type TrainingSpec = {
      * Micro-batches per optimizer step and rank; with `reproducible` per logical shard.
      */
     gradient_accumulation?: number;
+    /**
+     * Activation Checkpointing
+     *
+     * `full`: keep of each layer its input alone, and compute it again in the backward pass: less
+     * memory, about a third more time. Acts on layers that are made of several modules, as those of
+     * a GPT or a ResNet.
+     */
+    activation_checkpointing?: 'none' | 'full';
+    /**
+     * Compile
+     *
+     * Compile such layers with `torch.compile`; hosts need a C++ compiler.
+     */
+    compile?: boolean;
     /**
      * Gradient Clip
      *

@@ -27,6 +27,8 @@ TRAINING = {
 }  # fmt: skip
 
 
+RECOMPUTED = {"activation_checkpointing": "full"}
+
 Steps = list[dict[str, Any]]
 
 
@@ -90,7 +92,14 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("gpt", 2, {"strategy": "pipeline", "schedule": "interleaved_zero_bubble"}, {}),
         ("gpt", 2, {"strategy": "pipeline", "schedule": "zbv"}, {}),
         ("mlp", 4, {"strategy": "pipeline", "data": 2}, {}),
+        ("gpt", 4, {"strategy": "pipeline", "tensor": 2}, {}),
         ("gpt", 3, {"strategy": "model"}, {}),
+        ("gpt", 1, {"strategy": "ddp"}, RECOMPUTED),
+        ("gpt", 2, {"strategy": "fsdp"}, RECOMPUTED),
+        ("gpt", 2, {"strategy": "tensor", "sequence_parallel": True}, RECOMPUTED),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "zbv"}, RECOMPUTED),
+        ("gpt", 3, {"strategy": "parameter_server"}, {"gradient_accumulation": 2}),
+        ("mlp", 5, {"strategy": "parameter_server", "servers": 2}, {}),
     ],
 )
 def test_a_strategy_computes_what_one_rank_computes(
@@ -108,15 +117,56 @@ def test_a_strategy_computes_what_one_rank_computes(
     assert [step["first"] for step in found if step["beyond"]] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "parallelism",
+    [
+        {"strategy": "pipeline", "data": 2, "tensor": 2},
+        {
+            "strategy": "pipeline", "data": 2, "tensor": 2, "sequence_parallel": True,
+            "schedule": "interleaved_zero_bubble",
+        },
+        {"strategy": "fsdp", "data": 2, "tensor": 2},
+    ],
+)  # fmt: skip
+def test_a_mesh_of_three_dimensions_computes_what_one_rank_computes(
+    ranks: RankServer, tmp_path: Path, serial: dict[str, Path], parallelism: dict[str, Any]
+) -> None:
+    found = compared(ranks, tmp_path, job("gpt", 8, parallelism), serial["gpt"])
+    assert [step["step"] for step in found] == list(range(1, STEPS + 1))
+    assert [step["first"] for step in found if step["beyond"]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("workers", "parallelism"),
+    [
+        (1, {}),
+        (2, {"strategy": "fsdp"}),
+        (2, {"strategy": "tensor"}),
+        (2, {"strategy": "pipeline"}),
+    ],
+)
+def test_compiled_layers_compute_the_same(
+    ranks: RankServer,
+    tmp_path: Path,
+    serial: dict[str, Path],
+    workers: int,
+    parallelism: dict[str, Any],
+) -> None:
+    spec = job("gpt", workers, parallelism, compile=True)
+    found = compared(ranks, tmp_path, spec, serial["gpt"])
+    assert [step["first"] for step in found if step["beyond"]] == []
+
+
 @pytest.mark.parametrize(
     ("bug", "kind", "strategy", "first"),
     [
-        ("wrong_scale", "mlp", "fsdp", "gradient of 0.bias at step 1"),
-        ("skipped_all_reduce", "mlp", "ddp", "gradient of 2.weight at step 1"),
-        ("gpt", 3, {"strategy": "parameter_server"}, {"gradient_accumulation": 2}),
-        ("mlp", 5, {"strategy": "parameter_server", "servers": 2}, {}),
-        ("local_norm", "mlp", "fsdp", "gradient_norm at step 1"),
-        ("forgotten_tie", "gpt", "pipeline", "gradient of embedding.tokens.weight at step 1"),
+        ("wrong_scale", "mlp", "fsdp", ("gradient", "0.weight")),
+        ("skipped_all_reduce", "mlp", "ddp", ("gradient", "2.weight")),
+        # The gradients are right, and what is made of them is not.
+        ("local_norm", "mlp", "fsdp", ("weight", "0.weight")),
+        ("forgotten_tie", "gpt", "pipeline", ("gradient", "embedding.tokens.weight")),
     ],
 )
 def test_a_planted_bug_is_seen_at_the_first_step_and_its_layer_named(

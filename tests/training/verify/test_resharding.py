@@ -43,6 +43,7 @@ BOTH = (4, {"strategy": "fsdp", "tensor": 2})
 PIPELINE = (2, {"strategy": "pipeline"})
 ZBV = (4, {"strategy": "pipeline", "schedule": "zbv", "data": 2})
 SERVERS = (4, {"strategy": "parameter_server", "servers": 2})
+PIPELINE_TENSOR = (4, {"strategy": "pipeline", "tensor": 2})
 HYBRID = (4, {"strategy": "fsdp", "data": 2})
 
 
@@ -54,7 +55,8 @@ HYBRID = (4, {"strategy": "fsdp", "data": 2})
         pytest.param(BOTH, [FSDP3, TENSOR], id="fsdp × tensor to others"),
         pytest.param(TENSOR, [DDP, PIPELINE], id="tensor to others"),
         pytest.param(ZBV, [PIPELINE, FSDP2, SERVERS], id="pipeline to others"),
-        pytest.param(SERVERS, [DDP, TENSOR], id="parameter_server to others"),
+        pytest.param(PIPELINE_TENSOR, [FSDP3, ZBV], id="pipeline × tensor to others"),
+        pytest.param(SERVERS, [DDP, PIPELINE_TENSOR], id="parameter_server to others"),
     ],
 )
 def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(

@@ -1,0 +1,107 @@
+"""What is done to each layer of a plain model by itself: compiling it, and computing it again.
+
+Only the module's own `forward` is replaced. What strategies hang before and behind a module (the
+gathering of weights, the exchange of activations) stays around it, and names stay as they are.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import BadDegrees
+
+
+class NoCompiler(RuntimeError):
+    """`torch.compile` has nothing to compile with on this host."""
+
+
+def recompute(model: nn.Module, declaration: Declaration) -> None:
+    """Keep of each layer its input alone, and run it again when its gradient is due.
+
+    (Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.) The second run
+    draws the same random numbers, and leaves buffers such as running statistics as they are.
+
+    Raises:
+        BadDegrees: the model declares no layers.
+    """
+    for module in _inner(model, declaration, "activation_checkpointing"):
+        _replace(module, partial(_recomputed, module, module.forward))
+
+
+def compile_layers(model: nn.Module, declaration: Declaration) -> None:
+    """Have `torch.compile` compile each layer when it first runs; equal layers share their code.
+
+    Raises:
+        BadDegrees: the model declares no layers.
+        NoCompiler: this host has no C++ compiler.
+    """
+    modules = _inner(model, declaration, "compile")
+    _check_compiler()
+    for module in modules:
+        _replace(module, torch.compile(module.forward))
+
+
+def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:
+    """The declared modules that are made of others: single operators have nothing to gain."""
+    if not declaration.layers:
+        raise BadDegrees(
+            field,
+            f"training.{field} acts on layers, and the model declares none; have the task declare "
+            "them (docs/strategies.md), or leave it out",
+        )
+    modules = [model.get_submodule(name) for layer in declaration.layers for name in layer]
+    return [module for module in modules if any(True for _ in module.children())]
+
+
+def _replace(module: nn.Module, forward: Callable[..., Any]) -> None:
+    module.forward = forward
+
+
+def _recomputed(module: nn.Module, forward: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **options)
+    return checkpoint(
+        forward, *args, use_reentrant=False, context_fn=partial(_contexts, module), **options
+    )
+
+
+def _contexts(
+    module: nn.Module,
+) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    return nullcontext(), _BuffersKept(module)
+
+
+class _BuffersKept(AbstractContextManager[None]):
+    """Puts buffers back. Entered twice where gradients of inputs and weights are computed apart."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._buffers = tuple(module.buffers())
+
+    def __enter__(self) -> None:
+        self._before = [buffer.clone() for buffer in self._buffers]
+
+    def __exit__(self, *_: object) -> None:
+        # The first run's graph may have saved them, and sees that they were written to.
+        with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(self._buffers):
+            for buffer, kept in zip(self._buffers, self._before, strict=True):
+                buffer.copy_(kept)
+
+
+def _check_compiler() -> None:
+    # Compiling begins with the first step, deep within torch; here it can be told in plain words.
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        raise NoCompiler(
+            "training.compile needs a C++ compiler, and this host has none: install g++ or clang, "
+            "name one in CXX, or leave training.compile out"
+        ) from None

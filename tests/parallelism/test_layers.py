@@ -1,0 +1,61 @@
+"""Layers that are computed again give the same gradients, buffers and random numbers."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainhall.parallelism import layers
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import BadDegrees
+
+DECLARATION = Declaration(layers=(("0",), ("1", "2")))
+
+
+def build() -> nn.Sequential:
+    torch.manual_seed(0)
+    first = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
+    second = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+    return nn.Sequential(first, second, nn.Linear(8, 2))
+
+
+def trained(model: nn.Module) -> dict[str, Tensor]:
+    """Two micro-batches, then their backward passes, as some schedules have it."""
+    torch.manual_seed(1)
+    losses = [model(torch.randn(6, 4)).square().mean() for _ in range(2)]
+    for loss in losses:
+        loss.backward()
+    gradients = {f"{name}.grad": p.grad for name, p in model.named_parameters()}
+    return {
+        **model.state_dict(),
+        **{name: g for name, g in gradients.items() if g is not None},
+        "random": torch.get_rng_state(),
+    }
+
+
+def test_what_is_computed_again_is_the_same() -> None:
+    plain, again = build(), build()
+    layers.recompute(again, DECLARATION)
+    runs = []
+    count = again[0][0].register_forward_hook(lambda *_: runs.append(1))
+    expected, found = trained(plain), trained(again)
+    count.remove()
+    assert len(runs) == 4
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+def test_a_model_without_layers_says_what_is_missing() -> None:
+    with pytest.raises(BadDegrees, match=r"training\.activation_checkpointing acts on layers"):
+        layers.recompute(build(), Declaration())
+
+
+def test_a_host_without_compiler_is_told_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config.cpp, "cxx", ("/no/such/compiler",))
+    monkeypatch.setenv("CXX", "/no/such/compiler")
+    with pytest.raises(layers.NoCompiler, match=r"training\.compile needs a C\+\+ compiler"):
+        layers.compile_layers(build(), DECLARATION)
