@@ -85,7 +85,9 @@ class Layers(nn.Module):
         with torch.random.fork_rng():
             output = self._run(x)
         for buffer, kept in zip(self.buffers(), before, strict=True):
-            buffer.copy_(kept)
+            # Through `data`: a schedule also runs backward to learn the shapes, and autograd would
+            # see that what batch norm has saved was overwritten, though it makes no use of it.
+            buffer.data.copy_(kept)
         return output
 
     def _run(self, x: Any) -> Any:

@@ -65,7 +65,8 @@ def test_a_rehearsal_draws_nothing_and_measures_nothing() -> None:
     layers = Layers(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()), ["0", "1"])
     before = [buffer.clone() for buffer in layers.buffers()]
     state = torch.get_rng_state()
-    layers(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)))
+    output = layers(torch.randn(8, 3, generator=torch.Generator().manual_seed(1)))
+    output.sum().backward()  # schedules rehearse that too
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(before, layers.buffers(), strict=True))
     layers.trains = True
