@@ -5,6 +5,7 @@ Random state, batch norm and gradients are those of a shard, never of a rank; wh
 added in one fixed tree (`trainhall.distributed.tree`), within a rank and across ranks.
 """
 
+import inspect
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -22,6 +23,13 @@ from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.strategy import Loss, Tools, clip_gradients
 
 T = TypeVar("T")
+
+# torch 2.13 calls it anew and warns of the old name.
+_DDP_OPTIONS = inspect.signature(DistributedDataParallel).parameters
+_SYNC_BUFFERS = (
+    "forward_sync_buffers" if "forward_sync_buffers" in _DDP_OPTIONS else "broadcast_buffers"
+)
+
 _Gradients = list[Tensor]
 """Of all parameters, in their order."""
 
@@ -56,7 +64,7 @@ class LogicalShards(Replicas):
             device_ids=[device] if device.type == "cuda" else None,
             bucket_cap_mb=bucket_mb,
             gradient_as_bucket_view=True,
-            broadcast_buffers=False,  # every rank computes the same ones
+            **{_SYNC_BUFFERS: False},  # every rank computes the same ones
         )
         self._exchange = _Exchange(self._shards, device)
         wrapped.register_comm_hook(None, self._exchange.reduce)
