@@ -24,11 +24,10 @@ from trainhall.parallelism.strategy import Loss, Tools, clip_gradients
 
 T = TypeVar("T")
 
-# torch 2.13 calls it anew and warns of the old name.
-_DDP_OPTIONS = inspect.signature(DistributedDataParallel).parameters
-_SYNC_BUFFERS = (
-    "forward_sync_buffers" if "forward_sync_buffers" in _DDP_OPTIONS else "broadcast_buffers"
-)
+# torch 2.13 warns of the old name of what every rank computes the same by itself.
+_NEW_NAME, _OLD_NAME = "forward_sync_buffers", "broadcast_buffers"
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+_LEAVE_BUFFERS: dict[str, Any] = {_NEW_NAME if _NEW_NAME in _KNOWN else _OLD_NAME: False}
 
 _Gradients = list[Tensor]
 """Of all parameters, in their order."""
@@ -64,7 +63,7 @@ class LogicalShards(Replicas):
             device_ids=[device] if device.type == "cuda" else None,
             bucket_cap_mb=bucket_mb,
             gradient_as_bucket_view=True,
-            **{_SYNC_BUFFERS: False},  # every rank computes the same ones
+            **_LEAVE_BUFFERS,
         )
         self._exchange = _Exchange(self._shards, device)
         wrapped.register_comm_hook(None, self._exchange.reduce)

@@ -445,6 +445,11 @@ class JobSpec(SpecModel):
                 f"needs strategy ddp: {strategy} adds numbers in an order that depends on the "
                 "ranks; leave it out, or set parallelism.strategy to ddp",
             )  # fmt: skip
+        if self.training.compile:
+            raise problem_at(("training", "compile"), True,
+                "takes kernels that are chosen and cut anew on each host and world size, so bits "
+                "would differ; leave it out, or training.reproducible",
+            )  # fmt: skip
         if workers > shards:
             raise problem_at(("training", "logical_shards"), shards,
                 f"{workers} workers cannot share {shards} logical shards: {workers - shards} would "

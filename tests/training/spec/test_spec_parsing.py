@@ -270,6 +270,11 @@ def problems(document: Any) -> dict[str, str]:
             "does is 60",
         ),
         (
+            {"training": {"reproducible": True, "compile": True}},
+            "training.compile",
+            "bits would differ",
+        ),
+        (
             {"training": {"reproducible": True, "logical_shards": 0}},
             "training.logical_shards",
             "at least 1",
