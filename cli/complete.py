@@ -6,9 +6,7 @@ Each press of the tab key is a process of its own, so nothing heavy is imported 
 import json
 import re
 import time
-import urllib.request
 from collections.abc import Iterator
-from http.client import HTTPException
 from typing import Any
 
 import typer
@@ -70,10 +68,14 @@ class _Coordinator:
     def __init__(self, context: typer.Context) -> None:
         self._url = _url(context)
         self._deadline = time.monotonic() + PATIENCE_SECONDS
+        import urllib.request  # every command would wait for it
+
         # No proxy of the environment: it is on loopback or in the lab's network.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def items(self, path: str) -> list[Any]:
+        from http.client import HTTPException
+
         left = self._deadline - time.monotonic()
         if left <= 0:
             return []

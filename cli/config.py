@@ -90,8 +90,8 @@ def default_map(root: Command) -> dict[str, Any]:
     if "doctor" in commands:
         # It looks at what the coordinator of this host is started with.
         coordinator = own.get("server", {}) | own.get("up", {})
-        known = _names(commands["doctor"])
-        seen = {key: value for key, value in coordinator.items() if key in known}
+        options = _names(commands["doctor"])
+        seen = {key: value for key, value in coordinator.items() if key in options}
         own["doctor"] = seen | own.get("doctor", {})
     return _defaults(commands, shared, own)
 

@@ -1,17 +1,19 @@
 """Commands about jobs: submit, ls, show, pause, resume, cancel, wait."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from trainhall.cli import complete, specs
 from trainhall.cli import output as out
+from trainhall.cli import specs
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import MISSING, NotFound
+from trainhall.cli.errors import MISSING, CliError, NotFound, Unreachable
 from trainhall.cli.options import (
     DEFAULT_URL,
     Format,
     JobId,
+    JobIds,
     Output,
     Overrides,
     SpecFile,
@@ -76,10 +78,13 @@ def list_jobs(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")
     ] = 50,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Whole reasons, however narrow the terminal is.")
+    ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List jobs, the newest first.
+    """List jobs, the newest first. On a terminal a long reason is cut; `show` has all of it.
 
     \b
     Examples:
@@ -89,6 +94,7 @@ def list_jobs(
     """
     with connect(url) as client:
         jobs = list(client.items("/training/jobs", limit=limit, state=state))
+        out.say_if_simulated(client)
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
@@ -99,7 +105,7 @@ def list_jobs(
         out.Column("AGE", lambda j: out.age(j["created_at"]), right=True),
         out.Column("REASON", _reason),
     ]
-    out.print_items(jobs, columns, output, empty="No jobs.")
+    out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
 
 
 def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -112,6 +118,7 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
     """
     with connect(url) as client:
         found = client.job(job)
+        out.say_if_simulated(client)
         events: list[Any] = []
         words: str | None = None
         link: str | None = None
@@ -126,38 +133,29 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
     out.print_item(found, output, lambda: _job_page(found, events, page, words, link))
 
 
-def pause(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Pause a job: its ranks agree on a step, save a checkpoint and leave.
+def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Pause jobs: the ranks of each agree on a step, save a checkpoint and leave.
 
     \b
     Examples:
       trainhall pause 3f2a
+      trainhall pause 3f2a 91bc
     """
-    _command(url, job, output, "PUT", "/pause")
+    _command(url, jobs, output, "PUT", "/pause")
 
 
-def resume(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Resume a paused job from its checkpoint.
+def resume(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Resume paused jobs, each from its checkpoint.
 
     \b
     Examples:
       trainhall resume 3f2a
+      trainhall ls --state paused -o name | xargs trainhall resume
     """
-    _command(url, job, output, "PUT", "/resume")
+    _command(url, jobs, output, "PUT", "/resume")
 
 
-def cancel(
-    jobs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="JOB...",
-            help="The ids of jobs, or the first characters of them.",
-            autocompletion=complete.jobs,
-        ),
-    ],
-    output: Output = Format.TABLE,
-    url: Url = DEFAULT_URL,
-) -> None:
+def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """Cancel jobs: their ranks end at once and save nothing. Finished jobs can't be cancelled.
 
     \b
@@ -165,8 +163,7 @@ def cancel(
       trainhall cancel 3f2a
       trainhall cancel 3f2a 91bc
     """
-    for job in jobs:
-        _command(url, job, output, "DELETE", "")
+    _command(url, jobs, output, "DELETE", "")
 
 
 def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
@@ -192,12 +189,37 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
     raise typer.Exit(code)
 
 
-def _command(url: str, reference: str, output: Format, method: str, action: str) -> None:
+def _command(url: str, references: list[str], output: Format, method: str, action: str) -> None:
+    """Command every job, also after one that refused; how the first refused is how it ends.
+
+    One job is printed as itself, several as one list.
+
+    Raises:
+        CliError: of the first that refused; the others are told.
+    """
+    done, refused = [], []
     with connect(url) as client:
-        job_id = client.job_id(reference)
-        job = client.request(method, f"/training/jobs/{job_id}{action}")
-    told = out.state_and_reason(job["state"], job["reason"])
-    out.print_item(job, output, lambda: f"{job['id']}  {told}")
+        for reference in references:
+            try:
+                job_id = client.job_id(reference)
+                done.append(client.request(method, f"/training/jobs/{job_id}{action}"))
+            except Unreachable:
+                raise
+            except CliError as error:
+                refused.append(error)
+    if len(references) == 1 or output in (Format.TABLE, Format.NAME):
+        for job in done:
+            out.print_item(job, output, partial(_commanded, job))
+    else:
+        print(out.rendered(done, output))
+    for other in refused[1:]:
+        out.say(f"trainhall: {other.message}")
+    if refused:
+        raise refused[0]
+
+
+def _commanded(job: out.Json) -> str:
+    return f"{job['id']}  {out.state_and_reason(job['state'], job['reason'])}"
 
 
 def _reason(job: out.Json) -> str:
@@ -206,6 +228,8 @@ def _reason(job: out.Json) -> str:
 
 def _step(job: out.Json) -> str:
     total = job["total_steps"]
+    if job["spec"].get("script") and not total and not job["step"]:
+        return ""  # it reports none, or none yet
     return f"{job['step']}/{total}" if total else str(job["step"])
 
 

@@ -74,8 +74,15 @@ def trainhall(
             "--version", callback=_print_version, is_eager=True, help="Print the version."
         ),
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="Where the coordinator is, for any command."),
+    ] = None,
 ) -> None:
     context.default_map = config.default_map(context.command)
+    if url is not None:
+        # Flags come before the environment, here as behind a command.
+        os.environ["TRAINHALL_URL"] = url
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """
     with connect(url) as client:
         nodes = list(client.items("/cluster/nodes"))
+        out.say_if_simulated(client)
     columns = [
         out.Column("ID", lambda n: n["id"]),
         out.Column("NAME", lambda n: n["name"]),

@@ -33,6 +33,14 @@ JobId = Annotated[
         autocompletion=complete.jobs,
     ),
 ]
+JobIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="JOB...",
+        help="The ids of jobs, or the first characters of them.",
+        autocompletion=complete.jobs,
+    ),
+]
 SpecFile = Annotated[
     str, typer.Argument(metavar="FILE", help="A job spec in YAML or JSON; - reads standard input.")
 ]

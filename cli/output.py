@@ -3,13 +3,17 @@
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainhall.cli.options import Format
+
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
 
 Json = dict[str, Any]
 BLANK = "-"
@@ -40,6 +44,12 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def say_if_simulated(client: "Client") -> None:
+    """Once a command, on stderr: nobody shall take mock mode for their cluster."""
+    if client.is_simulated():
+        say("Simulated (mock mode): these hosts and jobs are made up, and nothing is run.")
+
+
 def colored(stream: Any = None) -> bool:
     """Whether to colour: a terminal, and nobody asked not to (https://no-color.org)."""
     out = stream or sys.stdout
@@ -47,15 +57,24 @@ def colored(stream: Any = None) -> bool:
 
 
 def print_items(
-    items: Sequence[Json], columns: Sequence[Column], output: Format, *, empty: str
+    items: Sequence[Json],
+    columns: Sequence[Column],
+    output: Format,
+    *,
+    empty: str,
+    wide: bool = True,
 ) -> None:
-    """A list: a table with a line each, one JSON or YAML list, or ids."""
+    """A list: a table with a line each, one JSON or YAML list, or ids.
+
+    On a terminal lines end with it, unless they may be `wide`.
+    """
     if output is Format.NAME:
         for item in items:
             print(item["id"])
     elif output is Format.TABLE:
         if items:
-            print(table(items, columns, color=colored()))
+            fits = None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+            print(table(items, columns, color=colored(), fits=fits))
         else:
             say(empty)
     else:
@@ -81,12 +100,28 @@ def rendered(data: Any, output: Format) -> str:
     return text.rstrip("\n")
 
 
-def table(items: Sequence[Json], columns: Sequence[Column], *, color: bool = False) -> str:
-    """Aligned columns, two spaces apart; the last one is as long as it needs to be."""
+def table(
+    items: Sequence[Json],
+    columns: Sequence[Column],
+    *,
+    color: bool = False,
+    fits: int | None = None,
+) -> str:
+    """Aligned columns, two spaces apart.
+
+    Args:
+        fits: cells that a line has; what the last column has beyond them is cut. None: it is as
+            long as it needs to be.
+    """
     from rich.cells import cell_len
 
     rows = [[column.title for column in columns]]
     rows += [[column.cell(item) or BLANK for column in columns] for item in items]
+    if fits is not None:
+        before = [max(cell_len(row[i]) for row in rows) + 2 for i in range(len(columns) - 1)]
+        room = max(fits - sum(before), cell_len(columns[-1].title))
+        for row in rows:
+            row[-1] = _cut(row[-1], room)
     widths = [max(cell_len(row[i]) for row in rows) for i in range(len(columns))]
     lines = []
     for row in rows:
@@ -97,6 +132,12 @@ def table(items: Sequence[Json], columns: Sequence[Column], *, color: bool = Fal
             cells.append(gap + shown if column.right else shown + gap)
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _cut(text: str, room: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= room else set_cell_size(text, room - 1).rstrip() + "…"
 
 
 def pairs(entries: Sequence[tuple[str, str]]) -> str:

@@ -387,7 +387,8 @@ def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
     who = f"the agent{'s' if len(stopped) > 1 else ''} on {names}"
     were = f"{who} {'were' if len(stopped) > 1 else 'was'} stopped"
     if _follow(stopped) == "pause":
-        return f"{were}; the ranks {'were told to end' if attempt.script else 'saved'} first"
+        silent = attempt.script and not attempt.begun
+        return f"{were}; the ranks {'were told to end' if silent else 'saved'} first"
     for host in stopped:
         if host.told is not None and host.told.failure is not None:
             return f"{were}, and {describe(host.told.failure)}"

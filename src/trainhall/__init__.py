@@ -6,10 +6,10 @@ and the command line never import what they do not need.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from trainhall.training.sdk.api import (
         checkpoint,
         init,
@@ -33,11 +33,6 @@ __all__ = [
     "should_stop",
 ]
 
-try:
-    __version__ = version("trainhall")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0.0.0"
-
 _HOMES = {
     "Context": "trainhall.training.sdk.session",
     "Trainer": "trainhall.training.trainer",
@@ -47,6 +42,19 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "trainhall.training.sdk.api")), name)
+    if name == "__version__":
+        value: Any = _version()
+    else:
+        value = getattr(import_module(_HOMES.get(name, "trainhall.training.sdk.api")), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    # Its import is a third of what `trainhall --help` takes, and a command seldom asks.
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trainhall")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0.0.0"

@@ -104,6 +104,16 @@ def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> N
     assert found["doctor"] == found["logs"] == {}
 
 
+def test_a_table_ends_with_the_terminal() -> None:
+    rows = [{"id": "a", "why": "short"}, {"id": "b", "why": "a reason that is much too long"}]
+    columns = [output.Column("ID", lambda r: r["id"]), output.Column("WHY", lambda r: r["why"])]
+    assert output.table(rows, columns, fits=16).splitlines() == [
+        "ID  WHY", "a   short", "b   a reason th…",
+    ]  # fmt: skip
+    assert output.table(rows, columns).splitlines()[2] == "b   a reason that is much too long"
+    assert "a…" in output.table(rows, columns, fits=3), "the title's room is always there"
+
+
 def test_a_reason_that_says_the_state_again_is_left_out() -> None:
     assert output.state_and_reason("cancelled", "cancelled") == "cancelled"
     assert output.state_and_reason("queued", "") == "queued"

@@ -231,6 +231,13 @@ def test_an_agent_that_was_stopped_costs_no_restart(
     assert (end.restarts, end.restarts_step) == (None, None)
 
 
+def test_a_script_that_saves_is_told_to_have_saved() -> None:
+    script = attempt(by_agent(Outcome.PAUSED), script=True, begun=True)
+    assert (
+        the_end(script, job()).attempt_reason == "the agent on a was stopped; the ranks saved first"
+    )
+
+
 def test_a_pause_that_a_stopped_agent_cuts_short_says_so() -> None:
     cut = attempt(by_agent(Outcome.STOPPED), goal="pause")
     end = the_end(cut, job(JobState.PAUSING))
