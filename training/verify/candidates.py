@@ -57,7 +57,8 @@ def comparable(spec: JobSpec, steps: int) -> dict[str, Any]:
     """
     document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     training = document.get("training", {})
-    training.pop("epochs", None)
+    for key in ("epochs", "reproducible", "logical_shards"):
+        training.pop(key, None)
     training |= {"steps": steps, "precision": "fp32", "data_workers": 0}
     document["training"] = training
     for part in ("parallelism", "checkpoint", "priority"):

@@ -1,0 +1,104 @@
+"""Which strategies and meshes a job is compared under."""
+
+from typing import Any
+
+import pytest
+
+from trainhall.parallelism.degrees import DEGREES
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.verify.candidates import (
+    STRATEGIES,
+    WHOLE,
+    Candidate,
+    Partition,
+    candidates,
+    comparable,
+    serial,
+)
+
+GPT = {"name": "language_model", "params": {"size": "tiny", "dropout": 0.1}}
+CNN = {"name": "mnist", "params": {"root": "/data"}}
+
+
+def all_of(task: dict[str, Any], workers: int, **training: Any) -> list[Candidate]:
+    spec = validate_spec({"name": "job", "task": task, "training": training})
+    return candidates(comparable(spec, 20), workers, STRATEGIES, {})
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 6, 8])
+def test_every_mesh_that_a_spec_takes_is_compared_once(workers: int) -> None:
+    found = all_of(GPT, workers, global_batch_size=48)
+    names = [(each.strategy, each.mesh) for each in found]
+    assert len(names) == len(set(names))
+    for each in found:
+        if each.spec is None:
+            assert each.refusal
+            continue
+        assert each.spec.resources.workers == each.spec.degrees.world_size == workers
+        assert each.spec.parallelism.strategy == each.strategy
+        assert workers == 1 or getattr(each.spec.degrees, DEGREES[each.strategy][0]) > 1 or (
+            each.strategy == "parameter_server"
+        )  # fmt: skip
+
+
+def test_meshes_of_two_dimensions_and_every_option_are_among_them() -> None:
+    names = {f"{c.strategy}: {c.mesh}" for c in all_of(GPT, 4, global_batch_size=48) if c.spec}
+    assert names >= {
+        "ddp: data 4", "fsdp: shard 4", "fsdp: shard 4, no resharding", "fsdp: shard 2 × data 2",
+        "fsdp: shard 2 × tensor 2", "fsdp: shard 2 × tensor 2, sequence parallel",
+        "tensor: tensor 2 × data 2", "tensor: tensor 2 × data 2, sequence parallel",
+        "pipeline: pipeline 4", "pipeline: pipeline 4, gpipe", "pipeline: pipeline 2 × data 2",
+        "pipeline: pipeline 2 × data 2, interleaved_1f1b", "pipeline: pipeline 2 × data 2, zbv",
+        "pipeline: pipeline 2 × data 2, interleaved_zero_bubble", "model: pipeline 4",
+        "model: pipeline 2 × data 2",
+    }  # fmt: skip
+    assert {name.partition(":")[0] for name in names} == set(STRATEGIES)
+
+
+def test_what_does_not_fit_is_told_with_the_reason() -> None:
+    refusals = {f"{c.strategy}: {c.mesh}": c.refusal for c in all_of(CNN, 4) if c.spec is None}
+    assert refusals["tensor: tensor 4"].startswith("the model declares no layers that tensor")
+    assert refusals["pipeline: pipeline 4"].startswith("the model's 3 layers cannot be cut into")
+    # An option of a mesh that does not fit is not told again.
+    assert "pipeline: pipeline 4, gpipe" not in refusals
+    odd = {c.mesh: c.refusal for c in all_of(CNN, 4, global_batch_size=6) if c.strategy == "ddp"}
+    assert odd["data 4"].startswith("6 does not divide by 4 workers")
+
+
+def test_a_compared_job_draws_nothing_that_depends_on_the_mesh() -> None:
+    spec = validate_spec(
+        {
+            "name": "job",
+            "task": GPT,
+            "training": {"epochs": 3, "precision": "bf16", "gradient_accumulation": 2},
+            "checkpoint": {"every_steps": 5},
+        }
+    )
+    document = comparable(spec, 7)
+    whole = serial(document, WHOLE)
+    assert whole.task is not None
+    assert whole.task.params["dropout"] == 0.0
+    assert (whole.training.steps, whole.training.epochs) == (7, None)
+    assert (whole.training.precision, whole.checkpoint.every_steps) == ("fp32", None)
+    assert whole.resources.workers == 1
+    parts = serial(document, Partition(samples=2, microbatches=4))
+    assert parts.training.gradient_accumulation == 16
+    assert spec.task is not None
+    assert spec.task.params["dropout"] == 0.1
+
+
+def test_the_jobs_own_number_of_microbatches_is_kept_for_its_strategy() -> None:
+    spec = validate_spec(
+        {
+            "name": "job",
+            "task": GPT,
+            "resources": {"workers": 2},
+            "parallelism": {"strategy": "pipeline", "microbatches": 8},
+        }
+    )
+    own = spec.parallelism.model_dump(mode="json", exclude_unset=True)
+    found = candidates(comparable(spec, 5), 2, ["ddp", "pipeline"], own)
+    assert {c.strategy: c.partition for c in found if c.spec} == {
+        "ddp": Partition(samples=2),
+        "pipeline": Partition(microbatches=8),
+    }
