@@ -1,11 +1,7 @@
-"""A checkpoint is there as a whole or not at all: under kills, full disks and broken ones."""
+"""A checkpoint is durable before it has its name, and is never written over."""
 
-import errno
 import os
-import shutil
-import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,13 +9,8 @@ import pytest
 from support.checkpoint_writer import write
 
 from trainhall.training.checkpoint.draft import Draft
-from trainhall.training.checkpoint.manifest import Manifest, verify_folder
+from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import PartialName, Token, scan
-from trainhall.training.checkpoint.removal import remove_leftovers
-
-TESTS = Path(__file__).parents[2]
-CALLS = "mkdir,write,fsync,rename,unlinkat,unlink,rmdir"
-"""The system calls by which a checkpoint is written and an old one removed."""
 
 
 def manifest_of(draft: Draft, token: Token) -> Manifest:
@@ -102,90 +93,3 @@ def test_a_failed_try_of_the_same_writer_is_replaced(tmp_path: Path) -> None:
     write(tmp_path, 1, 7)
     assert [f.path.name for f in scan(tmp_path)] == ["step-00000007-a1-g1"]
     assert not (tmp_path / "step-00000007-a1-g1" / "stale.bin").exists()
-
-
-def strace(
-    options: list[str], folder: Path, *, log: Path = Path("/dev/null")
-) -> subprocess.CompletedProcess[str]:
-    """Run a save of step 2 and the removal of step 1 under strace."""
-    command = [sys.executable, "-m", "support.checkpoint_writer", str(folder), "2", "2"]
-    return subprocess.run(
-        ["strace", "-f", "-qq", "-o", str(log), *options, *command],
-        cwd=TESTS,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture(scope="session")
-def tracer() -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed: no kills at system calls")
-    command = ["strace", "-qq", "-o", "/dev/null", "true"]
-    probe = subprocess.run(command, capture_output=True, text=True, check=False)
-    if probe.returncode != 0:
-        pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
-
-
-def trace_calls(folder: Path) -> list[tuple[str, int]]:
-    """The system calls of a whole save and removal, each with its number among those of its kind.
-
-    strace counts every kind by itself.
-    """
-    log = folder.parent / "trace"
-    assert strace(["-e", f"trace={CALLS}"], folder, log=log).returncode == 0
-    counts: Counter[str] = Counter()
-    calls = []
-    for line in log.read_text().splitlines():
-        name = line.split(None, 1)[1].partition("(")[0]
-        counts[name] += 1
-        calls.append((name, counts[name]))
-    return calls
-
-
-def begin(folder: Path) -> None:
-    write(folder, 1, 1)
-
-
-def check_after_crash(folder: Path) -> list[int]:
-    """What a reader sees is whole, and the next attempt gets rid of the rest."""
-    steps = [found.name.step for found in scan(folder)]
-    assert steps in ([1], [2, 1], [2])
-    assert [verify_folder(found.path) for found in scan(folder)] == [[]] * len(steps)
-    remove_leftovers(folder, Token("job", 3, 1))
-    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
-    write(folder, 3, 3)
-    assert [found.name.step for found in scan(folder)] == [3]
-    return steps
-
-
-@pytest.mark.usefixtures("tracer")
-def test_a_kill_at_any_system_call_leaves_whole_checkpoints(tmp_path: Path) -> None:
-    folder = tmp_path / "reference"
-    begin(folder)
-    calls = trace_calls(folder)
-    assert len(calls) > 15
-    seen: set[tuple[int, ...]] = set()
-    for name, number in calls:
-        target = tmp_path / f"{name}-{number}"
-        begin(target)
-        kill = f"inject={name}:signal=KILL:when={number}"
-        killed = strace(["-e", f"trace={name}", "-e", kill], target)
-        assert killed.returncode != 0, f"{name} {number}"
-        seen.add(tuple(check_after_crash(target)))
-    # The kills did fall before, within and after the commit and the removal.
-    assert seen == {(1,), (2, 1), (2,)}
-
-
-@pytest.mark.usefixtures("tracer")
-@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-def test_a_disk_that_fails_leaves_the_checkpoint_before(tmp_path: Path, error: str) -> None:
-    folder = tmp_path / "checkpoints"
-    begin(folder)
-    for call in ("write", "fsync", "mkdir", "rename"):
-        fail = f"inject={call}:error={error}:when=1"
-        failed = strace(["-e", f"trace={call}", "-e", fail], folder)
-        assert os.strerror(getattr(errno, error)) in failed.stderr
-        assert [found.name.step for found in scan(folder)] == [1]
-        assert verify_folder(folder / "step-00000001-a1-g1") == []

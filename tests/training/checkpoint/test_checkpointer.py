@@ -4,7 +4,6 @@ import copy
 import errno
 import json
 import os
-import pickle
 import resource
 import threading
 from collections.abc import Callable, Iterator
@@ -14,17 +13,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.forged import forge
 from torch import Tensor, nn
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.draft import Committed, Draft
 from trainhall.training.checkpoint.errors import NoGoodCheckpoint, StateMismatch
-from trainhall.training.checkpoint.manifest import (
-    FileRecord,
-    encode_manifest,
-    read_manifest,
-    verify_folder,
-)
+from trainhall.training.checkpoint.manifest import read_manifest, verify_folder
 from trainhall.training.checkpoint.names import Token, scan
 
 
@@ -371,54 +366,6 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for step in range(1, 5):
         job.save(step, small_state())
     assert [found.name.step for found in scan(tmp_path)] == [4, 3]
-
-
-class Trap:
-    """Unpickling it leaves a file behind."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (self.path,))
-
-
-@pytest.mark.parametrize("place", ["tensors-00000-00000.safetensors", "state.json", ".metadata"])
-@pytest.mark.parametrize("form", ["pickle", "torch"])
-def test_a_pickle_with_valid_hashes_is_never_opened(job: Job, place: str, form: str) -> None:
-    name = job.save(1, small_state(1.0))
-    sprung, path = job.folder / "sprung", job.folder / name / place
-    if form == "pickle":
-        path.write_bytes(pickle.dumps(Trap(sprung)))
-    else:
-        with path.open("wb") as file:
-            torch.save(Trap(sprung), file)
-    forge(job.folder / name)
-    assert verify_folder(job.folder / name) == []
-    target = small_state(0.0)
-    if place == ".metadata":
-        job.checkpointer.load([name], target)
-        assert target["model"]["weight"].tolist() == [1.0] * 8
-    else:
-        with pytest.raises(NoGoodCheckpoint, match=place):
-            job.checkpointer.load([name], target)
-        assert target["model"]["weight"].tolist() == [0.0] * 8
-    assert not sprung.exists()
-
-
-def forge(folder: Path) -> None:
-    """Make the manifest vouch for whatever the folder holds."""
-    manifest = read_manifest(folder)
-    draft = Draft(folder, manifest.name)
-    files: list[FileRecord] = []
-    for path in sorted(folder.iterdir()):
-        if path.name != "manifest.json":
-            data = path.read_bytes()
-            path.unlink()
-            files.append(draft.write(path.name, [data]))
-    (folder / "manifest.json").write_bytes(
-        encode_manifest(manifest.model_copy(update={"files": files}))
-    )
 
 
 @pytest.mark.parametrize(
