@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainhall.cli.client import Client
-from trainhall.cli.errors import Usage
+from trainhall.cli.errors import CliError, Usage
 from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, Chain, Comparison, Entry, as_text
 from trainhall.training.chain import compare as compare_chains
 
@@ -23,21 +23,25 @@ class FolderChain:
         Raises:
             Usage: the folder has no chain.
         """
+        self._path = folder / "chain.jsonl"
         try:
-            lines = (folder / "chain.jsonl").read_text(encoding="utf-8").splitlines()
+            lines = self._path.read_text(encoding="utf-8").splitlines()
             rows = [json.loads(line) for line in lines]
         except FileNotFoundError:
             raise Usage(f"{folder} {_NO_CHAIN}") from None
         except (OSError, ValueError) as error:
-            raise Usage(f"{folder / 'chain.jsonl'} cannot be read: {error}") from None
+            raise Usage(f"{self._path} cannot be read: {error}") from None
         self._rows: dict[int, Any] = {row["step"]: row for row in rows}
         if not self._rows:
             raise Usage(f"{folder} has no step yet")
         self.last = max(self._rows)
 
     def entry(self, step: int) -> Entry:
-        row = self._rows[step]
-        return Entry(row["link"], row["samples"], row["loss"], row["gradient_norm"])
+        try:
+            row = self._rows[step]
+            return Entry(row["link"], row["samples"], row["loss"], row["gradient_norm"])
+        except KeyError:
+            raise CliError(f"step {step} is not in {self._path}") from None
 
     def weights(self) -> Mapping[int, str]:
         return {step: row["weights"] for step, row in self._rows.items() if "weights" in row}
@@ -53,7 +57,7 @@ class JobChain:
         """
         self._client = client
         self._id = job["id"]
-        if not job["spec"]["training"]["reproducible"]:
+        if not job["spec"]["training"].get("reproducible"):
             raise Usage(f"job {self._id} {_NO_CHAIN}")
         newest = self._series([LINK], max_points=1).get(LINK)
         if newest is None:
@@ -63,7 +67,10 @@ class JobChain:
     def entry(self, step: int) -> Entry:
         names = [LINK, SAMPLES, "loss", "gradient_norm"]
         series = self._series(names, from_step=step, to_step=step)
-        link, samples, loss, norm = (series[name][step] for name in names)
+        try:
+            link, samples, loss, norm = (series[name][step] for name in names)
+        except KeyError:
+            raise CliError(f"step {step} of job {self._id} is not recorded") from None
         return Entry(as_text(link), as_text(samples), loss, norm)
 
     def weights(self) -> Mapping[int, str]:
@@ -94,9 +101,10 @@ def compare(one: str, other: str, url: str) -> Comparison:
 
 def newest_link(client: Client, job: Any) -> str | None:
     """The newest link of a job and its step, in words; None if it keeps no chain."""
-    if not job["spec"]["training"]["reproducible"] or not job["step"]:
+    try:
+        chain = JobChain(client, job)
+    except Usage:
         return None
-    chain = JobChain(client, job)
     return f"{chain.entry(chain.last).link} at step {chain.last}"
 
 

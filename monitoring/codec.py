@@ -24,9 +24,9 @@ MAX_STEP = 2**53
 MAX_TIME = 253_402_300_799.0
 """The end of the year 9999, in seconds since the epoch."""
 
-DIGESTS = "chain_"
-"""How the names of series begin that hold digests of a reproducible job's steps: nobody looks at
-their curves, so they are given only to those who ask by name."""
+DIGESTS = ("chain_link", "chain_samples", "chain_weights")
+"""Series that hold digests of a reproducible job's steps (`trainhall.training.chain`): nobody looks
+at their curves, so they are given only to those who ask by name."""
 
 _MAGIC = b"THM1"
 _FRAME = struct.Struct("<4sIQI")

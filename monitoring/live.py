@@ -319,7 +319,7 @@ def _metric_frames(payload: bytes, first: int, after: int, upto: int) -> Iterato
 def _points(table: Table) -> dict[str, list[list[Any]]]:
     points = {}
     for name, values in table.columns.items():
-        if name.startswith(DIGESTS):
+        if name in DIGESTS:
             continue
         steps, times = table.steps, table.times
         if len(values) > FRAME_ROWS:

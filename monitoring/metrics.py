@@ -133,7 +133,7 @@ def _packed_series(
     if names is not None:
         query = query.where(Series.name.in_(names))
     else:
-        query = query.where(Series.name.startswith(DIGESTS, autoescape=True).is_(False))
+        query = query.where(Series.name.not_in(DIGESTS))
     return {(row.attempt, (row.rank, row.name)): row for row in connection.execute(query)}
 
 
@@ -156,7 +156,7 @@ def _raw_tail(
         for table in decode_frames(payload):
             rank = -1 if table.rank is None else table.rank
             for name, values in table.columns.items():
-                if name in names if names is not None else not name.startswith(DIGESTS):
+                if name in names if names is not None else name not in DIGESTS:
                     run = Run.of_points(table.steps, table.times, values)
                     found[attempt, (rank, name)].append(run)
     return {key: joined(runs) for key, runs in found.items()}

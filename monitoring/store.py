@@ -294,7 +294,7 @@ def _note_last_values(job: _Job, tables: list[Table]) -> None:
         if table.rank is None and len(table.steps):
             step = max(int(table.steps[-1]), -1 if step is None else step)
             for name, values in table.columns.items():
-                if not name.startswith(DIGESTS):
+                if name not in DIGESTS:
                     last[name] = number_or_text(float(values[-1]))
     if step is not None:
         job.step = step

@@ -103,6 +103,7 @@ class LogicalShards(Replicas):
                 _push(sums, gradients, completed, _add)
         if self._exchange is not None:
             account = self._exchange.finish(torch.stack(accounts))
+            tools.communication_ended()
         else:
             (account,), (gradients,) = accounts, sums
             for parameter, gradient in zip(self._parameters, gradients, strict=True):
@@ -138,7 +139,7 @@ class LogicalShards(Replicas):
         """What a shard gives besides gradients, as one vector: its means, and by how much it
         changed each buffer. Differences keep what no shard changes as it is, to the last bit."""
         changes = [
-            torch.where(now == then, 0, now - then).double().view(-1)
+            torch.where(now == then, 0, now - then).double().reshape(-1)
             for now, then in self._floating(before)
         ]
         return torch.cat([torch.stack(means).double(), *changes])

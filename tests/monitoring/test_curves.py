@@ -132,17 +132,17 @@ async def test_names_choose_series(hall: Hall) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 async def test_digests_are_given_to_those_who_ask_for_them(hall: Hall, packed: bool) -> None:
     digest = float(2**52 - 1)
-    tables = table([1], loss=[1.0], chainsaw=[2.0]), table([1], chain_link=[digest])
+    tables = table([1], loss=[1.0], chain_length=[2.0]), table([1], chain_link=[digest])
     await hall.send(*tables, attempt=3)
     if packed:
         await hall.packer.pack_once()
-    assert [s.name for s in await hall.read()] == ["chainsaw", "loss"]
+    assert [s.name for s in await hall.read()] == ["chain_length", "loss"]
     (link,) = await hall.read(names=["chain_link"])
     assert link.run.last.tolist() == [digest]
     async with hall.database.transaction() as session:
         progress = await session.get(JobProgress, "job")
     assert progress is not None
-    assert progress.metrics == {"loss": 1.0, "chainsaw": 2.0}
+    assert progress.metrics == {"loss": 1.0, "chain_length": 2.0}
 
 
 async def test_max_points_below_one_is_refused(hall: Hall) -> None:
