@@ -174,3 +174,57 @@ def test_what_happened_is_told_with_the_failure(
     attempt.get_by_role("link", name="Its output").click()
     expect(page.get_by_role("log").get_by_text("the data are gone")).to_be_visible()
     expect(page).to_have_url(re.compile("rank=0"))
+
+
+def test_a_zoom_leaves_the_page_where_it_was_and_all_points_are_saved(
+    page: Page, jobs: list[str]
+) -> None:
+    page.set_viewport_size({"width": 1000, "height": 500})
+    page.goto(f"/jobs/{jobs[0]}")
+    # A plot is there once it is on the screen.
+    chart(page, "Gradient norm").scroll_into_view_if_needed()
+    low = chart(page, "Gradient norm").locator(".u-over")
+    expect(low).to_be_visible()
+    low.scroll_into_view_if_needed()
+    before = page.evaluate("window.scrollY")
+    assert before > 0
+    drag(page, low, 0.25, 0.5)
+    expect(page).to_have_url(re.compile("from="))
+    # What is read anew is drawn by then.
+    expect(page.get_by_text(re.compile("^steps [0-9,]+ to [0-9,]+$"))).to_be_visible()
+    assert page.evaluate("window.scrollY") == before
+    with page.expect_download() as download:
+        page.get_by_role("button", name="All as CSV").click()
+    rows = Path(download.value.path()).read_text().splitlines()
+    assert rows[0].startswith("step,loss,")
+    assert len(rows) == 401
+
+
+def test_an_ended_job_is_not_live_and_is_submitted_again(page: Page, jobs: list[str]) -> None:
+    page.goto(f"/jobs/{jobs[0]}")
+    expect(page.get_by_test_id("job-state")).to_have_text("completed")
+    tiles = page.locator("dd[data-metric=loss] + dd")
+    expect(tiles).to_have_text("mean of the last 20 steps")
+    expect(page.get_by_role("status").filter(has_text=re.compile("^live$"))).to_have_count(0)
+    # Its state is told once.
+    expect(page.get_by_text("completed", exact=True)).to_have_count(1)
+    page.get_by_role("link", name="Submit again").click()
+    expect(page.locator(".cm-content")).to_contain_text("name: slow-learner")
+
+
+def test_a_script_without_steps_tells_its_time_and_its_last_line(
+    page: Page, cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "silent.py"
+    script.write_text("import time\nprint('epoch 4 of 9', flush=True)\ntime.sleep(600)\n")
+    job = cluster.submit({"name": "silent", "script": {"path": str(script)}})
+    page.goto(f"/jobs/{job}")
+    expect(page.get_by_test_id("elapsed")).to_have_text(re.compile(r"^\d+ s so far$"), timeout=SLOW)
+    header = page.locator("header").filter(has=page.get_by_test_id("job-state"))
+    expect(header.get_by_text("epoch 4 of 9")).to_be_visible(timeout=SLOW)
+    page.goto("/jobs?search=silent")
+    row = page.locator(f'tr[data-job="{job}"]')
+    expect(row).to_contain_text("so far")
+    expect(row).to_contain_text("epoch 4 of 9", timeout=SLOW)
+    cluster.request("DELETE", f"/training/jobs/{job}")
+    expect(row).to_contain_text("cancelled")

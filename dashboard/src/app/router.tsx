@@ -10,6 +10,7 @@ import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
 import { type CurveView, curveView } from "@/shared/curves/view";
 import { Missing } from "./missing";
+import { parseSearch, stringifySearch } from "./search";
 import { Shell } from "./shell";
 
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing });
@@ -109,6 +110,8 @@ const submit = createRoute({
 export const router = createRouter({
   routeTree: root.addChildren([home, jobs, job, compare, nodes, submit]),
   defaultPreload: "intent",
+  parseSearch,
+  stringifySearch,
   scrollRestoration: true,
 });
 

@@ -1,7 +1,6 @@
 import {
   ActionIcon,
   AppShell,
-  Badge,
   Container,
   Group,
   Menu,
@@ -66,9 +65,7 @@ function Simulated() {
       multiline
       maw={280}
     >
-      <Badge color="orange" variant="light" size="md" tt="none" className={classes.simulated ?? ""}>
-        simulated
-      </Badge>
+      <span className={classes.simulated}>simulated</span>
     </Tooltip>
   );
 }

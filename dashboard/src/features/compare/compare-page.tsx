@@ -127,9 +127,7 @@ function Plots({ jobs, places, view, onView }: PlotsProps) {
   return (
     <Stack gap="md">
       <CurveControls view={view} onChange={onView} onSmoothing={setDragged} />
-      {panels.length === 0 ? (
-        <Empty title="No points yet">None of them reports metrics.</Empty>
-      ) : null}
+      {panels.length === 0 ? <NoPoints lives={lives} /> : null}
       <div className={controls.grid}>
         {panels.map((panel) => (
           <Chart
@@ -149,6 +147,14 @@ function Plots({ jobs, places, view, onView }: PlotsProps) {
       </div>
     </Stack>
   );
+}
+
+function NoPoints({ lives }: { lives: Map<string, JobLive> }) {
+  const all = [...lives.values()];
+  if (all.length === 0 || all.some((live) => live.status.value.phase === "connecting")) {
+    return <Empty title="Reading…" />;
+  }
+  return <Empty title="No points yet">None of them reports metrics.</Empty>;
 }
 
 /** Follow every compared job; renders again when one has read something, or has a new series. */
@@ -182,8 +188,18 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
   useEffect(() => {
     const all = [...lives.values()];
     const told = () =>
-      render(all.map((live) => [...live.curves.names(), live.window.value?.ready]).join(";"));
-    const leave = all.flatMap((live) => [live.curves.subscribe(told), live.window.subscribe(told)]);
+      render(
+        all
+          .map(({ curves, window, status }) => [
+            ...curves.names(),
+            window.value?.ready,
+            status.value.phase === "connecting",
+          ])
+          .join(";"),
+      );
+    const leave = all.flatMap(({ curves, window, status }) =>
+      [curves, window, status].map((each) => each.subscribe(told)),
+    );
     return () => {
       for (const each of leave) each();
     };

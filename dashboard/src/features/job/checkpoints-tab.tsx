@@ -4,11 +4,13 @@ import {
   Group,
   Modal,
   NumberInput,
+  Select,
   Skeleton,
   Text,
   Tooltip,
 } from "@mantine/core";
 import { useState } from "react";
+import type { ParallelismSpec } from "@/client";
 import type { Checkpoint, Job } from "@/shared/api/types";
 import { bytes, count, metric, plural } from "@/shared/format";
 import { isAboutSpeed } from "@/shared/live/metric-names";
@@ -116,8 +118,8 @@ export function CheckpointsTab({ job }: { job: Job }) {
           job={job}
           checkpoint={restoring}
           onClose={() => setRestoring(null)}
-          onRestore={(workers) => {
-            change.mutate({ kind: "restore", checkpoint: restoring, workers });
+          onRestore={(otherwise) => {
+            change.mutate({ kind: "restore", checkpoint: restoring, ...otherwise });
             setRestoring(null);
           }}
         />
@@ -192,18 +194,32 @@ interface RestoreProps {
   job: Job;
   checkpoint: Checkpoint;
   onClose: () => void;
-  onRestore: (workers: number | null) => void;
+  onRestore: (otherwise: { workers: number | null; strategy: string | null }) => void;
 }
+
+const STRATEGIES: NonNullable<ParallelismSpec["strategy"]>[] = [
+  "ddp",
+  "fsdp",
+  "tensor",
+  "pipeline",
+  "model",
+  "parameter_server",
+];
 
 function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
   const [workers, setWorkers] = useState<number | string>(job.world_size);
+  const { strategy: before = "" } = (job.spec.parallelism ?? {}) as { strategy?: string };
+  const [strategy, setStrategy] = useState(before);
   const chosen = typeof workers === "number" ? workers : Number.NaN;
   return (
     <Modal opened onClose={onClose} title={`Restore from step ${count(checkpoint.step)}`} centered>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          onRestore(chosen === job.world_size ? null : chosen);
+          onRestore({
+            workers: chosen === job.world_size ? null : chosen,
+            strategy: strategy === before ? null : strategy,
+          });
         }}
       >
         <Text size="sm" mb="md">
@@ -219,6 +235,17 @@ function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
           onChange={setWorkers}
           data-autofocus
         />
+        {job.spec.task ? (
+          <Select
+            mt="sm"
+            label="Strategy"
+            description="Its checkpoints load into any of them."
+            data={STRATEGIES}
+            value={strategy}
+            allowDeselect={false}
+            onChange={(next) => setStrategy(next ?? before)}
+          />
+        ) : null}
         <Group justify="flex-end" mt="lg">
           <Button variant="default" onClick={onClose}>
             Cancel

@@ -15,6 +15,7 @@ import { useCurveVersion } from "@/shared/live/use-job-live";
 import { Empty } from "@/shared/ui/empty";
 import { DeviceUse } from "./device-use";
 import { panelsOf, ranksOf } from "./panels";
+import { SaveMetrics } from "./save-metrics";
 import { endedWithoutStep } from "./tabs";
 
 const route = getRouteApi("/jobs/$jobId");
@@ -68,7 +69,9 @@ export default function CurvesTab({ job, live }: Props) {
         onChange={change}
         onSmoothing={setDragged}
         hasRanks={ranksOf(live.curves).length > 0}
-      />
+      >
+        <SaveMetrics job={job} />
+      </CurveControls>
       <div className={controls.grid}>
         {panels.map((panel) => (
           <Chart

@@ -12,6 +12,8 @@ interface Props {
   onSmoothing: (smoothing: number | null) => void;
   /** Whether there are series of single ranks to draw. */
   hasRanks?: boolean;
+  /** What else can be done with the curves. */
+  children?: React.ReactNode;
 }
 
 // The interesting part of smoothing is near 1: the slider is quadratic in what is left out.
@@ -20,7 +22,8 @@ const fromSlider = (at: number) =>
   Math.min(MOST_SMOOTHING, Math.round((1 - (1 - at) ** 2) * 1000) / 1000);
 
 /** How all charts of a page are drawn. */
-export function CurveControls({ view, onChange, onSmoothing, hasRanks = false }: Props) {
+export function CurveControls(props: Props) {
+  const { view, onChange, onSmoothing, hasRanks = false } = props;
   const { x = "step", smooth = 0 } = view;
   const [dragged, setDragged] = useState<number | null>(null);
   return (
@@ -86,6 +89,7 @@ export function CurveControls({ view, onChange, onSmoothing, hasRanks = false }:
         />
       ) : null}
       <Zoom key={`${view.from}-${view.to}`} view={view} onChange={onChange} />
+      {props.children}
     </div>
   );
 }

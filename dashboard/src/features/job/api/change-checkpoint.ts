@@ -8,8 +8,9 @@ import { notifyDone, notifyProblem } from "@/shared/ui/notify";
 export interface CheckpointChange {
   kind: "pin" | "unpin" | "delete" | "restore";
   checkpoint: Checkpoint;
-  /** Of a restore: how many there shall be instead of as many as before. */
+  /** Of a restore: what shall be otherwise than before. */
   workers?: number | null;
+  strategy?: string | null;
 }
 
 const FAILED = {
@@ -25,8 +26,11 @@ export async function changeCheckpoint(change: CheckpointChange): Promise<void> 
   else if (change.kind === "unpin") await unwrap(unpinCheckpoint({ path }));
   else if (change.kind === "delete") await unwrap(deleteCheckpoint({ path }));
   else {
-    const { workers = null } = change;
-    const body = workers === null ? {} : { resources: { workers } };
+    const { workers = null, strategy = null } = change;
+    const body = {
+      ...(workers === null ? {} : { resources: { workers } }),
+      ...(strategy === null ? {} : { parallelism: { strategy } }),
+    };
     await unwrap(restoreCheckpoint({ path, body }));
   }
 }

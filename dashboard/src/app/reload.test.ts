@@ -1,0 +1,10 @@
+import { afterEach, expect, it } from "vitest";
+import { mayReload } from "./reload";
+
+afterEach(() => sessionStorage.clear());
+
+it("lets a page load itself anew once, not again and again", () => {
+  expect(mayReload(1_000_000)).toBe(true);
+  expect(mayReload(1_005_000)).toBe(false);
+  expect(mayReload(1_040_000)).toBe(true);
+});

@@ -1,0 +1,15 @@
+const KEY = "trainhall.reloaded";
+const ONCE_MS = 30_000;
+
+/** Whether the page may load itself anew: not again and again, where that does not help. */
+export function mayReload(now = Date.now()): boolean {
+  try {
+    const last = Number(sessionStorage.getItem(KEY) ?? 0);
+    if (now - last < ONCE_MS) return false;
+    sessionStorage.setItem(KEY, String(now));
+    return true;
+  } catch {
+    // Without a memory it could go on for ever.
+    return false;
+  }
+}
