@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from trainhall.distributed.collectives.schedule import (
     Schedule,
     Send,
     even_cuts,
+    overlap,
 )
 from trainhall.distributed.collectives.transport import Buffer, PeerGone, Pending, Transport
 
@@ -46,6 +48,7 @@ class Communicator:
         self._segment_bytes = segment_bytes
         self._step = 0
         self._broken: CollectiveError | None = None
+        self._scratch = _Scratch(transport)
 
     def run(self, schedule: Schedule, tensor: Buffer) -> None:
         """Take part in a collective; `tensor` is replaced by what `schedule.result` says.
@@ -71,12 +74,12 @@ class Communicator:
             cuts=even_cuts(len(tensor), schedule.chunks),
             step=self._step,
             segment=self._segment(tensor),
+            scratch=self._scratch,
             deadline=_Deadline(self._timeout),
         )
         self._step += 1
         try:
-            for r in schedule.rounds(self._transport.rank):
-                transfer.round(r)
+            transfer.run(schedule.rounds(self._transport.rank))
         except CollectiveError as error:
             self._broken = error
             self._transport.leave(str(error.__cause__ or error))
@@ -100,6 +103,23 @@ class Communicator:
         return max(1, elements)
 
 
+class _Scratch:
+    """Buffers that are kept: memory that is new costs more than what is received in it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._pairs: deque[list[Buffer]] = deque([[], []])
+
+    def two(self, like: Buffer, elements: int) -> list[Buffer]:
+        """Two buffers, others than those of the call before: a round may begin before the last one
+        has ended."""
+        self._pairs.rotate()
+        kept = self._pairs[0]
+        if not kept or kept[0].dtype != like.dtype or len(kept[0]) < elements:
+            self._pairs[0] = [self._transport.empty_like(like, elements) for _ in range(2)]
+        return self._pairs[0]
+
+
 class _Deadline:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
@@ -119,54 +139,95 @@ class _Transfer:
     step: int
     segment: int
     """Elements of a piece."""
+    scratch: "_Scratch"
     deadline: _Deadline
 
-    def round(self, r: Round) -> None:
-        sending = self._begin_sending(r, r.send) if r.send else None
-        if r.receive and r.receive.add:
-            self._receive_and_add(r, r.receive)
-        elif r.receive:
-            self._receive(r, r.receive)
-        if sending:
-            sending.wait_for_all()  # the next round may overwrite what is being sent
+    def run(self, rounds: Iterator[Round]) -> None:
+        """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
+        round before it sends in it, and where nothing stands against it already in the round
+        before."""
+        r = next(rounds, None)
+        incoming = self._begin_receiving(r)
+        while r:
+            outgoing = self._begin_sending(r, r.send) if r.send else None
+            after = next(rounds, None)
+            early = after is not None and _may_receive_early(after, r, incoming)
+            ahead = self._begin_receiving(after) if early else None
+            if incoming:
+                incoming.finish()
+            if outgoing:
+                outgoing.wait_for_all()  # the next round may overwrite what is being sent
+            r, incoming = after, ahead or self._begin_receiving(after)
+
+    def _begin_receiving(self, r: Round | None) -> "_Incoming | None":
+        return _Incoming(self, r, r.receive) if r and r.receive else None
 
     def _begin_sending(self, r: Round, send: Send) -> "_Pieces":
         pieces = _Pieces(self, r, send.peer, send.chunks, "send to")
         for number, part in enumerate(pieces.parts):
-            header = self._header(r, send.chunks, self.transport.rank, number)
+            header = self.header(r, send.chunks, self.transport.rank, number)
             pieces.add(self.transport.send(send.peer, header, self.tensor[part]))
         return pieces
 
-    def _receive(self, r: Round, receive: Receive) -> None:
-        pieces = _Pieces(self, r, receive.peer, receive.chunks, "get from")
-        for number, part in enumerate(pieces.parts):
-            header = self._header(r, receive.chunks, receive.peer, number)
-            pieces.add(self.transport.receive(receive.peer, header, self.tensor[part]))
-        pieces.wait_for_all()
-
-    def _receive_and_add(self, r: Round, receive: Receive) -> None:
-        """Two pieces are on their way at a time, into two buffers; one is added meanwhile."""
-        pieces = _Pieces(self, r, receive.peer, receive.chunks, "get from")
-        parts = pieces.parts
-        length = min(self.segment, pieces.elements)
-        buffers = [self.transport.empty_like(self.tensor, length) for _ in parts[:2]]
-
-        def begin(number: int) -> None:
-            header = self._header(r, receive.chunks, receive.peer, number)
-            into = buffers[number % 2][: _length(parts[number])]
-            pieces.add(self.transport.receive(receive.peer, header, into))
-
-        for number in range(len(buffers)):
-            begin(number)
-        for number, part in enumerate(parts):
-            pieces.wait_for_next()
-            target = self.tensor[part]
-            target += buffers[number % 2][: _length(part)]
-            if number + 2 < len(parts):
-                begin(number + 2)
-
-    def _header(self, r: Round, chunks: range, source: int, segment: int) -> Header:
+    def header(self, r: Round, chunks: range, source: int, segment: int) -> Header:
         return Header(self.step, r.phase, r.number, chunks, source, segment)
+
+
+def _may_receive_early(after: Round, r: Round, incoming: "_Incoming | None") -> bool:
+    """Whether what `after` receives may come while round `r` is under way."""
+    if after.receive is None or (incoming and not incoming.all_begun):
+        return False  # it would take the place of pieces of this round that are yet to be begun
+    if after.receive.add:
+        return True  # into a buffer
+    if r.receive and overlap(after.receive.chunks, r.receive.chunks):
+        return False
+    # What is still being sent may be overwritten by none but who has received it by then.
+    sends = r.send and r.send.peer != after.receive.peer and r.send.chunks
+    return not (sends and overlap(after.receive.chunks, sends))
+
+
+class _Incoming:
+    """What a rank receives in one round.
+
+    What replaces numbers is received where it belongs. What is added comes into two buffers: while
+    one piece is added, the next one is on its way.
+    """
+
+    def __init__(self, transfer: _Transfer, r: Round, receive: Receive) -> None:
+        self._transfer = transfer
+        self._round = r
+        self._receive = receive
+        self._pieces = _Pieces(transfer, r, receive.peer, receive.chunks, "get from")
+        self._targets = [transfer.tensor[part] for part in self._pieces.parts]
+        self._into = self._targets
+        if receive.add:
+            longest = min(transfer.segment, self._pieces.elements)
+            buffers = transfer.scratch.two(transfer.tensor, longest)
+            self._into = [
+                buffers[number % 2][: len(target)] for number, target in enumerate(self._targets)
+            ]
+        for number in range(min(2, len(self._targets)) if receive.add else len(self._targets)):
+            self._begin(number)
+
+    @property
+    def all_begun(self) -> bool:
+        return not self._receive.add or len(self._targets) <= 2
+
+    def finish(self) -> None:
+        if not self._receive.add:
+            self._pieces.wait_for_all()
+            return
+        for number, target in enumerate(self._targets):
+            self._pieces.wait_for_next()
+            target += self._into[number]
+            if number + 2 < len(self._targets):
+                self._begin(number + 2)
+
+    def _begin(self, number: int) -> None:
+        transfer, receive = self._transfer, self._receive
+        header = transfer.header(self._round, receive.chunks, receive.peer, number)
+        into = self._into[number]
+        self._pieces.add(transfer.transport.receive(receive.peer, header, into))
 
 
 class _Pieces:
@@ -214,7 +275,3 @@ class _Pieces:
             f"{self._left * element_bytes:,} of {self.elements * element_bytes:,} bytes to "
             f"{self._direction} rank {self._peer}"
         )
-
-
-def _length(part: slice) -> int:
-    return int(part.stop - part.start)

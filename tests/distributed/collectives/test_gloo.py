@@ -1,0 +1,117 @@
+"""Schedules over Gloo: the same bits as in the simulator, and an end to every failure.
+
+Each rank is a thread with a process group of its own, but where a process must die.
+"""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from support import collective_ranks
+from support.attempts import rank_server
+
+from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.errors import BadInput, TimedOut
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.simulate import simulate
+from trainhall.distributed.gloo import Gloo
+
+PATIENCE = 60.0
+"""Seconds; nothing that works takes so long."""
+T = TypeVar("T")
+
+
+def run_ranks(world_size: int, work: Callable[[Gloo], T]) -> list[T]:
+    store = dist.HashStore()
+
+    def as_rank(rank: int) -> T:
+        group = dist.ProcessGroupGloo(store, rank, world_size, timedelta(seconds=PATIENCE))
+        return work(Gloo(group))
+
+    with ThreadPoolExecutor(world_size) as threads:
+        return list(threads.map(as_rank, range(world_size)))
+
+
+@pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("world_size", [2, 5])
+def test_gloo_computes_what_the_simulator_does(world_size: int, segment_bytes: int) -> None:
+    arrays = [
+        np.random.default_rng(rank).standard_normal(300).astype(np.float32)
+        for rank in range(world_size)
+    ]
+
+    def work(transport: Gloo) -> list[bytes]:
+        communicator = Communicator(transport, timeout=PATIENCE, segment_bytes=segment_bytes)
+        found = []
+        for name in NAMES:
+            tensor = torch.from_numpy(arrays[transport.rank].copy())
+            communicator.agree(tensor)
+            communicator.run(all_reduce(name, world_size), tensor)
+            found.append(tensor.numpy().tobytes())
+        return found
+
+    wanted = [simulate(all_reduce(name, world_size), arrays).tensors[0].tobytes() for name in NAMES]
+    assert run_ranks(world_size, work) == [wanted] * world_size
+
+
+def test_types_that_numpy_lacks_are_added_up() -> None:
+    def work(transport: Gloo) -> torch.Tensor:
+        tensor = torch.full((10,), 1.5, dtype=torch.bfloat16)
+        Communicator(transport, timeout=PATIENCE).run(Ring(3), tensor)
+        return tensor
+
+    for tensor in run_ranks(3, work):
+        assert tensor.dtype is torch.bfloat16
+        assert tensor.eq(4.5).all()
+
+
+def test_every_rank_is_told_what_the_others_bring() -> None:
+    def work(transport: Gloo) -> str:
+        with pytest.raises(BadInput) as told:
+            Communicator(transport, timeout=PATIENCE).agree(torch.zeros(4 + transport.rank))
+        return str(told.value)
+
+    message = (
+        "ranks bring different numbers or types of elements: 4 of torch.float32 on rank 0; 5 of "
+        "torch.float32 on rank 1"
+    )
+    assert run_ranks(2, work) == [message] * 2
+
+
+def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> None:
+    given_up = Barrier(2)
+
+    def work(transport: Gloo) -> str:
+        if transport.rank == 1:
+            given_up.wait(PATIENCE)
+            return ""
+        with pytest.raises(TimedOut) as told:
+            Communicator(transport, timeout=0.05).run(Ring(2), torch.ones(100))
+        given_up.wait(PATIENCE)
+        return str(told.value)
+
+    assert run_ranks(2, work)[0] == (
+        "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 200 of 200 bytes to get "
+        "from rank 1"
+    )
+
+
+def test_a_killed_rank_ends_the_collective_on_all_others(tmp_path: Path) -> None:
+    with rank_server() as ranks:
+        codes = ranks.call("support.collective_ranks:lose_one", 4, tmp_path)
+    assert codes == [0, -9, 0, 0]
+    told = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
+    assert set(told) == {str(rank) for rank in range(4) if rank != collective_ranks.DIES}
+    assert told["2"].startswith("PeerLost: rank 1 is gone (")
+    for text in told.values():
+        assert re.match(r"PeerLost: rank \d is gone \([^/]+\): round \d \(reduce-scatter\)", text)
+        assert "still had 1,000 of 1,000 bytes to" in text
