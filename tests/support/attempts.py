@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -108,6 +108,7 @@ class RankServer:
         keep_latest: int | None = None,
         trace: TracePlan | None = None,
         function: str = "support.rank_server:train",
+        device: Literal["cpu", "cuda"] = "cpu",
     ) -> AttemptFolder:
         """Begin an attempt under `folder`, whose `checkpoints` all attempts share.
 
@@ -128,7 +129,7 @@ class RankServer:
             node_rank=0,
             num_nodes=1,
             ranks=[
-                RankPlace(rank=r, local_rank=r, device_kind="cpu", device_index=r)
+                RankPlace(rank=r, local_rank=r, device_kind=device, device_index=r)
                 for r in range(world_size)
             ],
             checkpoint=CheckpointPlan(
