@@ -5,6 +5,7 @@ import math
 import signal
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -14,7 +15,7 @@ import typer
 from trainhall.cli import specs
 from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.options import DEFAULT_URL, Overrides, Url
-from trainhall.cli.output import Column, duration, say, table
+from trainhall.cli.output import Column, say, table
 
 if TYPE_CHECKING:
     from trainhall.cli.verify_runs import Result
@@ -190,42 +191,29 @@ def _compare(
     document: dict[str, Any],
     wanted: "list[Candidate]",
 ) -> "list[Result]":
-    """Run all that fits; results are in the order of `wanted`."""
+    """Run all that fits, and leave nothing behind."""
     from trainhall.cli.local_shims import LocalShims
-    from trainhall.cli.verify_runs import Comparison, refused
+    from trainhall.cli.verify_runs import Comparison
 
-    results = {i: refused(each) for i, each in enumerate(wanted) if each.spec is None}
-    fitting = {i: each for i, each in enumerate(wanted) if each.spec is not None}
-    places = list(fitting)
     # As Ctrl-C does: what was started is ended, and what was written is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if fitting:
-        say(f"Comparing {len(fitting)} of {len(wanted)} meshes with one process over {steps} "
-            f"steps of {spec.name} in {dtype.value}.")  # fmt: skip
+    fitting = sum(each.spec is not None for each in wanted)
+    say(f"Comparing {fitting} of {len(wanted)} meshes with one process over {steps} steps of "
+        f"{spec.name} in {dtype.value}.")  # fmt: skip
     try:
         with (
             tempfile.TemporaryDirectory(prefix="trainhall-verify-") as folder,
             LocalShims(Path(folder) / "warm.log") as shims,
         ):
-            comparison = Comparison(document, dtype.value, Path(folder), shims)
-            for number, (i, result) in enumerate(
-                comparison.run(list(fitting.values())) if fitting else ()
-            ):
-                each = wanted[places[i]]
-                if result is None:
-                    say(f"[{number // 2 + 1}/{len(fitting)}] {each.strategy}, {each.mesh} …")
-                    continue
-                results[places[i]] = result
-                say(f"      {result.verdict} ({duration(result.seconds)})")
+            return Comparison(document, dtype.value, Path(folder), shims).run(wanted)
     except KeyboardInterrupt:
         say("Stopped.")
         raise typer.Exit(STOPPED) from None
-    return [results[i] for i in sorted(results)]
 
 
 def _page(results: "list[Result]") -> str:
     compared = [r for r in results if r.verdict != "does not fit"]
-    lines = [table([vars(r) | {"result": r} for r in compared], COLUMNS)] if compared else []
+    lines = [table([{"result": r} for r in compared], COLUMNS)] if compared else []
     lines += [
         f"\n{r.strategy}, {r.mesh} failed: {r.reason}" for r in compared if r.verdict == "failed"
     ]
@@ -241,8 +229,6 @@ def _page(results: "list[Result]") -> str:
 
 
 def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]") -> dict[str, Any]:
-    from dataclasses import asdict
-
     from trainhall.training.verify.tolerance import FLOOR, TOLERANCES
 
     told = {
@@ -287,7 +273,7 @@ def _error(kind: str) -> Column:
 
 
 def _first(row: dict[str, Any]) -> str:
-    first = row["first"]
+    first = row["result"].first
     if first is None:
         return ""
     what = f"{first['layer']}: {first['kind']} of {first['name']}"
@@ -297,11 +283,11 @@ def _first(row: dict[str, Any]) -> str:
 
 
 COLUMNS = [
-    Column("STRATEGY", lambda row: row["strategy"]),
-    Column("MESH", lambda row: row["mesh"]),
+    Column("STRATEGY", lambda row: row["result"].strategy),
+    Column("MESH", lambda row: row["result"].mesh),
     _error("loss"),
     _error("gradient"),
     _error("weight"),
-    Column("VERDICT", lambda row: row["verdict"]),
+    Column("VERDICT", lambda row: row["result"].verdict),
     Column("FIRST DIFFERENCE", _first),
 ]

@@ -7,7 +7,6 @@ TEMPORARY/attempts/N/        run N: its output and what it differed in
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from trainhall.cli.errors import CliError
 from trainhall.cli.local import places
 from trainhall.cli.local_shims import LocalShims
+from trainhall.cli.output import duration, say
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
@@ -82,31 +82,40 @@ class Comparison:
         self._reference = folder / "serial"
         self._attempts = 0
 
-    def run(self, candidates: list[Candidate]) -> Iterator[tuple[int, Result | None]]:
-        """For each candidate its index as its run begins, and again with the result.
+    def run(self, candidates: list[Candidate]) -> list[Result]:
+        """A result for each candidate; those that do not fit have theirs without a run.
 
         Those that are compared with one baseline follow each other, so that one is kept at a time.
 
         Raises:
             CliError: a baseline fails.
         """
-        self._baseline(WHOLE)
-        measures_batches = self._model()["batch_norm"]
+        results = {i: _refused(each) for i, each in enumerate(candidates) if each.spec is None}
+        fitting = [i for i, each in enumerate(candidates) if each.spec is not None]
+        if fitting:
+            self._baseline(WHOLE)
+        measures_batches = bool(fitting) and self._model()["batch_norm"]
         groups: dict[Partition, list[int]] = {}
-        for i, candidate in enumerate(candidates):
-            partition = candidate.partition if measures_batches else WHOLE
+        for i in fitting:
+            partition = candidates[i].partition if measures_batches else WHOLE
             groups.setdefault(partition, []).append(i)
-        done = WHOLE
+        done, number = WHOLE, 0
         for partition in sorted(groups, key=lambda p: (p.samples, p.microbatches)):
             if partition != done:
                 self._baseline(partition)
                 done = partition
             for i in groups[partition]:
-                yield i, None
-                yield i, self._compare(candidates[i], partition)
+                number += 1
+                each = candidates[i]
+                say(f"[{number}/{len(fitting)}] {each.strategy}, {each.mesh} …")
+                results[i] = self._compare(each, partition)
+                say(f"      {results[i].verdict} ({duration(results[i].seconds)})")
+        return [results[i] for i in range(len(candidates))]
 
     def _baseline(self, partition: Partition) -> None:
         shutil.rmtree(self._reference, ignore_errors=True)
+        parts = partition.samples * partition.microbatches
+        say("One process" + (f", each batch in {parts} parts …" if parts > 1 else " …"))
         spec = serial(self._document, partition)
         folder, status = self._attempt(spec, record=True, parts=partition.samples)
         if status.outcome is not Outcome.COMPLETED:
@@ -172,8 +181,7 @@ class Comparison:
         return model
 
 
-def refused(candidate: Candidate) -> Result:
-    """The row of a strategy that does not fit."""
+def _refused(candidate: Candidate) -> Result:
     return Result(
         candidate.strategy,
         candidate.mesh,

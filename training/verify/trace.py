@@ -5,6 +5,7 @@ it does not.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from trainhall.training.batches import mapped
 from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
-from trainhall.training.loop import Loop, Place
+from trainhall.training.loop import Loop, LossNotFinite, Place
 from trainhall.training.verify.compare import Judge
 from trainhall.training.verify.snapshot import Reference, Snapshot
 from trainhall.training.verify.tolerance import TOLERANCES
@@ -42,6 +43,11 @@ def run(place: Place) -> int:
             normed = any(isinstance(module, _BatchNorm) for module in model.modules())
             reference.begin(list(model.state_dict()), batch_norm=normed)
         for snapshot in loop.snapshots():
+            if not math.isfinite(snapshot.loss):
+                raise LossNotFinite(
+                    f"the loss is {snapshot.loss} at step {snapshot.step}, and nothing can be "
+                    "compared with that; lower training.learning_rate, or take fewer steps"
+                )
             if writes:
                 reference.write(snapshot)
         return EXIT_COMPLETED
