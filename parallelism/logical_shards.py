@@ -209,6 +209,7 @@ class _Exchange:
             self._thread.submit(add)
         elif self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
+            sums.record_stream(self._stream)  # or its memory might be given away too early
             with torch.cuda.stream(self._stream):
                 add()
         return done
