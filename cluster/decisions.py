@@ -276,7 +276,7 @@ def _phase_in_words(host: HostFacts) -> str:
         case None:
             return "its agent has not taken them up"
         case "preparing":
-            return "still fetching a checkpoint, or waiting for the first host"
+            return "still fetching a checkpoint or the code, or waiting for the first host"
         case phase:
             return str(phase)
 
@@ -459,12 +459,15 @@ def _failure_of(attempt: AttemptFacts) -> Failure | None:
     if attempt.goal == "stop" or _with_stopped_agents(attempt):
         return None
     ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
+    # A script that tells nothing gets SIGTERM to pause, and to its shim any way to leave is right.
+    # On a host where it comes later, ranks fail as their peers go. Where they fail on all hosts
+    # there was no SIGTERM, and what was told is the reason.
+    everywhere = all(_outcome(host) is Outcome.FAILED for host in attempt.hosts)
+    signalled = attempt.script and attempt.goal == "pause" and not attempt.begun and not everywhere
     ended.sort(key=lambda h: h.told.ended_at.timestamp() if h.told and h.told.ended_at else 0.0)
     for host in ended:
         told = host.told
         assert told is not None
-        # A script that tells nothing gets SIGTERM to pause; any way to leave is right then.
-        signalled = attempt.script and attempt.goal == "pause" and not attempt.begun
         if told.outcome is Outcome.COMPLETED or signalled:
             continue
         if told.outcome is Outcome.FAILED:

@@ -16,6 +16,9 @@ class Checkpoint(Schema):
     size: int
     """Bytes."""
     state: str = Field(json_schema_extra={"enum": ["committed", "corrupt", "deleting", "deleted"]})
+    """`committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
+    starts from it. `deleting`: it is given up, and its files go once a host that holds them is
+    heard. `deleted`: they are gone; lists leave it out."""
     pinned: bool
     """Kept, whatever retention says."""
     metrics: dict[str, MetricValue]

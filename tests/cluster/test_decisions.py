@@ -112,15 +112,19 @@ def test_how_an_attempt_ends(
 
 
 def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
-    paused = attempt(ended(Outcome.FAILED), goal="pause", script=True)
-    end = the_end(paused, job(JobState.PAUSING))
+    # The second host's ranks fail since those of the first were sent SIGTERM earlier.
+    hosts = (ended(Outcome.PAUSED), ended(Outcome.FAILED))
+    end = the_end(attempt(*hosts, goal="pause", script=True), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), None)
+    half = attempt(told(), ended(Outcome.FAILED), goal="pause", script=True)
+    assert decisions(half, job(JobState.PAUSING)) == []
 
 
-def test_a_script_that_tells_its_steps_is_told_on_when_it_could_not_save() -> None:
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_script_is_told_on_when_it_could_not_save(begun: bool) -> None:
     lost = Failure(message="rank 0 failed: NotSaved: the disk is full")
     paused = ended(Outcome.FAILED, failure=lost)
-    end = the_end(attempt(paused, goal="pause", script=True, begun=True), job(JobState.PAUSING))
+    end = the_end(attempt(paused, goal="pause", script=True, begun=begun), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), lost)
     assert end.reason.startswith(lost.message)
     well = attempt(ended(Outcome.PAUSED), goal="pause", script=True, begun=True)
@@ -276,12 +280,12 @@ LATE = NOW + timedelta(seconds=OPTIONS.start_limit_seconds)
 @pytest.mark.parametrize(
     ("hosts", "more", "why"),
     [
-        ((told(), told("preparing")), {}, "ranks 2, 3 on node b: still fetching a checkpoint, or "
-         "waiting for the first host"),
+        ((told(), told("preparing")), {}, "ranks 2, 3 on node b: still fetching a checkpoint or "
+         "the code, or waiting for the first host"),
         ((told("starting"), None), {}, "ranks 0, 1 on node a: starting; ranks 2, 3 on node b: its "
          "agent has not taken them up"),
         ((told(), told("preparing")), {"script": True}, "ranks 2, 3 on node b: still fetching a "
-         "checkpoint, or waiting for the first host"),
+         "checkpoint or the code, or waiting for the first host"),
         ((told(), told()), {"state": AttemptState.RUNNING}, "all its ranks run, and none has told "
          "that training began"),
     ],

@@ -139,6 +139,10 @@ export type Checkpoint = {
     size: number;
     /**
      * State
+     *
+     * `committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
+     * starts from it. `deleting`: it is given up, and its files go once a host that holds them is
+     * heard. `deleted`: they are gone; lists leave it out.
      */
     state: 'committed' | 'corrupt' | 'deleting' | 'deleted';
     /**
