@@ -1,5 +1,6 @@
 """Whole runs of jobs that divide the model: pauses, low precision, evaluation."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,31 @@ def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(
     attempt = ranks.run(tmp_path, {**spec, "task": {"name": "synthetic"}})
     (note,) = attempt.events(kind="note")
     assert "which is left out" in note["data"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "parallelism", "where"),
+    [
+        (2, {"strategy": "ddp"}, "in_the_loss"),
+        (2, {"strategy": "fsdp"}, "in_a_part"),
+        (2, {"strategy": "tensor"}, "in_a_part"),
+        (3, {"strategy": "pipeline"}, "in_a_part"),  # rank 1 holds the stage in the middle
+        (2, {"strategy": "pipeline"}, "in_the_loss"),
+        (2, {"strategy": "parameter_server"}, "in_a_part"),  # rank 1 is the server
+        (3, {"strategy": "parameter_server"}, "in_the_loss"),
+    ],
+)
+def test_an_overflow_planted_on_one_rank_leaves_its_step_out_on_all(
+    ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any], where: str
+) -> None:
+    spec = digits(workers, parallelism, precision="fp16")
+    attempt = ranks.run(tmp_path, spec, function=f"support.overflow_ranks:{where}")
+    assert attempt.codes == [0] * workers, attempt.stderr()
+    for rank in range(workers):
+        facts = json.loads((attempt.folder.rank(rank) / "facts.json").read_text())
+        holds = not (parallelism["strategy"] == "parameter_server" and rank < workers - 1)
+        # 2**16 was halved once, and the optimizer has taken 3 of 4 steps.
+        assert facts == {"scale": 2**15, "steps": [3] if holds else [], "finite": True}, rank
 
 
 def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_path: Path) -> None:
