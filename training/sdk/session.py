@@ -63,10 +63,14 @@ class Session:
 
     Args:
         folder: the attempt's, if this process speaks for one of its ranks.
+        helps: the rank whose environment this process has is another process, which started it.
     """
 
-    def __init__(self, environ: Mapping[str, str], folder: AttemptFolder | None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], folder: AttemptFolder | None, *, helps: bool = False
+    ) -> None:
         self._pid = os.getpid()
+        self._helps = helps
         self._launch = None if folder is None else _launch(folder)
         self.context = _context(environ, self._launch)
         self._saves_to: Path | None = None
@@ -96,12 +100,13 @@ class Session:
     def check_mine(self) -> None:
         """
         Raises:
-            RuntimeError: this is a fork, which must not take its parent's place among the ranks.
+            RuntimeError: this is a process that the script started, which must not take its place
+                among the ranks.
         """
-        if not self.is_mine:
+        if not self.is_mine or self._helps:
             raise RuntimeError(
-                "a process that the script forked, such as a data worker, cannot act for the rank: "
-                "call trainhall.should_stop, leave and checkpoint in the script's own process"
+                "a process that the script started, such as a data worker, cannot act for the "
+                "rank: call trainhall.should_stop, leave and checkpoint in the script's own process"
             )
 
     def set_up(self, total_steps: int | None, saves_to: Path | None) -> None:
@@ -111,6 +116,8 @@ class Session:
 
     def join(self) -> None:
         """Join the process group of several ranks, where torch is installed."""
+        if self._helps:
+            return  # its place is taken, and the others would wait for ever
         if self.context.world_size > 1 and find_spec("torch") is not None:
             master = os.environ.get("MASTER_ADDR", "127.0.0.1")
             importlib.import_module(_TORCH_PART).join(self.context.device, master)
@@ -276,8 +283,8 @@ class NoCheckpoints(RuntimeError):
 
 def open_session() -> Session:
     """This process's session; it ends with the process."""
-    folder = _own_folder(os.environ)
-    session = Session(os.environ, folder)
+    folder, helps = _own_folder(os.environ)
+    session = Session(os.environ, folder, helps=helps)
     atexit.register(session.close)
     hook = sys.excepthook
 
@@ -289,26 +296,36 @@ def open_session() -> Session:
     return session
 
 
-def _own_folder(environ: Mapping[str, str]) -> AttemptFolder | None:
-    """The folder of the attempt of whose rank this process is the first to speak; else None."""
+def _own_folder(environ: Mapping[str, str]) -> tuple[AttemptFolder | None, bool]:
+    """The folder of the attempt of whose rank this process is the first to speak, else None; and
+    whether it has the place among several ranks that another process took before."""
     path, writer, rank = (
         environ.get(name, "") for name in ("TRAINHALL_ATTEMPT_FOLDER", "TRAINHALL_WRITER", "RANK")
     )
     if not path or not rank or not writer.startswith(f"{rank}-"):
-        return None
+        return None, False
     folder = AttemptFolder(Path(path))
     try:
         launch = _launch(folder)
         if launch.spec.script is None:
-            return None  # a task's own loop speaks for it
+            return None, False  # a task's own loop speaks for it
         if environ.get("WORLD_SIZE") != str(launch.world_size):
-            return None  # a group of its own within the rank, which has to agree with nobody
+            return None, False  # a group of its own within the rank: it agrees with nobody
         fd = os.open(folder.rank(int(rank)) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Held until this process ends; a fork shares it and a program that it executes does not.
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A `torchrun` within the rank has ranks too, but meets elsewhere.
+        meeting = f"{environ.get('MASTER_ADDR')} {environ.get('MASTER_PORT')}".encode()
+        try:
+            # Held until this process ends; a fork shares it, a program that it executes does not.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = os.pread(fd, len(meeting) + 1, 0)
+            os.close(fd)
+            return None, launch.world_size > 1 and taken == meeting
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, meeting, 0)
     except OSError:
-        return None
-    return folder
+        return None, False
+    return folder, False
 
 
 def _launch(folder: AttemptFolder) -> Launch:

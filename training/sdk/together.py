@@ -36,12 +36,18 @@ def end_with_groups() -> None:
     """Let this process end without the destructors of process groups: Gloo's can deadlock."""
     if not dist.is_initialized():
         return
-    for group in dist.distributed_c10d._world.pg_map:
+    for group in _groups():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
     # Nor may libraries be torn down under the groups' threads. glibc hands the exit code over.
     with contextlib.suppress(AttributeError):
         libc = ctypes.CDLL(None)
         libc.on_exit(libc._exit, None)
+
+
+def _groups() -> set[dist.ProcessGroup]:
+    """Every group of this process. torch has no public list of those that scripts made."""
+    known = getattr(getattr(dist.distributed_c10d, "_world", None), "pg_map", ())
+    return {dist.group.WORLD, *known}
 
 
 def host_group(world_size: int) -> Any:

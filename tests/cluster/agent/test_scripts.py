@@ -308,6 +308,36 @@ if sys.argv[1:] == ["first"]:
     assert one.folder.stderr(0).read_text().count("step 1  loss 2") == 2
 
 
+def test_a_worker_that_a_rank_spawns_does_not_take_its_place(run: Any, tmp_path: Path) -> None:
+    """It has the rank's environment, and the other rank would wait for it as for the rank."""
+    text = """
+import multiprocessing
+import trainhall as th
+def work():
+    assert th.init().world_size == 2
+    for call in (th.should_stop, th.leave, th.checkpoint.load, lambda: th.checkpoint.save({})):
+        try:
+            call()
+        except RuntimeError as error:
+            print(error)
+if __name__ == "__main__":
+    rank = th.init().rank
+    assert not th.should_stop()
+    if rank == 0:
+        worker = multiprocessing.get_context("spawn").Process(target=work)
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+    th.report(loss=1)
+    assert not th.should_stop()
+"""
+    one = run({**script(tmp_path, text), "resources": {"workers": 2}})
+    assert one.wait().outcome is Outcome.COMPLETED, one.folder.stderr(0).read_text()
+    lines = one.folder.stdout(0).read_text().splitlines()
+    assert len(lines) == 4
+    assert all("a process that the script started" in line for line in lines)
+
+
 def test_a_group_within_a_rank_agrees_with_nobody(run: Any, tmp_path: Path) -> None:
     text = """
 import os, subprocess, sys

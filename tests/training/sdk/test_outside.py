@@ -84,7 +84,7 @@ for call in (th.should_stop, th.leave, th.checkpoint.load, lambda: th.checkpoint
 """
     lines = run(text, tmp_path).stdout.splitlines()
     assert len(lines) == 4
-    assert all("a process that the script forked" in line for line in lines)
+    assert all("a process that the script started" in line for line in lines)
 
 
 def test_a_broken_mark_of_an_attempt_is_no_attempt(tmp_path: Path) -> None:
