@@ -42,6 +42,9 @@ class Round:
 
     plain: float
     reproducible: float
+    plain_cpu: float
+    """Time on the processor, all threads of rank 0 together: it waits for nobody."""
+    reproducible_cpu: float
 
 
 def spec(*, reproducible: bool) -> JobSpec:
@@ -92,13 +95,14 @@ def rank_main(rank: int, port: int, folders: list[AttemptFolder], rounds: int, s
             loop(WARM_UP_STEPS)
         measured = []
         for number in range(rounds):
-            seconds = [0.0, 0.0]
+            seconds, on_cpu = [0.0, 0.0], [0.0, 0.0]
             for which in (0, 1) if number % 2 == 0 else (1, 0):
                 dist.barrier()
-                begun = time.perf_counter()
+                begun, cpu_begun = time.perf_counter(), time.process_time()
                 loops[which](steps)
                 seconds[which] = (time.perf_counter() - begun) / steps
-            measured.append(Round(*seconds))
+                on_cpu[which] = (time.process_time() - cpu_begun) / steps
+            measured.append(Round(*seconds, *on_cpu))
     if rank == 0:
         told = json.dumps([asdict(round_) for round_ in measured])
         (folders[0].path.parent / "rounds.json").write_text(told)
@@ -139,6 +143,11 @@ def main() -> None:
     report(
         Figure("plain step", statistics.median(r.plain for r in rounds) * 1e3, "ms"),
         Figure("reproducible step", statistics.median(r.reproducible for r in rounds) * 1e3, "ms"),
+        Figure(
+            "the same in time on the processor",
+            statistics.median(r.reproducible_cpu / r.plain_cpu for r in rounds),
+            "times",
+        ),
         Figure(
             "a reproducible step beside a plain one",
             statistics.median(r.reproducible / r.plain for r in rounds),
