@@ -19,8 +19,14 @@ from trainhall.cluster.agent.transfer import verified
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.errors import CheckpointError, NoGoodCheckpoint
 from trainhall.training.checkpoint.export import export
-from trainhall.training.checkpoint.manifest import read_files, verify_folder
-from trainhall.training.checkpoint.names import scan
+from trainhall.training.checkpoint.manifest import (
+    FORMAT_VERSION,
+    encode_manifest,
+    read_files,
+    read_manifest,
+    verify_folder,
+)
+from trainhall.training.checkpoint.names import MANIFEST, scan
 from trainhall.training.checkpoint.removal import keep_latest
 
 OLD, NEW = "step-00000001-a1-g1", "step-00000002-a1-g1"
@@ -91,6 +97,20 @@ def test_a_folder_that_was_removed_by_hand_is_passed_over(saver: Checkpointer) -
     shutil.rmtree(saver.folder)
     with pytest.raises(NoGoodCheckpoint, match="expected a folder, found nothing"):
         saver.load([NEW, OLD], state(0))
+
+
+def test_one_of_a_newer_format_is_passed_over_and_the_message_says_what_to_do(
+    saver: Checkpointer,
+) -> None:
+    folder = saver.folder / NEW
+    manifest = read_manifest(folder).model_copy(update={"format_version": FORMAT_VERSION + 1})
+    (folder / MANIFEST).write_bytes(encode_manifest(manifest))
+    loaded = saver.load([NEW, OLD], state(0))
+    assert loaded is not None
+    (note,) = loaded.notes
+    # Its files are not bad: it is not marked corrupt for those who can read it.
+    assert (loaded.name, note.reason) == (OLD, "mismatch")
+    assert "written by a newer Trainhall; upgrade this one to read it" in note.text
 
 
 class Trap:
