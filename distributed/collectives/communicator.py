@@ -139,7 +139,7 @@ class _Transfer:
     step: int
     segment: int
     """Elements of a piece."""
-    scratch: "_Scratch"
+    scratch: _Scratch
     deadline: _Deadline
 
     def run(self, rounds: Iterator[Round]) -> None:

@@ -5,9 +5,10 @@ and every message is checked.
 """
 
 import threading
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from typing import TypeVar
 
 import numpy as np
@@ -74,7 +75,8 @@ class _Hall:
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
-        self.wires: defaultdict[tuple[int, int], deque[Message]] = defaultdict(deque)
+        ranks = range(world_size)
+        self.wires = {pair: deque[Message]() for pair in product(ranks, ranks)}
         """Messages by source and destination."""
         self.arrivals = [threading.Condition() for _ in range(world_size)]
         """By destination: a message has come, or a peer has left."""

@@ -63,7 +63,7 @@ def collectives(draw: st.DrawFn) -> tuple[Schedule, list[int]]:
     return schedule, [0, *sorted(draw(inner)), 30]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(collectives(), st.data())
 def test_any_cuts_and_any_order_of_delivery_give_the_sum(
     collective: tuple[Schedule, list[int]], data: st.DataObject
