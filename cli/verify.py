@@ -276,10 +276,11 @@ def _first(row: dict[str, Any]) -> str:
     first = row["result"].first
     if first is None:
         return ""
-    what = f"{first['layer']}: {first['kind']} of {first['name']}"
-    if not first["name"]:
-        what = first["kind"].replace("_", " ")
-    return f"{what}, step {first['step']}"
+    kind, step, name = first["kind"], first["step"], first["name"].rpartition(".")[2]
+    if not name:
+        return f"step {step}: {kind.replace('_', ' ')}"
+    what = f"gradient of {name}" if kind == "gradient" else name
+    return f"layer {first['layer']}, step {step}: {what}"
 
 
 COLUMNS = [

@@ -11,16 +11,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from trainhall.cli.attempt_files import EventTail
 from trainhall.cli.errors import CliError
 from trainhall.cli.local import places
 from trainhall.cli.local_shims import LocalShims
 from trainhall.cli.output import duration, say
+from trainhall.parallelism.degrees import BadDegrees
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
     Launch,
     Outcome,
-    RankEvent,
     ShimStatus,
     TracePlan,
     replace_json,
@@ -139,9 +140,10 @@ class Comparison:
             lines = folder.comparison.read_text().splitlines()
             _judge(result, [json.loads(line) for line in lines])
         if status.outcome is not Outcome.COMPLETED:
-            refused = self._failure_type(folder, status) == "BadDegrees"
-            result.verdict = "does not fit" if refused else "failed"
-            result.reason = _told(status)
+            # Only its ranks can judge a task of the user's own.
+            refusal = _refusal(folder, status)
+            result.verdict = "does not fit" if refusal else "failed"
+            result.reason = refusal or _told(status)
         shutil.rmtree(folder.path)
         return result
 
@@ -168,13 +170,6 @@ class Comparison:
         )
         replace_json(folder.launch, launch)
         return folder, self._shims.run(folder)
-
-    def _failure_type(self, folder: AttemptFolder, status: ShimStatus) -> str | None:
-        rank = status.failure.rank if status.failure is not None else None
-        path = folder.events(rank or 0)
-        events = path.read_bytes().splitlines() if path.exists() else []
-        failures = [e for e in map(RankEvent.model_validate_json, events) if e.kind == "failure"]
-        return str(failures[-1].data["type"]) if failures else None
 
     def _model(self) -> dict[str, Any]:
         model: dict[str, Any] = json.loads((self._reference / "model.json").read_text())
@@ -204,6 +199,17 @@ def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
                 "step": step["step"],
                 "others": step["beyond"] - 1,
             }
+
+
+def _refusal(folder: AttemptFolder, status: ShimStatus) -> str | None:
+    """Why the model does not allow a mesh, if that is what the first failing rank has said."""
+    rank = status.failure.rank if status.failure is not None else None
+    if rank is None:
+        return None
+    for event in EventTail(folder.events(rank)).read():
+        if event.kind == "failure" and event.data["type"] == BadDegrees.__name__:
+            return str(event.data["message"])
+    return None
 
 
 def _told(status: ShimStatus) -> str:

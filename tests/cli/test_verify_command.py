@@ -269,17 +269,17 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     code, out, err = finished(start(JOB, *arguments))
     assert code == 1, err
     rows = {line.split("  ")[0]: " ".join(line.split()) for line in out.splitlines()}
-    assert rows["ddp"].endswith("differs 2: gradient of 2.weight, step 1")
-    assert rows["fsdp"].endswith("differs 0: gradient of 0.weight, step 1")
+    assert rows["ddp"].endswith("differs layer 2, step 1: gradient of weight")
+    assert rows["fsdp"].endswith("differs layer 0, step 1: gradient of weight")
     # The gradients are right, and what is made of them is not.
-    assert rows["tensor"].endswith("differs 0: weight of 0.weight, step 1")
+    assert rows["tensor"].endswith("differs layer 0, step 1: weight")
     assert "pipeline pipeline 2" in rows["pipeline"]
     assert rows["pipeline"].endswith("agrees -")
     assert rows["model"].endswith("failed -")
     assert "model, pipeline 2 failed: rank " in out
     assert "SIGABRT" in out
     # A task of one's own is judged by its ranks.
-    assert "the model's 2 layers cannot be cut into pipeline 2 × 2 stages each" in out
+    assert "\n      the model's 2 layers cannot be cut into pipeline 2 × 2 stages each" in out
 
 
 def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
