@@ -1,16 +1,20 @@
 """Code goes up once, is named by its hash, and is kept while a job needs it."""
 
+import asyncio
 import hashlib
 import io
 import os
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from support.agent_process import until
 
+from trainhall.cluster import code as code_store
 from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
 from trainhall.cluster.coordinator import Coordinator
 
@@ -106,6 +110,38 @@ async def test_only_agents_fetch_archives(client: httpx.AsyncClient, tmp_path: P
     sha256, data = archive(train="print(1)")
     await client.put(f"{URL}/{sha256}", content=data)
     assert (await client.get(f"/api/v1/agent/code/{sha256}")).status_code == 401
+
+
+async def test_two_archives_are_looked_through_at_once_and_no_more(
+    client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each unpacks up to 256 MiB to look at it."""
+    look, all_are_here = code_store.inspect, threading.Event()
+    looking: set[Path] = set()
+    most = 0
+
+    def inspect(path: Path) -> object:
+        nonlocal most
+        looking.add(path)
+        most = max(most, len(looking))
+        assert all_are_here.wait(30)
+        looking.remove(path)
+        return look(path)
+
+    monkeypatch.setattr(code_store, "inspect", inspect)
+    archives = [archive(train=f"print({number})") for number in range(5)]
+    uploads = [
+        asyncio.create_task(client.put(f"{URL}/{sha256}", content=data))
+        for sha256, data in archives
+    ]
+    folder = tmp_path / "data" / "code"
+    await until("all to be received", lambda: sum(
+        path.stat().st_size == len(archives[0][1]) for path in folder.glob("*.part")
+    ) == 5)  # fmt: skip
+    await until("two to be looked at", lambda: len(looking) >= 2)
+    all_are_here.set()
+    assert [(await upload).status_code for upload in uploads] == [201] * 5
+    assert most == 2
 
 
 async def test_what_no_job_names_is_bounded(

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from trainhall.training.spec.decoders import SIZES, shape_of
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.tasks import LanguageModelParams
-from trainhall.training.tasks import build_task
+from trainhall.training.tasks import build_task, texts
 from trainhall.training.tasks.base import BadData, Task
 from trainhall.training.tasks.gpt import GPT, Shape
 from trainhall.training.tasks.texts import Windows, read_texts
@@ -74,6 +75,22 @@ def test_of_a_binary_file_only_the_beginning_is_read(tmp_path: Path) -> None:
     os.truncate(tmp_path / "b.safetensors", 1 << 42)
     (tmp_path / "c.txt").write_text("or not")
     assert bytes(read_texts([str(tmp_path)]).tolist()) == b"to be or not"
+
+
+def test_a_large_text_of_one_file_is_shared_by_the_ranks_of_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "_MAPPED", 12)
+    file, other = tmp_path / "text.txt", tmp_path / "other.txt"
+    file.write_bytes(b"to be or not")
+    other.write_bytes(b" to be")
+    text = read_texts([str(file)])
+    assert bytes(text.tolist()) == b"to be or not"
+    assert str(file) in {mapped.path for mapped in psutil.Process().memory_maps()}
+    both = read_texts([str(file), str(other)])
+    del text
+    assert bytes(both.tolist()) == b"to be or not to be"
+    assert str(file) not in {mapped.path for mapped in psutil.Process().memory_maps()}
 
 
 def test_windows_cover_the_text_without_a_gap() -> None:

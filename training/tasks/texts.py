@@ -13,6 +13,8 @@ from torch import Tensor
 from trainhall.training.data import sample_words
 from trainhall.training.tasks.base import BadData
 
+_MAPPED = 1 << 26
+"""Bytes from which on a text that is one file is mapped: the ranks of a host share its pages."""
 _LOOKED_AT = 1 << 16
 """Bytes in which a NUL byte gives a binary file away."""
 
@@ -50,6 +52,9 @@ class Windows:
 def read_texts(files: Sequence[str] | None) -> Tensor:
     """The bytes of all files in order, as uint8 [N]; by default the standard library's sources.
 
+    One large file stays where it is and is read as it is needed. Anything else is copied, so that
+    it may change meanwhile.
+
     Raises:
         BadData: a file is missing, empty, binary or unreadable, or changes meanwhile.
     """
@@ -59,6 +64,8 @@ def read_texts(files: Sequence[str] | None) -> Tensor:
     else:
         paths = [file for name in files for file in _texts_of(name)]
     sizes = [file.stat().st_size for file in paths]
+    if len(paths) == 1 and sizes[0] >= _MAPPED:
+        return torch.from_numpy(_mapped(paths[0]))
     text = np.empty(sum(sizes), dtype=np.uint8)
     end = 0
     for file, size in zip(paths, sizes, strict=True):
@@ -101,6 +108,14 @@ def _is_text(file: Path) -> bool:
     except OSError as error:
         raise _unreadable(file, error) from error
     return bool(data) and b"\0" not in data
+
+
+def _mapped(file: Path) -> np.ndarray[Any, Any]:
+    try:
+        # Private, since torch wants what it may write to; nobody does, so that no page is copied.
+        return np.memmap(file, dtype=np.uint8, mode="c")
+    except OSError as error:
+        raise _unreadable(file, error) from error
 
 
 def _read_into(place: np.ndarray[Any, Any], file: Path) -> None:
