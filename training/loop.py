@@ -35,6 +35,7 @@ from trainhall.training.optim import (
     build_optimizer,
     learning_rate,
 )
+from trainhall.training.out_of_memory import explained, is_out_of_memory
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.pulse import Beat, Pulse
 from trainhall.training.random_state import derive_seed, seed_everything
@@ -378,7 +379,16 @@ class Loop:
 
 def run(place: Place) -> int:
     """Train as `place.launch` says, within the joined process group; the rank's exit code."""
-    return Loop(place).run()
+    loop: Loop | None = None
+    try:
+        loop = Loop(place)
+        return loop.run()
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        step = None if loop is None else loop.state.step + 1
+        rank = place.environment.rank
+        raise explained(error, place.launch.spec, place.device, rank, step) from error
 
 
 def check_same_data(size: int, group: dist.ProcessGroup) -> None:

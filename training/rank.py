@@ -15,13 +15,16 @@ from trainhall.parallelism.degrees import BadDegrees
 from trainhall.training import deterministic, loop
 from trainhall.training.blame import Blame
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
+from trainhall.training.out_of_memory import OutOfMemory
 from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
 from trainhall.training.verify import trace
 
 EXIT_FAILED = 1
-TOLD = (BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed)
+TOLD = (
+    BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed, OutOfMemory,
+)  # fmt: skip
 """Exceptions whose message says already where they come from."""
 
 

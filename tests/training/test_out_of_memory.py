@@ -1,0 +1,58 @@
+"""A rank whose memory is not enough says in which phase, and what would need less."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.attempts import RankServer
+
+from trainhall.training.out_of_memory import explained, is_out_of_memory
+from trainhall.training.spec.parse import validate_spec
+
+JOB = {
+    "name": "test",
+    "task": {"name": "digits", "params": {"hidden": [16]}},
+    "training": {"steps": 4, "global_batch_size": 48},
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("model", "while the model was built: "),
+        ("forward", "while the forward pass ran (step 2): "),
+        ("backward", "while the backward pass ran (step 1): "),
+        ("optimizer", "while the optimizer made its state or took its step (step 2): "),
+    ],
+)
+def test_it_says_in_which_phase_and_what_to_do(
+    ranks: RankServer, tmp_path: Path, phase: str, words: str
+) -> None:
+    attempt = ranks.run(tmp_path, JOB, function=f"support.greedy_ranks:{phase}")
+    assert attempt.codes == [1]
+    failure = attempt.event("failure")
+    assert failure["type"] == "OutOfMemory"
+    assert failure["message"].startswith(f"rank 0 ran out of memory on cpu {words}")
+    assert "gradient_accumulation: 2 (24 instead of 48 samples at once)" in failure["message"]
+
+
+def test_what_is_advised_fits_the_job() -> None:
+    spec = validate_spec(
+        {
+            **JOB,
+            "resources": {"workers": 2},
+            "parallelism": {"strategy": "fsdp"},
+            "training": {
+                "steps": 1, "global_batch_size": 6, "precision": "bf16",
+                "gradient_accumulation": 3, "activation_checkpointing": "full",
+            },
+        }
+    )  # fmt: skip
+    error = torch.OutOfMemoryError("Tried to allocate 2.00 GiB. GPU 0 has …")
+    assert is_out_of_memory(error)
+    told = explained(error, spec, torch.device("cpu"), 1, 7)
+    assert str(told) == (
+        "rank 1 ran out of memory on cpu while a step ran (step 7): Tried to allocate 2.00 GiB. "
+        "GPU 0 has …. It needs less with more workers (resources.workers)"
+    )
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))

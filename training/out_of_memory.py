@@ -1,0 +1,95 @@
+"""What to say when a rank's memory is not enough: during which phase, how much, what would fit."""
+
+import traceback
+
+import torch
+
+from trainhall.training.spec import JobSpec
+
+_GIB = 2**30
+_PHASES = (
+    ("training/checkpoint/", "a checkpoint was saved"),
+    ("training/evaluate.py", "the model was evaluated"),
+    ("torch/autograd/", "the backward pass ran"),
+    ("torch/optim/", "the optimizer made its state or took its step"),
+    ("training/fused.py", "the optimizer made its state or took its step"),
+    ("training/batches.py", "a batch was moved to the device"),
+    ("torch/nn/modules/", "the forward pass ran"),
+    ("parallelism/strategy.py", "the forward pass ran"),
+    ("parallelism/pipeline.py", "the forward pass ran"),
+)
+"""By a part of a path that lies on the way to the error; the first one that does counts."""
+
+
+class OutOfMemory(RuntimeError):
+    """The device, or the host, has not the memory that the job needs."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Torch says it by a class on a GPU, and by a message alone on a CPU."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def explained(
+    error: BaseException, spec: JobSpec, device: torch.device, rank: int, step: int | None
+) -> OutOfMemory:
+    """The error in words that help.
+
+    Args:
+        step: the one that was computed; None: training had not begun.
+    """
+    during = "the model was built" if step is None else phase_of(error)
+    at = "" if step is None else f" (step {step})"
+    text = f"rank {rank} ran out of memory on {device} while {during}{at}: {_held(device)}"
+    return OutOfMemory(
+        f"{text}{_first_line(error)}. It needs less with {', or '.join(_ways(spec))}"
+    )
+
+
+def phase_of(error: BaseException) -> str:
+    """What was going on, by the files on the way to the error."""
+    paths = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    for part, phase in _PHASES:
+        if any(part in path for path in paths):
+            return phase
+    return "a step ran"
+
+
+def _held(device: torch.device) -> str:
+    if device.type != "cuda":
+        return ""
+    peak, total = torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
+    return f"tensors held at most {peak / _GIB:.1f} of {total / _GIB:.1f} GiB; "
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _ways(spec: JobSpec) -> list[str]:
+    """Settings that need less, the cheapest first."""
+    training, parallelism = spec.training, spec.parallelism
+    rounds = training.gradient_accumulation
+    samples = training.global_batch_size // (spec.degrees.samples * rounds * spec.microbatches)
+    ways = []
+    if samples > 1:
+        half = next(k for k in range(2, samples + 1) if samples % k == 0)
+        ways.append(
+            f"training.gradient_accumulation: {rounds * half} ({samples // half} instead of "
+            f"{samples} samples at once)"
+        )
+    if training.activation_checkpointing == "none":
+        ways.append("training.activation_checkpointing: full")
+    if training.precision == "fp32":
+        ways.append("training.precision: bf16")
+    if parallelism.strategy in ("ddp", "parameter_server"):
+        over = f" over {spec.resources.workers} workers" if spec.resources.workers > 1 else ""
+        ways.append(
+            f"parallelism.strategy: fsdp{over or ' and more workers'}, which divides weights, "
+            "gradients and optimizer state"
+        )
+    else:
+        ways.append("more workers (resources.workers)")
+    return ways
