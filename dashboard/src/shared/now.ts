@@ -7,6 +7,8 @@ let now = Date.now();
 
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
+  // While nobody looked, time stood still.
+  if (timer === undefined) now = Date.now();
   timer ??= setInterval(() => {
     now = Date.now();
     for (const each of listeners) each();
@@ -22,5 +24,10 @@ function subscribe(listener: () => void): () => void {
 
 /** The present in milliseconds, renewed every second. */
 export function useNow(): number {
-  return useSyncExternalStore(subscribe, () => now);
+  return useToldNow((present) => present);
+}
+
+/** What is told about the present, renewed when it changes: "3 h ago" is drawn once an hour. */
+export function useToldNow<T extends string | number>(tell: (now: number) => T): T {
+  return useSyncExternalStore(subscribe, () => tell(now));
 }

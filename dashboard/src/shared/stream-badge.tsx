@@ -1,6 +1,6 @@
 import { Button, Tooltip } from "@mantine/core";
 import { age } from "./format";
-import { useNow } from "./now";
+import { useToldNow } from "./now";
 import type { StreamStatus } from "./stream";
 import classes from "./stream-badge.module.css";
 
@@ -20,18 +20,20 @@ interface Props {
 
 /** Whether the page is live, and if it is not, how old what it shows is. */
 export function StreamBadge({ status, onRetry }: Props) {
-  const now = useNow();
-  const old = status.heardAt === null ? "" : ` · ${age((now - status.heardAt) / 1000)} old`;
+  const { phase, heardAt } = status;
+  const old = useToldNow((now) =>
+    phase === "stale" && heardAt !== null ? ` · ${age((now - heardAt) / 1000)} old` : "",
+  );
   return (
     <span className={classes.group}>
-      <Tooltip label={MEANING[status.phase]} multiline maw={320}>
-        <span className={classes.badge} data-phase={status.phase} role="status" aria-live="polite">
+      <Tooltip label={MEANING[phase]} multiline maw={320}>
+        <span className={classes.badge} data-phase={phase} role="status" aria-live="polite">
           <span className={classes.dot} aria-hidden="true" />
-          {status.phase}
-          {status.phase === "stale" ? <span aria-live="off">{old}</span> : null}
+          {phase}
+          {phase === "stale" ? <span aria-live="off">{old}</span> : null}
         </span>
       </Tooltip>
-      {status.phase === "stale" ? (
+      {phase === "stale" ? (
         <Button size="compact-xs" variant="subtle" onClick={onRetry}>
           Try now
         </Button>

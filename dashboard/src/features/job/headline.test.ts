@@ -32,6 +32,9 @@ describe("headlines", () => {
       "Held-out loss: 1 (best, at step 2, now 2)",
       "Held-out accuracy: 0.9 (best, at step 3)",
     ]);
+    expect(told({}, store({ eval_accuracy: [0.5, 0.9, 0.9] }))).toEqual([
+      "Held-out accuracy: 0.9 (best, at step 3)",
+    ]);
   });
 
   it("say so when the loss is no number any more", () => {

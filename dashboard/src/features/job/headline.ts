@@ -69,7 +69,8 @@ export function bestOf(series: CurveSeries, best: Best): Found | null {
     const before = series.values[at];
     if (value === null) return;
     if (before === null || before === undefined) at = i;
-    else if (best === "least" ? value < before : value > before) at = i;
+    // Of equals the newest.
+    else if (best === "least" ? value <= before : value >= before) at = i;
   });
   const value = series.values[at];
   if (value === null || value === undefined) return null;

@@ -1,6 +1,6 @@
 import { Tooltip } from "@mantine/core";
 import { age, NOTHING } from "../format";
-import { useNow } from "../now";
+import { useToldNow } from "../now";
 
 interface Props {
   value: string | null | undefined;
@@ -8,9 +8,9 @@ interface Props {
 
 /** How long ago something was: "4 min ago", with the local and the universal time in a tooltip. */
 export function Ago({ value }: Props) {
-  const now = useNow();
+  const told = useToldNow((now) => (value ? age((now - Date.parse(value)) / 1000) : ""));
   if (!value) return <>{NOTHING}</>;
-  return <Stamped value={value}>{age((now - Date.parse(value)) / 1000)} ago</Stamped>;
+  return <Stamped value={value}>{told} ago</Stamped>;
 }
 
 /** A moment in local time, with the universal time in a tooltip. */
