@@ -428,6 +428,11 @@ class JobSpec(SpecModel):
         except BadDegrees as error:
             value = getattr(self.parallelism, error.field)
             raise problem_at(("parallelism", error.field), value, str(error)) from None
+        if strategy != "pipeline" and self.parallelism.microbatches is not None:
+            raise problem_at(("parallelism", "microbatches"), self.parallelism.microbatches,
+                f"is for strategy pipeline: {strategy} has no stages that a batch could pass in "
+                "parts; leave it out, or use training.gradient_accumulation",
+            )  # fmt: skip
         if self.task is None and strategy != "ddp":
             raise problem_at(("parallelism", "strategy"), strategy,
                 f"{strategy} is for tasks; a script spreads its model itself, so leave it out",

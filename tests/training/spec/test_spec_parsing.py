@@ -229,6 +229,29 @@ def problems(document: Any) -> dict[str, str]:
             "1 workers × 1 accumulation rounds × 3 micro-batches = 3; the nearest that does is 63",
         ),
         (
+            {"parallelism": {"strategy": "model", "microbatches": 2}, "resources": {"workers": 2}},
+            "parallelism.microbatches",
+            "is for strategy pipeline: model has no stages that a batch could pass in parts",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "parameter_server", "servers": 2},
+                "resources": {"workers": 2},
+            },
+            "parallelism.servers",
+            "2 of 2 workers as servers leave 0 to train; give at most 1",
+        ),
+        (
+            {"parallelism": {"servers": 1}, "resources": {"workers": 2}},
+            "parallelism.servers",
+            "strategy ddp has no servers",
+        ),
+        (
+            {"parallelism": {"gradient_sync": {"algorithm": "rings"}}},
+            "parallelism.gradient_sync.algorithm",
+            "native",
+        ),
+        (
             {"parallelism": {"strategy": "fspd"}},
             "parallelism.strategy",
             "did you mean fsdp?",
