@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from trainhall.cli import output as out
 from trainhall.cli.errors import CliError, Usage, WrongState
@@ -80,7 +81,7 @@ def _fetch(client: "Client", checkpoint: out.Json, into: Path) -> Path:
         digest = hashlib.sha256()
         try:
             with to.open("wb") as target:
-                for piece in client.stream(f"/checkpoints/{identity}/files/{file['path']}"):
+                for piece in client.stream(f"/checkpoints/{identity}/files/{quote(file['path'])}"):
                     digest.update(piece)
                     target.write(piece)
         except OSError as error:

@@ -141,12 +141,7 @@ class CheckpointService:
         Raises:
             WrongState: it is given up, is damaged, or lies where the coordinator cannot see it.
         """
-        folder = await self._folder(checkpoint_id)
-        try:
-            return await asyncio.to_thread(read_files, folder)
-        except BadCheckpoint as error:
-            detail = f"checkpoint {checkpoint_id} is damaged: {error}"
-            raise WrongState(detail, "corrupt") from None
+        return await self._files(checkpoint_id, await self._folder(checkpoint_id))
 
     async def read(self, checkpoint_id: str, path: str) -> Path:
         """Where one of a checkpoint's `files` lies; nothing else in its folder is given out.
@@ -156,10 +151,17 @@ class CheckpointService:
             WrongState: as `files`.
         """
         folder = await self._folder(checkpoint_id)
-        if path in {file.path for file in await self.files(checkpoint_id)}:
+        if path in {file.path for file in await self._files(checkpoint_id, folder)}:
             with contextlib.suppress(OSError):
                 return await asyncio.to_thread(file_within, folder, path)
         raise NotFound("checkpoint file", f"{checkpoint_id}/{path}"[:160])
+
+    async def _files(self, checkpoint_id: str, folder: Path) -> Sequence[FileRecord]:
+        try:
+            return await asyncio.to_thread(read_files, folder)
+        except BadCheckpoint as error:
+            detail = f"checkpoint {checkpoint_id} is damaged: {error}"
+            raise WrongState(detail, "corrupt") from None
 
     async def _folder(self, checkpoint_id: str) -> Path:
         """Where the files of a checkpoint lie, which the coordinator sees."""

@@ -125,6 +125,16 @@ def test_a_run_writes_metrics_checkpoints_and_a_result(start) -> None:
     assert names == ["step-00000020-a1-g1", "step-00000030-a1-g1"]
 
 
+def test_the_best_checkpoint_is_kept_beside_the_newest(start) -> None:
+    best = "keep_best: 1, metric: learning_rate, metric_mode: max"
+    run = start(SPEC, "out", "--set", f"checkpoint={{every_steps: 10, keep_latest: 1, {best}}}")
+    code, told = run.finish()
+    assert code == 0, told
+    # The rate is always the same: the oldest of equally good ones counts.
+    names = sorted(p.name for p in (run.output / "checkpoints").iterdir())
+    assert names == ["step-00000010-a1-g1", "step-00000030-a1-g1"]
+
+
 def test_an_equal_spec_gives_equal_weights(start) -> None:
     hashes = set()
     for name in ("a", "b"):

@@ -283,7 +283,7 @@ async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
 
     await hall.finish(job_id, Outcome.FAILED, failure())
     assert await next_one() == Unrecorded(attempt=1, generation=1, after_step=10)
-    await hall.finish(job_id, Outcome.FAILED, failure())
+    await hall.finish(job_id, Outcome.FAILED, failure(2))
     assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
     # What a revoked attempt commits does not count.
     await hall.disconnect(node)
