@@ -133,10 +133,9 @@ def verify(
         print(json.dumps(_document(spec, steps, dtype, results), indent=2, ensure_ascii=False))
     else:
         print(_page(results))
-    compared = [r for r in results if r.verdict != "does not fit"]
-    if not compared:
+    if all(r.verdict == "does not fit" for r in results):
         raise Usage("no strategy fits this job and number of workers")
-    raise typer.Exit(0 if all(r.verdict == "agrees" for r in compared) else 1)
+    raise typer.Exit(0 if _agree(results) else 1)
 
 
 def _compare_runs(one: str, other: str, url: str, output: Form) -> NoReturn:
@@ -211,6 +210,11 @@ def _compare(
         raise typer.Exit(STOPPED) from None
 
 
+def _agree(results: "list[Result]") -> bool:
+    verdicts = {r.verdict for r in results} - {"does not fit"}
+    return verdicts == {"agrees"}
+
+
 def _page(results: "list[Result]") -> str:
     compared = [r for r in results if r.verdict != "does not fit"]
     lines = [table([{"result": r} for r in compared], COLUMNS)] if compared else []
@@ -237,7 +241,7 @@ def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]"
         "dtype": dtype.value,
         "tolerance": asdict(TOLERANCES[dtype.value]),
         "floor": FLOOR,
-        "agree": all(r.verdict in ("agrees", "does not fit") for r in results),
+        "agree": _agree(results),
         "results": [result.as_json() for result in results],
     }
     finite: dict[str, Any] = _finite(told)

@@ -144,6 +144,9 @@ class Comparison:
             refusal = _refusal(folder, status)
             result.verdict = "does not fit" if refusal else "failed"
             result.reason = refusal or _told(status)
+        elif len(result.errors) != candidate.spec.training.steps:
+            result.verdict = "failed"
+            result.reason = f"only {len(result.errors)} steps were compared"
         shutil.rmtree(folder.path)
         return result
 

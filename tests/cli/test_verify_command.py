@@ -157,6 +157,15 @@ def processes_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
+def wait_for_steps(temporary: Path) -> None:
+    """Until the baseline has taken its first; torch is imported before."""
+    eventually(
+        "the baseline's steps",
+        lambda: any(temporary.glob("*/serial/*.safetensors")),
+        timeout=90,
+    )
+
+
 def finished(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
     out, err = process.communicate(timeout=120)
     assert "Traceback" not in err
@@ -285,7 +294,7 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
 def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
     process = start(MLP, "--strategies", "ddp", "--workers", "2", "--steps", "1000000")
     temporary = tmp_path / "temporary"
-    eventually("the baseline's steps", lambda: any(temporary.glob("*/serial/*.safetensors")))
+    wait_for_steps(temporary)
     process.send_signal(signal.SIGINT)
     code, out, err = finished(process)
     assert (code, out) == (130, "")
@@ -296,7 +305,7 @@ def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path:
 def test_a_killed_comparison_leaves_no_process_behind(start: Start, tmp_path: Path) -> None:
     process = start(MLP, "--strategies", "ddp", "--workers", "2", "--steps", "1000000")
     temporary = tmp_path / "temporary"
-    eventually("the baseline's steps", lambda: any(temporary.glob("*/serial/*.safetensors")))
+    wait_for_steps(temporary)
     assert processes_in(temporary)
     process.kill()
     process.communicate()
