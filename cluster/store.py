@@ -10,15 +10,17 @@ before they touch the disk.
 """
 
 import asyncio
+import contextlib
+import errno
 import hashlib
 import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from trainhall.cluster.errors import Damaged, InvalidValue, NotFound, TooLarge
+from trainhall.cluster.errors import Damaged, InvalidValue, NoRoom, NotFound, TooLarge
 from trainhall.cluster.ports import Ids
 from trainhall.training.checkpoint.draft import fsync_folder, make_durable_folder
 from trainhall.training.checkpoint.errors import BadCheckpoint
@@ -61,7 +63,14 @@ class Store:
             InvalidValue: a path that does not stay within the checkpoint.
             TooLarge: the file is beyond the limit.
             Damaged: what came is not what `sha256` says.
+            NoRoom: the disk is full; what was received of it is gone again.
         """
+        with _telling_of_a_full_disk():
+            await self._put(job_id, name, path, chunks, sha256)
+
+    async def _put(
+        self, job_id: str, name: str, path: str, chunks: AsyncIterator[bytes], sha256: str | None
+    ) -> None:
         target = _inside(self._uploads, job_id, name, path)
         if await asyncio.to_thread(self.folder(job_id, name).is_dir):
             async for _ in chunks:
@@ -99,12 +108,14 @@ class Store:
         Raises:
             NotFound: nothing was uploaded under this name.
             Damaged: a file is missing or not what the manifest says.
+            NoRoom: the disk is full; the upload is kept, to be committed later.
         """
         upload = _inside(self._uploads, job_id, name)
         lock = self._committing.setdefault((job_id, name), asyncio.Lock())
         try:
             async with lock:
-                await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
+                with _telling_of_a_full_disk():
+                    await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
         finally:
             if not lock.locked():
                 self._committing.pop((job_id, name), None)
@@ -177,6 +188,19 @@ class Store:
             if is_removed_name(half.name):
                 shutil.rmtree(half, ignore_errors=True)
         return removed
+
+
+@contextlib.contextmanager
+def _telling_of_a_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise NoRoom(
+            "the disk with the coordinator's data folder is full; hosts keep their checkpoints and "
+            "send them again until there is room"
+        ) from None
 
 
 class _Writer:

@@ -1,19 +1,24 @@
 """Uploaded checkpoints: whole or not there; records, retention, restore."""
 
 import asyncio
+import errno
 import hashlib
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.simulated import CountingIds, SimulatedCluster, failure
 
+from trainhall.cluster import store as store_module
 from trainhall.cluster.errors import (
     Damaged,
     InvalidCursor,
     InvalidValue,
+    NoRoom,
     NotFound,
     Revoked,
     TooLarge,
@@ -170,6 +175,33 @@ def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) 
         return
     (written,) = [p for p in root.rglob("*") if p.is_file()]
     assert written.resolve().is_relative_to(root / "uploads" / "job" / NAME)
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "rename"])
+async def test_a_full_disk_is_told_and_the_upload_succeeds_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    places: dict[str, tuple[Any, str]] = {
+        "write": (store_module._Writer, "write"),
+        "fsync": (os, "fsync"),
+        "rename": (Path, "rename"),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(*places[call], full)
+        with pytest.raises(NoRoom, match="data folder is full; hosts keep their checkpoints"):
+            await upload_and_commit(store)
+    assert not store.has("job", NAME)
+    assert not [path for path in files_below(tmp_path) if path.name.endswith(".part")]
+    await upload_and_commit(store)
+    assert store.has("job", NAME)
+
+
+async def upload_and_commit(store: Store) -> None:
+    await upload(store)
+    await store.commit("job", NAME)
 
 
 async def test_abandoned_uploads_go(store: Store) -> None:
