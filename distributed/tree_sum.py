@@ -34,7 +34,7 @@ class TreeSum:
         """Write the sum over the whole tree into `result`.
 
         Args:
-            sums: [subtrees of this rank, elements], contiguous.
+            sums: [subtrees of this rank, elements]; each row is contiguous.
             result: [elements], contiguous, a multiple of the world size; it may be the memory of
                 `sums`.
         """
