@@ -46,6 +46,7 @@ from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
+from trainhall.training.utilization import peak_of
 
 HERE = Path(__file__).parent
 GOAL_SPEED = 0.98
@@ -148,7 +149,7 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize()
 
 
-def peak_of(work: Callable[[], object], device: torch.device) -> float:
+def peak_memory_of(work: Callable[[], object], device: torch.device) -> float:
     """Bytes that were allocated at most for what `work` builds and runs."""
     before = 0
     if device.type == "cuda":
@@ -210,7 +211,7 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
             built["by hand"] = by_hand(spec, device)
             built["by hand"](options.warm_up)
 
-        peaks = [peak_of(begin_ours, device), peak_of(begin_by_hand, device)]
+        peaks = [peak_memory_of(begin_ours, device), peak_memory_of(begin_by_hand, device)]
         rounds: list[tuple[float, float]] = []
         for number in range(options.rounds):
             works = [ours, built["by hand"]]
@@ -224,7 +225,7 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
         batch = task.train_data.batch(torch.arange(spec.training.global_batch_size))
         flops = forward_and_backward_flops(task.build_model(), task.loss, batch)
     mine, theirs = (statistics.median(each) for each in zip(*rounds, strict=True))
-    peak = peak_flops(device)
+    peak = peak_of(device, spec.training.precision)
     units = spec.training.global_batch_size
     if name == "gpt2":
         units *= batch[0].shape[1]
@@ -251,18 +252,6 @@ def predicted_memory(spec: JobSpec) -> float | None:
     except (ImportError, RuntimeError) as error:
         print(f"no prediction of memory: {error}", file=sys.stderr)
         return None
-
-
-def peak_flops(device: torch.device) -> float | None:
-    """Operations a second in bf16 by the GPU's data sheet; None where it is not known."""
-    if device.type != "cuda":
-        return None
-    try:
-        devices = importlib.import_module("trainhall.parallelism.plan.devices")
-    except ImportError:
-        return None
-    rates = devices.of_gpu(torch.cuda.get_device_name(), half=True)
-    return None if rates is None else rates.flops / devices.EFFICIENCY
 
 
 def show(results: list[Measured], *, on_gpu: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -45,6 +46,7 @@ from trainhall.training.saving import Saving
 from trainhall.training.state import TrainingState
 from trainhall.training.step import OptimizerStep
 from trainhall.training.tasks import build_task
+from trainhall.training.utilization import Utilization, peak_of, utilization_of
 from trainhall.training.weights import weights_sha256
 
 
@@ -92,6 +94,7 @@ class Loop:
         )
         model = self.task.build_model()
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        self.utilization = self.count_operations(model)
         parallelism = spec.parallelism
         asked = choose.Asked(
             strategy=parallelism.strategy,
@@ -169,6 +172,7 @@ class Loop:
             metric_names=self.task.metric_names,
             global_batch_size=self.training.global_batch_size,
             expected_bubble=self.strategy.expected_bubble,
+            utilization=self.utilization,
         )
         self.control = Control(place.folder.control)
         self.console = Console(self.rank, self.total_steps)
@@ -182,6 +186,23 @@ class Loop:
         self.prepared = False
         self.not_finite = 0
         self.said_not_finite = False
+
+    def count_operations(self, model: nn.Module) -> Utilization | None:
+        """What a step of the plain model takes of its devices' peak, where that is known."""
+        peak = peak_of(self.device, self.training.precision)
+        if peak is None:
+            return None
+        spec = self.place.launch.spec
+        parts = spec.degrees.samples * self.training.gradient_accumulation * spec.microbatches
+        return utilization_of(
+            self.task,
+            model,
+            Reader(self.task, self.task.train_data, self.training.seed),
+            samples=max(1, self.training.global_batch_size // parts),
+            batch=self.training.global_batch_size,
+            peak=peak,
+            devices=self.world_size,
+        )
 
     def run(self) -> int:
         """Train to the end, or to the step at which all ranks agree to stop; the exit code."""

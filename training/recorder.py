@@ -13,6 +13,7 @@ from torch import Tensor
 from trainhall.training.clock import PHASE_NAMES, StepClock
 from trainhall.training.link import MetricSpool, MetricTable
 from trainhall.training.pulse import Beat, Rows
+from trainhall.training.utilization import Utilization
 
 
 class Recorder:
@@ -28,10 +29,12 @@ class Recorder:
         metric_names: Sequence[str],
         global_batch_size: int,
         expected_bubble: float | None = None,
+        utilization: Utilization | None = None,
     ) -> None:
         """
         Args:
             expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
+            utilization: where the devices' peak is known.
         """
         self._rank = rank
         self._device = device
@@ -40,6 +43,7 @@ class Recorder:
         self._measured = ["loss", *metric_names]
         self._batch = global_batch_size
         self._expected_bubble = expected_bubble
+        self._utilization = utilization
         self._steps: list[int] = []
         self._times: list[float] = []
         self._rates: list[float] = []
@@ -90,6 +94,10 @@ class Recorder:
         if self._expected_bubble is not None:
             columns["bubble_fraction"] = _bubble_fraction(columns)
             columns["bubble_fraction_expected"] = [self._expected_bubble] * len(self._steps)
+        if self._utilization is not None:
+            columns["model_flops_utilization"] = [
+                self._utilization.percent(seconds) for seconds in columns["step_seconds"]
+            ]
         self.last |= {name: values[-1] for name, values in columns.items()}
         if self._rank == 0:
             tables.append(MetricTable(None, self._steps, self._times, columns))

@@ -23,7 +23,7 @@ from trainhall.training.tasks.base import BadData, Data, Task
 
 _TAKEN_NAMES = {
     "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
-    "peak_memory_bytes", *PHASE_NAMES,
+    "peak_memory_bytes", "model_flops_utilization", *PHASE_NAMES,
 }  # fmt: skip
 _SHOWN_FOLDERS = 4
 

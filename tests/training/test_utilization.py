@@ -1,0 +1,76 @@
+"""Model FLOP utilisation: counted operations over the time of a step and the devices' peak."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trainhall.parallelism.peaks import peak_flops
+from trainhall.training.clock import HostClock
+from trainhall.training.link import Command, MetricSpool
+from trainhall.training.pulse import Beat
+from trainhall.training.reading import Reader
+from trainhall.training.recorder import Recorder
+from trainhall.training.spec import Precision
+from trainhall.training.tasks.base import Task, TensorData
+from trainhall.training.utilization import Utilization, peak_of, utilization_of
+
+
+class Linear(Task):
+    def __init__(self) -> None:
+        self.train_data = TensorData(torch.randn(8, 10), torch.randn(8, 5))
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(10, 5)
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
+        return nn.functional.mse_loss(model(batch[0]), batch[1]), ()
+
+
+class Peeking(Linear):
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[()]]:
+        loss, none = super().loss(model, batch)
+        return (loss if loss.item() > 0 else -loss), none
+
+
+def counted(task: Task) -> Utilization | None:
+    reader = Reader(task, task.train_data, 0)
+    model = task.build_model()
+    return utilization_of(task, model, reader, samples=2, batch=64, peak=1e6, devices=4)
+
+
+def test_a_step_is_counted_once_over_all_devices() -> None:
+    found = counted(Linear())
+    # Forward and the weight's gradient, two operations for each product; the input needs none.
+    assert found == Utilization(flops=64 * 2 * (2 * 10 * 5), peak=4e6)
+    assert found.percent(0.01) == pytest.approx(100 * 12_800 / 0.01 / 4e6)
+    assert found.percent(0.0) == 0.0
+
+
+def test_a_model_that_reads_its_numbers_is_trained_without_the_metric() -> None:
+    assert counted(Peeking()) is None
+
+
+def test_peaks_are_known_by_the_names_that_torch_says() -> None:
+    assert peak_flops("NVIDIA H200", half=True) == 989e12
+    assert peak_flops("NVIDIA H100 PCIe", half=True) == 756e12
+    assert peak_flops("NVIDIA A100-SXM4-80GB", half=False) == 19.5e12
+    assert peak_flops("NVIDIA L40S", half=True) == 362e12
+    assert peak_flops("NVIDIA GeForce GTX 1080", half=True) is None
+    assert peak_of(torch.device("cpu"), Precision.BF16) is None
+
+
+def test_it_is_written_beside_the_times_of_steps(tmp_path: Path) -> None:
+    clock = HostClock()
+    recorder = Recorder(
+        rank=0, device=torch.device("cpu"), clock=clock, spool=MetricSpool(tmp_path / "metrics"),
+        metric_names=(), global_batch_size=1, utilization=Utilization(flops=5e5, peak=1e6),
+    )  # fmt: skip
+    clock.start()
+    clock.finish()
+    recorder.step(1, [torch.tensor(1.0)], torch.tensor(1.0), 0.1)
+    rows = recorder.rows()
+    rows[0, recorder.seconds_column] = 2.0
+    beat = Beat(command=Command.RUN, save=False, peak_memory_bytes=0.0, means=rows)
+    assert recorder.write(beat)["model_flops_utilization"] == [25.0]
