@@ -21,7 +21,7 @@ FLAGS = [
     "--disable-sync",
 ]
 # Milliseconds: a bound for a loaded machine, not an expectation.
-PATIENCE = 20_000
+PATIENCE = 40_000
 # What a browser itself says about a coordinator that is away or that refuses; the page shows it.
 EXPECTED = ("Failed to load resource", "WebSocket connection to")
 

@@ -3,12 +3,12 @@ import { plainText } from "@/shared/ansi";
 import { useLastLine } from "@/shared/api/last-line";
 import { useQueue } from "@/shared/api/read-queue";
 import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
-import { count, duration, plural } from "@/shared/format";
+import { useElapsed } from "@/shared/elapsed";
+import { count, duration, plural, secondsBetween } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
-import { useNow } from "@/shared/now";
 import { StreamBadge } from "@/shared/stream-badge";
 import { CopyIconButton } from "@/shared/ui/copy-button";
 import { JobLinks } from "@/shared/ui/job-links";
@@ -98,12 +98,9 @@ function Reason({ job }: { job: Job }) {
 }
 
 function Facts({ job }: { job: Job }) {
-  const now = useNow();
   const spec = job.spec as { parallelism?: Parallelism; task?: { name?: string } | null };
   // A script spreads its model by itself.
   const spread = spec.task && spec.parallelism ? spreadOf(spec.parallelism, job.world_size) : [];
-  const begun = job.started_at ? Date.parse(job.started_at) : null;
-  const ended = job.finished_at ? Date.parse(job.finished_at) : now;
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
@@ -116,12 +113,17 @@ function Facts({ job }: { job: Job }) {
       <span>
         submitted <Ago value={job.created_at} />
       </span>
-      {begun !== null ? (
+      {job.started_at === null ? null : (
         <span>
-          {isFinal(job.state) ? "took" : "started"}{" "}
-          {isFinal(job.state) ? duration((ended - begun) / 1000) : <Ago value={job.started_at} />}
+          {job.finished_at === null ? (
+            <>
+              started <Ago value={job.started_at} />
+            </>
+          ) : (
+            `took ${duration(secondsBetween(job.started_at, job.finished_at))}`
+          )}
         </span>
-      ) : null}
+      )}
     </Text>
   );
 }
@@ -180,16 +182,15 @@ function JobProgress({ job, live }: Props) {
 
 /** Of a script that reports no steps: how long it runs, and the last that it wrote. */
 function LastLine({ job, live }: Props) {
-  const now = useNow();
+  const elapsed = useElapsed(job);
   const silent = Boolean(job.spec.script) && presentStep(job, live) === 0 && job.attempt > 0;
   const line = useLastLine(job.id, isActive(job.state), silent);
   if (!silent || job.started_at === null) return null;
-  const end = job.finished_at ? Date.parse(job.finished_at) : now;
   return (
     <div className={classes.lastLine}>
       {isFinal(job.state) ? null : (
         <Text size="sm" className="numbers" data-testid="elapsed">
-          {duration(Math.round((end - Date.parse(job.started_at)) / 1000))} so far
+          {elapsed}
         </Text>
       )}
       {line.data ? (

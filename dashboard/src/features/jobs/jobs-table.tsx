@@ -7,12 +7,12 @@ import {
 } from "@tanstack/react-table";
 import { plainText } from "@/shared/ansi";
 import { useLastLine } from "@/shared/api/last-line";
-import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
+import { isActive, type Job, tellsMore } from "@/shared/api/types";
 import { useOnScreen } from "@/shared/curves/on-screen";
 import { Sparkline } from "@/shared/curves/sparkline";
-import { count, duration, metric } from "@/shared/format";
+import { useElapsed } from "@/shared/elapsed";
+import { count, duration, metric, secondsBetween } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
-import { useNow } from "@/shared/now";
 import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
@@ -196,16 +196,12 @@ function Reason({ job }: { job: Job }) {
 
 function took({ started_at, finished_at }: Job): string {
   if (started_at === null || finished_at === null) return "";
-  return `took ${duration((Date.parse(finished_at) - Date.parse(started_at)) / 1000)}`;
+  return `took ${duration(secondsBetween(started_at, finished_at))}`;
 }
 
-/** How long a job runs that counts no steps. */
+/** Of a job that counts no steps. */
 function Elapsed({ job }: { job: Job }) {
-  const now = useNow();
-  if (job.started_at === null) return "not started";
-  const end = job.finished_at ? Date.parse(job.finished_at) : now;
-  const seconds = Math.round((end - Date.parse(job.started_at)) / 1000);
-  return `${duration(seconds)}${isFinal(job.state) ? "" : " so far"}`;
+  return useElapsed(job);
 }
 
 /** Its loss; of a script that reports none, the last that it wrote. */
