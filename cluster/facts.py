@@ -54,7 +54,7 @@ class JobFacts:
     restarts_step: int
     max_restarts: int
     step: int
-    """The newest step that is known."""
+    """The newest step that is known: told, or saved by a job that runs."""
     failed_before: Failure | None = None
     """Of a job that has restarted and runs: what its newest failed attempt ended with."""
     last_failure: str | None = None

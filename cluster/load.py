@@ -4,7 +4,7 @@ from collections import defaultdict
 from datetime import datetime
 from typing import cast
 
-from sqlalchemy import exists, or_, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.facts import (
@@ -27,16 +27,17 @@ from trainhall.cluster.lifecycle import (
     JobState,
 )
 from trainhall.cluster.told import read_told
-from trainhall.db.models import Attempt, Device, Grant, Job, JobProgress, Node
+from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.link import Failure
 
 
 async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
     ended = await _ends_of_recovering(session)
     failed = await _failures_of_restarted(session)
+    saved = await _saved_steps(session)
     return ClusterFacts(
         nodes=await _nodes(session, hearing),
-        jobs=await _jobs(session, ended, failed),
+        jobs=await _jobs(session, ended, failed, saved),
         attempts=await _attempts(session),
         listening_seconds=hearing.listening_seconds,
         grants=tuple(
@@ -74,6 +75,7 @@ async def _jobs(
     session: AsyncSession,
     ended: dict[str, tuple[str, datetime | None]],
     failed: dict[str, Failure],
+    saved: dict[str, int],
 ) -> tuple[JobFacts, ...]:
     # A spec may be large: only what is needed of it leaves the database.
     rows = await session.execute(
@@ -110,7 +112,7 @@ async def _jobs(
             restarts=restarts,
             restarts_step=restarts_step,
             max_restarts=max_restarts,
-            step=step,
+            step=max(step, saved.get(job_id, 0)),
             failed_before=failed.get(job_id),
             last_failure=ended[job_id][0] if job_id in ended else None,
             last_ended_at=ended[job_id][1] if job_id in ended else None,
@@ -148,6 +150,17 @@ async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
         .order_by(Attempt.number)
     )
     return {job_id: Failure.model_validate(failure) for job_id, failure in rows if failure}
+
+
+async def _saved_steps(session: AsyncSession) -> dict[str, int]:
+    """The newest step that was saved: a script may save without reporting."""
+    rows = await session.execute(
+        select(Job.id, func.max(Checkpoint.step))
+        .join(Checkpoint, Checkpoint.job_id == Job.id)
+        .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
+        .group_by(Job.id)
+    )
+    return dict(rows.all())
 
 
 async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:

@@ -54,6 +54,18 @@ async def test_a_failure_that_repeats_without_a_step_is_final(hall: SimulatedClu
     assert job.reason.startswith("failed twice in the same way without a step: ")
 
 
+async def test_what_is_saved_is_progress_too(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 1})
+    for step in (10, 20, 30):
+        await hall.run_until(job_id, "running")
+        await hall.save_checkpoint(job_id, step)
+        await hall.finish(job_id, Outcome.FAILED, failure())
+        hall.clock.advance(5)
+        await hall.heartbeat()
+    assert (await hall.job(job_id)).attempt == 4
+
+
 async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 1})
