@@ -15,6 +15,7 @@ from trainhall.cli import (
     jobs,
     logs,
     nodes,
+    plan,
     run,
     sample,
     schema,
@@ -38,6 +39,7 @@ app.command("up")(up.up)
 app.command("server")(serve.server)
 app.command("agent")(serve.agent)
 app.command("run")(run.run)
+app.command("plan")(plan.plan)
 app.command("verify")(verify.verify)
 app.command("sample")(sample.sample)
 app.command("submit")(jobs.submit)

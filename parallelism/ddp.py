@@ -63,8 +63,7 @@ def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Mod
         bucket_cap_mb=bucket_mb,
         gradient_as_bucket_view=True,
     )
-    if dist.get_world_size() > 2:
-        _settle_buckets(wrapped)
+    _settle_buckets(wrapped)
     return wrapped
 
 
@@ -74,8 +73,9 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     It does so anew after a process's first backward pass, in the order in which gradients came.
     A ring adds an element's values in an order that depends on its place in the bucket, so with
     more than two ranks the first step after a resume would round differently from the same step of
-    an uninterrupted job. A pass over the bare parameters, with gradients of zero, makes the choice
-    without running the model: nothing is drawn at random and no buffer changes.
+    an uninterrupted job. With any number, `Buckets` would hold the old ones until the end of that
+    step: all gradients twice. A pass over the bare parameters, with gradients of zero, makes the
+    choice without running the model: nothing is drawn at random and no buffer changes.
     """
     module = wrapped.module
     parameters = [p for p in module.parameters() if p.requires_grad]

@@ -32,9 +32,9 @@ def shape_of(params: LanguageModelParams) -> Shape:
     """The decoder that the parameters ask for."""
     size = SIZES[params.size]
     return Shape(
-        layers=size.layers,
-        heads=size.heads,
-        width=size.width,
+        layers=params.layers or size.layers,
+        heads=params.heads or size.heads,
+        width=params.width or size.width,
         context=params.context or size.context,
         vocabulary=params.vocabulary or size.vocabulary,
         dropout=params.dropout,

@@ -1,10 +1,19 @@
 """The built-in tasks and their parameters, without torch: a typo fails at submission."""
 
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
+
+from trainhall.training.spec.problems import problem_at
 
 
 class TaskParams(BaseModel):
@@ -138,7 +147,7 @@ class LanguageModelParams(TaskParams):
     The model is GPT-2's (Radford et al., 2019): pre-norm blocks, learned positions, tied
     embeddings. Sizes: `tiny` 2 layers of width 64, `mini` 4 of 128, `small` 6 of 384, `medium` 8 of
     512, and `gpt2`, the 124 million parameters of GPT-2 with its embedding of 50,257 rows, of which
-    bytes use 256.
+    bytes use 256. `layers`, `width` and `heads` make any other size.
     """
 
     files: Annotated[
@@ -155,6 +164,17 @@ class LanguageModelParams(TaskParams):
         Literal["tiny", "mini", "small", "medium", "gpt2"],
         Field(description="Size of the model."),
     ] = "mini"
+    layers: Annotated[
+        int | None, Field(ge=1, le=1024, description="Blocks. Without it: those of `size`.")
+    ] = None
+    width: Annotated[
+        int | None,
+        Field(ge=8, le=65536, description="Width of the blocks, a multiple of `heads`; give both."),
+    ] = None
+    heads: Annotated[
+        int | None,
+        Field(ge=1, le=1024, description="Attention heads of a block; give `width` as well."),
+    ] = None
     context: Annotated[
         int | None,
         Field(ge=8, le=8192, description="Bytes that the model sees. Without it: 64, 128, 256, 512 "
@@ -167,6 +187,17 @@ class LanguageModelParams(TaskParams):
               "50,257 for `gpt2`."),
     ] = None  # fmt: skip
     eval_fraction: EvalFraction = 0.1
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if (self.width is None) != (self.heads is None):
+            given, missing = ("width", "heads") if self.heads is None else ("heads", "width")
+            raise problem_at(given, getattr(self, given), f"needs {missing} beside it; give both")
+        if self.width is not None and self.heads is not None and self.width % self.heads:
+            raise problem_at(
+                "heads", self.heads, f"{self.heads} heads do not divide the width {self.width}"
+            )
+        return self
 
 
 TASK_PARAMS: dict[str, type[TaskParams]] = {

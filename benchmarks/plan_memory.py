@@ -1,0 +1,71 @@
+"""Predicted peak memory beside what PyTorch's memory tracker finds in two real ranks on the CPU.
+
+python benchmarks/plan_memory.py
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from report import Figure, report
+
+from trainhall.training.planning import predicted_memory
+from trainhall.training.spec.parse import validate_spec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.attempts import rank_server
+from support.data_files import write_cifar10
+
+MEBIBYTE = 2**20
+FUNCTION = "support.memory_ranks:measured"
+
+
+def tasks(folder: Path) -> dict[str, dict[str, Any]]:
+    write_cifar10(folder)
+    return {
+        "MLP": {"name": "synthetic", "params": {"features": 512, "hidden": [1024, 1024, 1024]}},
+        "ResNet-18": {"name": "cifar10", "params": {"root": str(folder)}},
+        "GPT": {"name": "language_model", "params": {"size": "mini", "vocabulary": 4096}},
+    }
+
+
+def main() -> None:
+    figures = []
+    with rank_server() as ranks, tempfile.TemporaryDirectory() as root:
+        for name, task in tasks(Path(root, "data")).items():
+            for strategy in ("ddp", "fsdp", "tensor"):
+                if (name, strategy) == ("ResNet-18", "tensor"):
+                    continue  # which it cannot do
+                spec = {
+                    "name": name,
+                    "task": task,
+                    "resources": {"workers": 2},
+                    "parallelism": {"strategy": strategy},
+                    "training": {"steps": 3, "global_batch_size": 16},
+                }
+                folder = ranks.start(Path(root, name, strategy), spec, function=FUNCTION)
+                attempt = ranks.wait(folder)
+                if any(attempt.codes):
+                    sys.exit(attempt.stderr())
+                peaks = [
+                    json.loads((folder.path / f"peak-{rank}.json").read_text()) for rank in (0, 1)
+                ]
+                predicted, measured = (
+                    sum(predicted_memory(validate_spec(spec)).values()),
+                    max(peaks),
+                )
+                print(
+                    f"{name:10} {strategy:7} predicted {predicted / MEBIBYTE:8.1f} MiB, measured "
+                    f"{measured / MEBIBYTE:8.1f} MiB",
+                    flush=True,
+                )
+                off = abs(predicted / measured - 1)
+                figures.append(Figure(f"{name}, {strategy}: off by", off, at_most=0.1))
+    report(*figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""From a traced step to figures: memory, communication, time, and which strategy to choose.
+
+The time of a step, with a device's rates (`devices.Rates`):
+
+    compute  = operations / rate
+    update   = bytes that the optimizer reads and writes / memory bandwidth
+    sent     = bytes / bandwidth + collectives × latency, of which are
+    hidden   = gradients and weights that travel while the device computes (ddp, fsdp)
+    exposed  = what it must wait for: sums within layers (tensor), what stages hand on (pipeline)
+    step     = max(compute, hidden) / (1 − bubble) + exposed + update
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.plan.devices import Rates
+from trainhall.parallelism.plan.stages import Stages
+from trainhall.parallelism.plan.trace import Trace, Tracing
+
+_UPDATE_PASSES = 7
+"""AdamW reads weights, gradients and two averages, and writes all but the gradients."""
+_SLOWER = 1.03
+"""Strategies whose steps take so much longer at most count as equally fast."""
+_SIMPLICITY = ("ddp", "fsdp", "tensor", "pipeline", "model")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one strategy and mesh would take, on the rank that needs the most memory."""
+
+    asked: Asked
+    memory: dict[str, int]
+    """Peak bytes of a device by kind."""
+    communication: dict[str, int]
+    """Bytes that a rank sends in a step, by collective."""
+    flops: int
+    """Operations of a rank in a step."""
+    bubble: float
+    """The share of a step in which the ranks of a pipeline wait for others."""
+    seconds: float
+    """Of a step."""
+
+    @property
+    def peak(self) -> int:
+        return sum(self.memory.values())
+
+
+def predict(tracing: Tracing, asked: Asked, rates: Rates) -> Prediction:
+    """What a strategy and mesh take.
+
+    Raises:
+        BadDegrees: the model does not allow it.
+        CannotTrace: the model cannot be run without values.
+    """
+    pipeline = asked.strategy in ("pipeline", "model")
+    traces = Stages(tracing, asked).traces() if pipeline else [tracing.step(asked)]
+    ranks = asked.degrees.pipeline
+    bubble = (ranks - 1) / (asked.microbatches + ranks - 1) if pipeline else 0.0
+    largest = max(traces, key=lambda trace: sum(trace.memory.values()))
+    busiest = max(traces, key=lambda trace: trace.flops)
+    return Prediction(
+        asked=asked,
+        memory={kind: round(number) for kind, number in largest.memory.items()},
+        communication={kind: round(number) for kind, number in busiest.sent.items() if number},
+        flops=round(busiest.flops),
+        bubble=bubble,
+        seconds=_seconds(asked, busiest, bubble, rates),
+    )
+
+
+def _seconds(asked: Asked, trace: Trace, bubble: float, rates: Rates) -> float:
+    compute = trace.flops / rates.flops
+    update = _UPDATE_PASSES * trace.trained / rates.memory
+    sent = sum(trace.sent.values()) / rates.network + trace.calls * rates.latency
+    hides = asked.strategy in ("ddp", "fsdp") and asked.degrees.tensor == 1
+    hidden, exposed = (sent, 0.0) if hides else (0.0, sent)
+    return max(compute, hidden) / (1 - bubble) + exposed + update
+
+
+def best(predictions: Sequence[Prediction], memory: int | None) -> Prediction | None:
+    """The fastest that fits; of those that are about as fast the simplest, then the smallest."""
+    fitting = [p for p in predictions if memory is None or p.peak <= memory]
+    if not fitting:
+        return None
+    quickest = min(p.seconds for p in fitting)
+    close = [p for p in fitting if p.seconds <= quickest * _SLOWER]
+    return min(close, key=lambda p: (_SIMPLICITY.index(p.asked.strategy), p.seconds, p.peak))

@@ -1,0 +1,332 @@
+"""One training step of one rank on tensors without memory: what it holds, computes and sends.
+
+The strategies' own code runs, in a process group that only pretends to have other ranks. So what is
+predicted is what the engine does, not a formula for it. Two things are imitated: the buckets of
+DistributedDataParallel, which looks at its tensors' values, and the schedules of a pipeline, whose
+ranks ask each other for shapes (`stage_trace`).
+"""
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensor, FakeTensorMode
+from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+from torch.optim import Optimizer
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils._pytree import tree_leaves, tree_map
+
+from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import Degrees
+from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.plan.depth import equal_layers, shorten
+from trainhall.parallelism.plan.tracker import Tracker
+from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients
+from trainhall.parallelism.tensor import TensorParallel
+
+CPU = torch.device("cpu")
+SHORT, LONGER = 2, 3
+"""Equal layers of the two models from which a long one is extrapolated."""
+
+
+_Module = TypeVar("_Module", bound=nn.Module)
+
+
+class CannotTrace(RuntimeError):
+    """The model does something on its way that needs the values of tensors."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is planned: a task's model and how a step trains it."""
+
+    build_model: Callable[[], nn.Module]
+    declaration: Declaration
+    loss: Loss
+    batch: Callable[[int], Any]
+    """A rank's micro-batch of so many samples; its values mean nothing."""
+    optimizer: Callable[[Iterable[nn.Parameter]], Optimizer]
+    autocast: Callable[[], AbstractContextManager[Any]]
+    clip: float | None
+    batch_size: int
+    """Samples of a step over all ranks."""
+    rounds: int
+    """Micro-batches of a step and rank that are accumulated."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a step of one rank takes."""
+
+    peaks: dict[str, dict[str, float]]
+    """By phase (`tracker.PHASES`), the most bytes held at once, by kind (`tracker.KINDS`)."""
+    flops: float
+    sent: dict[str, float]
+    """Bytes by collective."""
+    calls: float
+    """Collectives, each of which takes a moment whatever its size."""
+    trained: float
+    """Bytes of the weights that this rank's optimizer updates."""
+
+    @property
+    def memory(self) -> dict[str, float]:
+        """Bytes by kind at the moment of the step, or of its preparation, that holds the most."""
+        return max(self.peaks.values(), key=lambda held: sum(held.values()))
+
+
+class Fakes(FakeTensorMode):
+    """Tensors without memory; what is computed from real ones alone, such as meshes, stays real."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, object] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if given and not any(isinstance(tensor, FakeTensor) for tensor in given):
+            return func(*args, **kwargs)
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Tracing:
+    """Traces steps of one subject, within a `pretended` process group."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.fakes = Fakes(allow_non_fake_inputs=True)
+        with self.fakes, explained():
+            model = subject.build_model()
+        with FakeCopyMode(self.fakes):  # what was made of numbers (`torch.tensor(0)`) is real yet
+            self.model = copy.deepcopy(model)
+        self.row = equal_layers(self.model, subject.declaration)
+        self.meshes: dict[Degrees, Mesh] = {}
+        self.shortened: dict[int | None, tuple[nn.Module, Declaration]] = {
+            None: (self.model, subject.declaration)
+        }
+
+    def model_of(self, layers: int | None) -> tuple[nn.Module, Declaration]:
+        """A copy of the model, with so many layers of its row of equal ones."""
+        if layers not in self.shortened:
+            assert self.row is not None
+            declaration = self.subject.declaration
+            self.shortened[layers] = shorten(copied(self.model), declaration, self.row, layers or 0)
+        model, declaration = self.shortened[layers]
+        return copied(model), declaration
+
+    def batch(self, size: int) -> Any:
+        """A micro-batch of so many samples, without memory."""
+        return tree_map(self._faked, self.subject.batch(size))
+
+    def _faked(self, leaf: Any) -> Any:
+        return self.fakes.from_tensor(leaf) if isinstance(leaf, Tensor) else leaf
+
+    def step(self, asked: Asked) -> Trace:
+        """A step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
+        short = None if self.row is None else SHORT
+        if asked.degrees.tensor > 1:
+            # DTensor tries each operator it has not met on tensors of full size. They would count.
+            self._step(asked, short)
+        trace = self._step(asked, short)
+        if self.row is None:
+            return trace
+        return extrapolated(trace, self._step(asked, LONGER), SHORT, LONGER, self.row.length)
+
+    def _mesh(self, degrees: Degrees) -> Mesh:
+        if degrees not in self.meshes:
+            self.meshes[degrees] = Mesh(degrees, CPU)
+        return self.meshes[degrees]
+
+    def _step(self, asked: Asked, layers: int | None) -> Trace:
+        subject, degrees = self.subject, asked.degrees
+        with explained():
+            mesh = None if asked.strategy == "ddp" else self._mesh(degrees)
+            with self.fakes:
+                plain, declaration = self.model_of(layers)
+                tracker = Tracker()
+                tracker.watch([*plain.parameters(), *plain.buffers()])
+                with tracker:
+                    strategy = _spread(asked, plain, declaration, mesh)
+                    del plain
+                    tracker.name(strategy.model.buffers(), "buffers", anew=True)
+                    tracker.name(strategy.model.parameters(), "parameters", anew=True)
+                    optimizer = prepared(subject, strategy, tracker)
+                    size = subject.batch_size // degrees.samples // subject.rounds
+                    return _take_step(self, strategy, optimizer, tracker, size, asked)
+
+
+def copied(model: _Module) -> _Module:
+    """A model of its own, without memory as the first one."""
+    # Copies that `deepcopy` makes of such tensors do not share memory with their own views.
+    memo: dict[int, Any] = {id(b): torch.empty_like(b) for b in model.buffers()}
+    for parameter in model.parameters():
+        memo[id(parameter)] = nn.Parameter(torch.empty_like(parameter), parameter.requires_grad)
+    return copy.deepcopy(model, memo)
+
+
+def _take_step(
+    tracing: Tracing,
+    strategy: Strategy,
+    optimizer: Optimizer,
+    tracker: Tracker,
+    size: int,
+    asked: Asked,
+) -> Trace:
+    subject = tracing.subject
+    tools = tools_of(subject, tracker)
+    # All rounds but the last are alike.
+    flops = calls = 0.0
+    sent: Counter[str] = Counter()
+    for last in (False, True) if subject.rounds > 1 else (True,):
+        tracker.phase, tracker.flops, tracker.calls = "forward", 0, 0
+        tracker.sent = Counter()
+        batch = tracing.batch(size)
+        tracker.watch([b for b in tree_leaves(batch) if isinstance(b, Tensor)], "activations")
+        strategy.backward(batch, subject.loss, tools, rounds=subject.rounds, last=last)
+        del batch
+        times = 1 if last else subject.rounds - 1
+        flops += tracker.flops * times
+        calls += tracker.calls * times
+        for kind, number in tracker.sent.items():
+            sent[kind] += number * times
+    tracker.sent = sent
+    name_gradients(strategy, tracker)
+    tracker.phase = "update"
+    strategy.clip(subject.clip)
+    optimizer.step()
+    strategy.clear_gradients()
+    trained = sum(p.numel() * p.element_size() for p in strategy.parameters.values())
+    if isinstance(strategy, Copies) and asked.degrees.data > 1:
+        share = 2 * (1 - 1 / asked.degrees.data)
+        sent["all-reduce"] += round(share * trained)
+        calls += math.ceil(trained / (asked.bucket_mb * 2**20))
+    return Trace(
+        {phase: dict[str, float](held) for phase, held in tracker.peaks().items()},
+        flops,
+        dict[str, float](sent),
+        calls,
+        trained,
+    )
+
+
+def prepared(subject: Subject, strategy: Strategy, tracker: Tracker) -> Optimizer:
+    """The optimizer with its state, as it is from the second step on."""
+    for parameter in strategy.parameters.values():
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer = subject.optimizer(strategy.parameters.values())
+    optimizer.step()
+    strategy.clear_gradients()
+    state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
+    tracker.name(state, "optimizer")
+    return optimizer
+
+
+def name_gradients(strategy: Strategy, tracker: Tracker) -> None:
+    """Tell the tracker which memory gradients have."""
+    gradients = [p.grad for p in strategy.parameters.values() if p.grad is not None]
+    gradients += [p.grad for p in strategy.model.parameters() if p.grad is not None]
+    tracker.name(gradients, "gradients", anew=True)
+
+
+def tools_of(subject: Subject, tracker: Tracker) -> Tools:
+    def forward_ended() -> None:
+        tracker.phase = "backward"
+
+    return Tools(
+        autocast=subject.autocast,
+        scale=lambda loss: loss,
+        forward_ended=forward_ended,
+        backward_ended=lambda: None,
+        communication_ended=lambda: None,
+    )
+
+
+def _spread(
+    asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh | None
+) -> Strategy:
+    """As `choose.apply`, with a mesh that was built where tensors are real."""
+    if mesh is None:
+        return Copies(model)
+    if asked.strategy == "fsdp":
+        return FullyShardedData(
+            model,
+            declaration,
+            mesh,
+            reshard=asked.reshard_after_forward,
+            sequence_parallel=asked.sequence_parallel,
+        )
+    return TensorParallel(model, declaration, mesh, sequence_parallel=asked.sequence_parallel)
+
+
+class Copies(Strategy):
+    """As DistributedDataParallel: gradients live in buckets, which stay from step to step."""
+
+    averages = False
+
+    def __init__(self, model: nn.Module) -> None:
+        self.degrees, self.samples, self.stream = Degrees(), 0, 0
+        self.model = self.called = model
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        for parameter in self.parameters.values():
+            parameter.grad = torch.empty_like(parameter)
+
+    def local_gradients(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def clip(self, largest: float | None) -> Tensor:
+        parameters = list(self.parameters.values())
+        norm = torch.zeros(())
+        clip_gradients(parameters, largest, norm)
+        return norm
+
+    def clear_gradients(self) -> None:
+        """They stay: the next backward pass writes over them."""
+
+    def share_buffers(self) -> None:
+        """There is one rank."""
+
+
+def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float) -> Trace:
+    """What a step takes with `layers` equal layers, of what it takes with `a` and `b` of them."""
+
+    def line(low: float, high: float) -> float:
+        return max(0.0, low + (high - low) * (layers - a) / (b - a))
+
+    def lines(low: dict[str, float], high: dict[str, float]) -> dict[str, float]:
+        return {key: line(low.get(key, 0), high.get(key, 0)) for key in low.keys() | high.keys()}
+
+    return Trace(
+        {phase: lines(short.peaks[phase], longer.peaks[phase]) for phase in short.peaks},
+        line(short.flops, longer.flops),
+        lines(short.sent, longer.sent),
+        line(short.calls, longer.calls),
+        line(short.trained, longer.trained),
+    )
+
+
+@contextmanager
+def pretended(world_size: int, rank: int = 0) -> Iterator[None]:
+    """A default process group of so many ranks, of which this is one and the others do nothing."""
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+        _clear_sharding_prop_cache()  # it holds meshes, whose groups are gone
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Say of what fails on tensors without memory where it comes from."""
+    try:
+        yield
+    except Exception as error:
+        raise CannotTrace(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,66 @@
+"""Ranks that train a few steps under PyTorch's own memory tracker."""
+
+import json
+import os
+import traceback
+from pathlib import Path
+
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
+
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.parallelism import choose
+from trainhall.training.clock import NoClock
+from trainhall.training.link import AttemptFolder, Launch
+from trainhall.training.optim import build_optimizer
+from trainhall.training.planning import asked_of
+from trainhall.training.precision import MixedPrecision
+from trainhall.training.reading import Reader, Request
+from trainhall.training.step import OptimizerStep
+from trainhall.training.tasks import build_task
+
+STEPS = 2
+
+
+def measured(path: Path) -> int:
+    """As `_measure`, with what went wrong in the rank's output."""
+    try:
+        _measure(path)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _measure(path: Path) -> None:
+    """Write this rank's peak, from building the model on, to `peak-<rank>.json`."""
+    torch.set_num_threads(1)
+    folder = AttemptFolder(path)
+    environment = RankEnvironment.read(os.environ)
+    spec = Launch.model_validate_json(folder.launch.read_bytes()).spec
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="memory"):
+        task = build_task(spec)
+        reader = Reader(task, task.train_data, 0)
+        size = spec.training.global_batch_size // spec.degrees.samples
+        model = task.build_model()
+        tracker = MemTracker()
+        tracker.track_external(model)
+        with tracker:
+            strategy = choose.apply(asked_of(spec), model, task.declaration(), device)
+            optimizer = build_optimizer(strategy.parameters.values(), spec.training)
+            step = OptimizerStep(
+                strategy,
+                optimizer,
+                MixedPrecision(spec.training.precision, device, replicated=strategy.replicated),
+                NoClock(),
+                gradient_clip=spec.training.gradient_clip,
+                measures=len(task.metric_names),
+            )
+            for _ in range(STEPS):
+                batch = reader.read(Request(0, torch.arange(size) % len(task.train_data)))
+                tracker.reset_mod_stats()  # the tracker asks for it between passes; the peak stays
+                step.run([batch], 1, task.loss)
+    peak = tracker.get_tracker_snapshot("peak")[device]["Total"]
+    (path / f"peak-{environment.rank}.json").write_text(json.dumps(peak))

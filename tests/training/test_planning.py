@@ -1,0 +1,152 @@
+"""Predictions: memory against what PyTorch tracks in real ranks, and what is chosen."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.attempts import RankServer
+from support.data_files import write_cifar10, write_text
+from torch import nn
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.plan.devices import Rates, of_gpu
+from trainhall.parallelism.plan.trace import CannotTrace, Tracing, pretended
+from trainhall.training.planning import (
+    asked_of,
+    document,
+    in_words,
+    plan,
+    predicted_memory,
+    subject_of,
+)
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.tasks.language_model import LanguageModel
+
+RATES = Rates("test", 1e12, 1e11, 1e10, 1e-5, "made up")
+
+
+def task(model: str, folder: Path) -> dict[str, Any]:
+    if model == "mlp":
+        return {"name": "synthetic", "params": {"features": 256, "hidden": [512, 512, 512]}}
+    if model == "resnet18":
+        write_cifar10(folder)
+        return {"name": "cifar10", "params": {"root": str(folder)}}
+    return gpt(folder, layers=2)
+
+
+def gpt(folder: Path, *, layers: int, width: int = 128) -> dict[str, Any]:
+    write_text(folder / "text.txt", 20_000)
+    return {
+        "name": "language_model",
+        "params": {
+            "size": "tiny", "layers": layers, "width": width, "heads": 4, "vocabulary": 1024,
+            "files": [str(folder / "text.txt")],
+        },
+    }  # fmt: skip
+
+
+def job(work: dict[str, Any], strategy: str, workers: int = 2, batch: int = 16) -> JobSpec:
+    return validate_spec(
+        {
+            "name": "test",
+            "task": work,
+            "resources": {"workers": workers},
+            "parallelism": {"strategy": strategy},
+            "training": {"steps": 3, "global_batch_size": batch, "gradient_clip": 1.0},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "strategy"),
+    [
+        (model, strategy)
+        for model in ("mlp", "resnet18", "gpt")
+        for strategy in ("ddp", "fsdp", "tensor")
+        if (model, strategy) != ("resnet18", "tensor")  # which that model cannot do
+    ],
+)
+def test_peak_memory_is_within_a_tenth_of_what_the_tracker_finds(
+    ranks: RankServer, tmp_path: Path, model: str, strategy: str
+) -> None:
+    spec = job(task(model, tmp_path / "data"), strategy)
+    document_ = spec.model_dump(mode="json", exclude_unset=True)
+    folder = ranks.start(tmp_path / "run", document_, function="support.memory_ranks:measured")
+    attempt = ranks.wait(folder)
+    assert attempt.codes == [0, 0], attempt.stderr()
+    peaks = [json.loads((folder.path / f"peak-{rank}.json").read_text()) for rank in range(2)]
+    assert sum(predicted_memory(spec).values()) == pytest.approx(max(peaks), rel=0.1)
+
+
+def test_a_deep_model_is_predicted_from_few_of_its_layers(tmp_path: Path) -> None:
+    spec = job(gpt(tmp_path, layers=8, width=32), "fsdp")
+    with pretended(2):
+        tracing = Tracing(subject_of(spec))
+        assert tracing.row is not None
+        assert tracing.row.length == 8
+        quick = tracing.step(asked_of(spec))
+        tracing.row = None
+        whole = tracing.step(asked_of(spec))
+    assert quick.flops == whole.flops
+    assert quick.memory == pytest.approx(whole.memory)
+    assert quick.sent == pytest.approx(whole.sent, rel=0.01)
+
+
+def test_the_quickest_that_fits_is_chosen_and_the_rest_says_what_it_lacks(tmp_path: Path) -> None:
+    spec = job(gpt(tmp_path, layers=2), "ddp")
+    everything = plan(spec, 2, RATES, None)
+    peaks = {p.asked.strategy: p.peak for p in everything.predictions}
+    assert set(peaks) == {"ddp", "fsdp", "tensor", "pipeline", "model"}
+    limit = peaks["ddp"] - 1
+    made = document(plan(spec, 2, RATES, limit), spec)
+    ddp = next(item for item in made["items"] if item["strategy"] == "ddp")
+    assert (ddp["fits"], ddp["missing_bytes"]) == (False, 1)
+    first = made["items"][0]
+    assert first["fits"]
+    assert made["choice"]["strategy"] == first["strategy"] != "ddp"
+    assert json.loads(json.dumps(made)) == made
+
+
+def test_where_nothing_fits_the_smallest_is_named() -> None:
+    spec = job({"name": "digits"}, "ddp")
+    made = plan(spec, 2, RATES, 1024)
+    assert made.choice is None
+    least = min(made.predictions, key=lambda p: p.peak)
+    told = document(made, spec)
+    assert told["choice"] is None
+    assert told["reason"].startswith(f"nothing fits: {in_words(least.asked)} needs the least")
+
+
+def test_what_the_model_cannot_do_is_told_with_the_reason(tmp_path: Path) -> None:
+    spec = job(task("resnet18", tmp_path), "ddp")
+    refused = {r.strategy: r.reason for r in plan(spec, 2, RATES, None).refused}
+    assert "declares no layers that tensor parallelism can divide" in refused["tensor"]
+
+
+def test_a_model_that_looks_at_values_cannot_be_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Curious(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(nn.Embedding(1024, 8).weight.detach())
+
+        def forward(self, tokens: Any) -> Any:
+            logits = nn.functional.embedding(tokens, self.weight) @ self.weight.T
+            return logits if logits.sum() > 0 else -logits
+
+    monkeypatch.setattr(LanguageModel, "build_model", lambda _: Curious())
+    monkeypatch.setattr(LanguageModel, "declaration", lambda _: Declaration())
+    with pytest.raises(CannotTrace, match="DataDependentOutputException"):
+        predicted_memory(job(gpt(tmp_path, layers=2), "ddp"))
+
+
+def test_a_gpu_is_known_by_its_name() -> None:
+    h100, l4 = of_gpu("NVIDIA H100 80GB HBM3", half=True), of_gpu("NVIDIA L4", half=False)
+    assert h100 is not None
+    assert l4 is not None
+    assert h100.flops > l4.flops
+    assert of_gpu("NVIDIA L40S", half=True) != of_gpu("NVIDIA L4", half=True)
+    assert of_gpu("Voodoo 2", half=True) is None

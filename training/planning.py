@@ -1,0 +1,357 @@
+"""What a job would take under every strategy and mesh, before it runs; no device is needed.
+
+`plan` compares all that the job spec allows. `predicted_memory` is the peak of a job as its spec
+has it; the sum over its kinds is to be held against the largest `torch.cuda.max_memory_allocated`
+of the ranks. Run as a program, it reads a request from standard input and writes a plan, both JSON.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args
+
+import torch
+from torch.utils._pytree import tree_map
+
+from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.declaration import check
+from trainhall.parallelism.degrees import DEGREES, BadDegrees, StrategyName
+from trainhall.parallelism.plan import devices
+from trainhall.parallelism.plan.devices import Rates
+from trainhall.parallelism.plan.prediction import Prediction, best, predict
+from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
+from trainhall.training.optim import build_optimizer
+from trainhall.training.precision import MixedPrecision
+from trainhall.training.reading import Reader, Request
+from trainhall.training.spec import JobSpec, Precision, SpecError
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.tasks import build_task
+from trainhall.training.tasks.base import BadData, TaskUnavailable
+from trainhall.training.tasks.own import BadTask
+
+_SAMPLES_READ = 2
+_MICROBATCHES = (4, 2, 1)
+"""Of a pipeline, in multiples of its ranks, where the spec does not say: the first that divides."""
+_OF_A_STRATEGY = ("strategy", "data", "shard", "tensor", "pipeline", "servers", "microbatches")
+_NOT_PLANNED = ("parameter_server",)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A strategy that the job cannot have, and why."""
+
+    strategy: str
+    mesh: dict[str, int]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All strategies of a job, the best first."""
+
+    predictions: list[Prediction]
+    choice: Prediction | None
+    refused: list[Refused]
+    rates: Rates
+    memory: int | None
+    """Bytes of a device; None: no limit is known."""
+
+
+def plan(
+    spec: JobSpec,
+    workers: int,
+    rates: Rates,
+    memory: int | None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Plan:
+    """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
+
+    Raises:
+        CannotTrace: the model cannot be run without values.
+        TaskUnavailable, BadData, BadTask: the task cannot be built here.
+    """
+    with pretended(workers):
+        return _plan(spec, workers, rates, memory, progress)
+
+
+def _plan(
+    spec: JobSpec,
+    workers: int,
+    rates: Rates,
+    memory: int | None,
+    progress: Callable[[str], None],
+) -> Plan:
+    tracing = Tracing(subject_of(spec))
+    predictions: list[Prediction] = []
+    refused: list[Refused] = []
+    for strategy, mesh in candidates(workers):
+        try:
+            asked = asked_of(_with(spec, workers, strategy, mesh))
+            check(
+                tracing.subject.declaration,
+                asked.degrees,
+                sequence_parallel=asked.sequence_parallel,
+                schedule=asked.schedule,
+            )
+            progress(f"{strategy} {mesh}")
+            prediction = predict(tracing, asked, rates)
+        except SpecError as error:
+            refused.append(Refused(strategy, mesh, "; ".join(p.message for p in error.problems)))
+        except BadDegrees as error:
+            refused.append(Refused(strategy, mesh, str(error)))
+        else:
+            predictions.append(prediction)
+    choice = best(predictions, memory)
+
+    def order(prediction: Prediction) -> tuple[bool, bool, float]:
+        fits = memory is None or prediction.peak <= memory
+        rank = prediction.seconds if fits else prediction.peak
+        return prediction is not choice, not fits, rank
+
+    return Plan(sorted(predictions, key=order), choice, refused, rates, memory)
+
+
+def predicted_memory(spec: JobSpec) -> dict[str, int]:
+    """The peak memory of the rank that needs most, by kind, of a job with the strategy it names."""
+    rates = Rates("", 1.0, 1.0, 1.0, 0.0, "")
+    with pretended(spec.resources.workers):
+        return predict(Tracing(subject_of(spec)), asked_of(spec), rates).memory
+
+
+def asked_of(spec: JobSpec) -> Asked:
+    """What a spec says of its strategy."""
+    parallelism = spec.parallelism
+    return Asked(
+        strategy=parallelism.strategy,
+        degrees=spec.degrees,
+        bucket_mb=parallelism.gradient_sync.bucket_mb,
+        reshard_after_forward=parallelism.reshard_after_forward,
+        sequence_parallel=parallelism.sequence_parallel,
+        schedule=spec.schedule,
+        microbatches=spec.microbatches,
+    )
+
+
+def subject_of(spec: JobSpec) -> Subject:
+    """The model of a job and how it is trained; its data give the shapes of a batch."""
+    task = build_task(spec)
+    training = spec.training
+    data = task.train_data
+    reader = Reader(task, data, training.seed)
+    number = min(_SAMPLES_READ, len(data))
+    example = reader.read(Request(0, torch.arange(number)))
+
+    def enlarged(size: int) -> Callable[[Any], Any]:
+        def leaf(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor) or value.dim() == 0:
+                return value
+            if len(value) != number:
+                return value
+            return value[:1].expand(size, *value.shape[1:])
+
+        return leaf
+
+    return Subject(
+        build_model=task.build_model,
+        declaration=task.declaration(),
+        loss=task.loss,
+        batch=lambda size: tree_map(enlarged(size), example),
+        optimizer=partial(build_optimizer, spec=training),
+        autocast=MixedPrecision(training.precision, torch.device("cpu")).autocast,
+        clip=training.gradient_clip,
+        batch_size=training.global_batch_size,
+        rounds=training.gradient_accumulation,
+    )
+
+
+def candidates(workers: int) -> Iterator[tuple[StrategyName, dict[str, int]]]:
+    """Every strategy with every mesh of so many workers that divides something."""
+    for strategy in cast(tuple[StrategyName, ...], get_args(StrategyName)):
+        if strategy in _NOT_PLANNED:
+            continue
+        names = DEGREES[strategy]
+        for sizes in _factors(workers, len(names)):
+            mesh = dict(zip(names, sizes, strict=True))
+            # The first degree is what the strategy is about.
+            if strategy != "ddp" and sizes[0] == 1:
+                continue
+            if mesh.get("pipeline", 1) > 1 and mesh.get("tensor", 1) > 1:
+                continue  # stages are traced on plain layers
+            yield strategy, mesh
+
+
+def _factors(number: int, length: int) -> Iterator[tuple[int, ...]]:
+    if length == 1:
+        yield (number,)
+        return
+    for first in range(number, 0, -1):
+        if number % first == 0:
+            for rest in _factors(number // first, length - 1):
+                yield (first, *rest)
+
+
+def _with(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> JobSpec:
+    """The spec with another strategy, checked as any spec is."""
+    data = spec.model_dump(mode="json", exclude_unset=True)
+    given = spec.parallelism
+    kept = {k: v for k, v in data.get("parallelism", {}).items() if k not in _OF_A_STRATEGY}
+    if mesh.get("tensor", 1) == 1:
+        kept.pop("sequence_parallel", None)
+    data["resources"] = {**data.get("resources", {}), "workers": workers}
+    data["parallelism"] = {**kept, "strategy": strategy, **mesh}
+    if strategy == "pipeline":
+        ranks = mesh["pipeline"]
+        number = given.microbatches or next(
+            (m * ranks for m in _MICROBATCHES if _divides(m * mesh["data"] * ranks, spec)), ranks
+        )
+        data["parallelism"]["microbatches"] = number
+    return validate_spec(data)
+
+
+def _divides(parts: int, spec: JobSpec) -> bool:
+    training = spec.training
+    return training.global_batch_size % (parts * training.gradient_accumulation) == 0
+
+
+def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
+    """A plan as JSON."""
+    limit = made.memory
+    return {
+        "choice": None if made.choice is None else parallelism_of(made.choice),
+        "reason": reason(made),
+        "assumed": made.rates.told,
+        "memory_limit": limit,
+        "precision": str(spec.training.precision),
+        "items": [
+            {
+                "strategy": p.asked.strategy,
+                "mesh": mesh_of(p.asked),
+                "microbatches": p.asked.microbatches if p.asked.strategy == "pipeline" else None,
+                "fits": limit is None or p.peak <= limit,
+                "missing_bytes": 0 if limit is None else max(0, p.peak - limit),
+                "peak_memory_bytes": p.peak,
+                "memory": p.memory,
+                "communication_bytes": sum(p.communication.values()),
+                "communication": p.communication,
+                "flops": p.flops,
+                "bubble_fraction": p.bubble,
+                "step_seconds": p.seconds,
+            }
+            for p in made.predictions
+        ],
+        "refused": [
+            {"strategy": r.strategy, "mesh": r.mesh, "reason": r.reason} for r in made.refused
+        ],
+    }
+
+
+def parallelism_of(prediction: Prediction) -> dict[str, Any]:
+    """What to write under `parallelism` of a job spec."""
+    asked = prediction.asked
+    pipeline = {"microbatches": asked.microbatches, "schedule": asked.schedule}
+    told = {"strategy": asked.strategy, **mesh_of(asked)}
+    return {**told, **pipeline} if asked.strategy == "pipeline" else told
+
+
+def mesh_of(asked: Asked) -> dict[str, int]:
+    """The degrees that the strategy has."""
+    return {name: asked.degrees.sizes[name] for name in DEGREES[asked.strategy]}
+
+
+def in_words(asked: Asked) -> str:
+    degrees = [f"{name} {size}" for name, size in mesh_of(asked).items() if size > 1]
+    if asked.strategy == "pipeline":
+        degrees.append(f"{asked.microbatches} micro-batches")
+    return f"{asked.strategy} ({' × '.join(degrees)})" if degrees else asked.strategy
+
+
+def reason(made: Plan) -> str:
+    """Why the choice was made, in words."""
+    if not made.predictions:
+        return "no strategy can train this job on so many workers"
+    if made.choice is None or made.memory is None:
+        least = min(made.predictions, key=lambda p: p.peak)
+        if made.choice is None:
+            assert made.memory is not None
+            return (
+                f"nothing fits: {in_words(least.asked)} needs the least, {_gib(least.peak)}, which "
+                f"is {_gib(least.peak - made.memory)} more than a device has; take more workers, a "
+                "smaller training.global_batch_size, or more training.gradient_accumulation"
+            )
+    choice = made.choice
+    told = f"{in_words(choice.asked)} "
+    fitting = [p for p in made.predictions if made.memory is None or p.peak <= made.memory]
+    quickest = min(fitting, key=lambda p: p.seconds)
+    if quickest is choice:
+        told += f"has the shortest step, {choice.seconds:.3g} s"
+    else:
+        told += (
+            f"is the simplest of those whose steps are about as short ({choice.seconds:.3g} s, and "
+            f"{quickest.seconds:.3g} s under {in_words(quickest.asked)})"
+        )
+    if made.memory is None:
+        return f"{told}; no memory limit is known"
+    told += f", and needs {_gib(choice.peak)} of {_gib(made.memory)}"
+    quicker = [p for p in made.predictions if p not in fitting and p.seconds < choice.seconds]
+    if quicker:
+        other = min(quicker, key=lambda p: p.seconds)
+        missing = _gib(other.peak - made.memory)
+        told += f"; {in_words(other.asked)} would take {other.seconds:.3g} s, but lacks {missing}"
+    return told
+
+
+def _gib(count: int) -> str:
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / 1024:.1f} KiB"
+
+
+def rates_of(gpu: str | None, workers: int, *, half: bool) -> Rates:
+    """Of a known GPU, or without a name of this host's CPU.
+
+    Raises:
+        UnknownDevice: no rates are known for it.
+    """
+    if gpu is None:
+        return devices.of_this_cpu(workers, half=half)
+    found = devices.of_gpu(gpu, half=half)
+    if found is None:
+        raise UnknownDevice(
+            f"no rates are known for {gpu!r}; name one of {', '.join(devices.KNOWN)}"
+        )
+    return found
+
+
+class UnknownDevice(ValueError):
+    """No rates are known for a device."""
+
+
+def main() -> int:
+    request = json.load(sys.stdin)
+    if request["code"] is not None:
+        sys.path.insert(0, request["code"])
+    try:
+        spec = validate_spec(request["spec"])
+        workers = request["workers"]
+        half = spec.training.precision is not Precision.FP32
+        rates = rates_of(request["gpu"], workers, half=half)
+        made = plan(spec, workers, rates, request["memory"])
+    except CannotTrace as error:
+        sys.stderr.write(
+            f"the model cannot be planned: it needs values of tensors while it runs ({error}); "
+            "try strategies by `trainhall run` with a few steps, or take what depends on values "
+            "out of its forward pass\n"
+        )
+        return 1
+    except (BadTask, BadData, TaskUnavailable, UnknownDevice) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    json.dump(document(made, spec), sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
