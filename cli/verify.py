@@ -277,14 +277,15 @@ def _error(kind: str) -> Column:
 
 
 def _first(row: dict[str, Any]) -> str:
-    first = row["result"].first
-    if first is None:
-        return ""
-    kind, step, name = first["kind"], first["step"], first["name"].rpartition(".")[2]
-    if not name:
-        return f"step {step}: {kind.replace('_', ' ')}"
-    what = f"gradient of {name}" if kind == "gradient" else name
-    return f"layer {first['layer']}, step {step}: {what}"
+    first, layer = row["result"].first, row["result"].first_layer
+    parts = []
+    if first is not None and first != layer:
+        parts.append(f"step {first['step']}: {first['kind'].replace('_', ' ')}")
+    if layer is not None:
+        name = layer["name"].rpartition(".")[2]
+        what = f"gradient of {name}" if layer["kind"] == "gradient" else name
+        parts.append(f"layer {layer['layer']}, step {layer['step']}: {what}")
+    return "; ".join(parts)
 
 
 COLUMNS = [

@@ -52,8 +52,10 @@ class Result:
     errors: list[dict[str, Any]] = field(default_factory=list)
     """By step: the largest ‖a−b‖ / max(‖b‖, floor) of each kind of number."""
     first: dict[str, Any] | None = None
-    """The first number that differs: its kind, name, layer, step and relative error, and how many
-    others differ at that step."""
+    """The first number that differs: its kind, step and relative error, for a tensor its name and
+    layer, and how many others differ at that step."""
+    first_layer: dict[str, Any] | None = None
+    """The same of the first tensor: a wrong norm shows in the weights only later."""
     seconds: float = 0.0
 
     def worst(self, kind: str) -> float | None:
@@ -192,16 +194,19 @@ def _refused(candidate: Candidate) -> Result:
 def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
     for step in steps:
         result.errors.append({"step": step["step"], **{kind: step[kind] for kind in KINDS}})
-        first = step["first"]
-        if first is not None and result.first is None:
-            result.verdict = "differs"
-            name = first["name"]
-            result.first = {
-                **first,
-                "layer": name.rpartition(".")[0] or name,
-                "step": step["step"],
-                "others": step["beyond"] - 1,
-            }
+        if step["first"] is None:
+            continue
+        name = step["first"]["name"]
+        first = {
+            **step["first"],
+            "layer": name.rpartition(".")[0] or name,
+            "step": step["step"],
+            "others": step["beyond"] - 1,
+        }
+        result.verdict = "differs"
+        result.first = result.first or first
+        if name:
+            result.first_layer = result.first_layer or first
 
 
 def _refusal(folder: AttemptFolder, status: ShimStatus) -> str | None:

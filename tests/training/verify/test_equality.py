@@ -23,7 +23,7 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 TRAINING = {
     "steps": STEPS, "global_batch_size": 48, "optimizer": "adamw", "learning_rate": 0.01,
-    "gradient_clip": 0.5, "weight_decay": 0.1, "seed": 3,
+    "gradient_clip": 0.1, "weight_decay": 0.1, "seed": 3,
 }  # fmt: skip
 
 
