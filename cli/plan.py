@@ -10,7 +10,7 @@ import typer
 from trainhall.cli import quantities, specs
 from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.options import Format, Overrides, SpecFile
-from trainhall.cli.output import Column, Json, say, size, table
+from trainhall.cli.output import Column, Json, rendered, say, size, table
 
 if TYPE_CHECKING:
     from trainhall.training.spec import JobSpec
@@ -78,8 +78,6 @@ def plan(
         raise Usage("`trainhall plan` plans tasks; a script spreads its model itself")
     _check_torch()
     limit = None if memory is None else round(quantities.size(memory, "--memory"))
-    if limit == 0:
-        raise Usage("--memory takes a size above 0")
     name, limit = _device(spec, gpu, limit)
     made = _planned(
         {
@@ -90,17 +88,11 @@ def plan(
             "gpu": name,
         }
     )
-    print(as_table(made) if output is Format.TABLE else _rendered(made, output))
+    print(as_table(made) if output is Format.TABLE else rendered(made, output))
     say(f"\nAssumed: {made['assumed']}.")
     say(f"Choice: {made['reason']}.")
     if made["choice"] is None:
         raise typer.Exit(1)
-
-
-def _rendered(made: Json, output: Format) -> str:
-    from trainhall.cli.output import rendered
-
-    return rendered(made, output)
 
 
 def _check_torch() -> None:
@@ -143,10 +135,7 @@ def as_table(made: Json) -> str:
     columns = [
         Column("STRATEGY", lambda item: item["strategy"]),
         Column("MESH", _mesh),
-        *(
-            Column(kind.upper(), lambda item, kind=kind: size(item["memory"][kind]), right=True)  # type: ignore[misc]
-            for kind in _KINDS
-        ),
+        *map(_kind, _KINDS),
         Column("PEAK", lambda item: size(item["peak_memory_bytes"]), right=True),
         Column("SENT", lambda item: size(item["communication_bytes"]), right=True),
         Column("BUBBLE", lambda item: f"{item['bubble_fraction']:.0%}", right=True),
@@ -157,6 +146,10 @@ def as_table(made: Json) -> str:
     if made["refused"]:
         text += "\n\nNot possible:\n" + "\n".join(_refusals(made["refused"]))
     return text
+
+
+def _kind(kind: str) -> Column:
+    return Column(kind.upper(), lambda item: size(item["memory"][kind]), right=True)
 
 
 def _mesh(item: Json) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from pydantic import ValidationError
 
 from trainhall.training.spec.decoders import SIZES, shape_of
 from trainhall.training.spec.parse import validate_spec
@@ -180,3 +181,18 @@ def bigram_entropy(text: np.ndarray) -> float:
     joint = pairs[pairs > 0] / pairs.sum()
     given = (pairs / np.maximum(pairs.sum(1, keepdims=True), 1))[pairs > 0]
     return float(-(joint * np.log(given)).sum())
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"width": 64}, "needs heads beside it"),
+        ({"heads": 4}, "needs width beside it"),
+        ({"width": 64, "heads": 5}, "5 heads do not divide the width 64"),
+    ],
+)
+def test_a_size_of_ones_own_must_be_whole(params: dict[str, int], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        LanguageModelParams.model_validate(params)
+    shape = shape_of(LanguageModelParams(layers=3, width=96, heads=6))
+    assert (shape.layers, shape.width, shape.heads) == (3, 96, 6)

@@ -1,0 +1,56 @@
+"""`trainhall plan`: what it refuses, and how a plan reads."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from trainhall.cli.errors import CliError
+from trainhall.cli.main import app
+from trainhall.cli.plan import as_table
+
+TASK = "name: digits\ntask: {name: digits}\n"
+SCRIPT = "name: mine\nscript: {path: /job.py}\n"
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "told"),
+    [
+        (TASK, ["--memory", "80Gigs"], "--memory takes a size"),
+        (TASK, ["--memory", "0"], "--memory takes a size"),
+        (TASK, ["-o", "name"], "choose table, json or yaml"),
+        (TASK, ["--set", "training.steps=0"], "not a valid job spec"),
+        (SCRIPT, [], "a script spreads its model itself"),
+    ],
+)
+def test_wrong_input_is_told(tmp_path: Path, spec: str, options: list[str], told: str) -> None:
+    (tmp_path / "job.yaml").write_text(spec)
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), *options])
+    assert isinstance(result.exception, CliError)
+    assert result.exception.exit_code == 2
+    assert told in result.exception.message
+
+
+def test_an_unknown_gpu_is_told_with_those_known(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(TASK)
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), "--gpu", "Voodoo 2"])
+    assert isinstance(result.exception, CliError)
+    assert "name one of B200, H200" in result.exception.message
+
+
+def test_a_table_says_what_is_missing_and_groups_what_is_impossible() -> None:
+    kinds = ("parameters", "gradients", "optimizer", "activations", "buffers")
+    item = {
+        "strategy": "ddp", "mesh": {"data": 2}, "microbatches": None, "fits": False,
+        "missing_bytes": 1024, "peak_memory_bytes": 5 * 2**20,
+        "memory": dict.fromkeys(kinds, 2**20),
+        "communication_bytes": 0, "bubble_fraction": 0.0, "step_seconds": 0.5,
+    }  # fmt: skip
+    refused = [
+        {"strategy": "tensor", "mesh": {"tensor": tensor, "data": 4 // tensor}, "reason": "why"}
+        for tensor in (4, 2)
+    ]
+    lines = as_table({"items": [item], "refused": refused}).splitlines()
+    assert lines[1].split()[:3] == ["ddp", "data", "2"]
+    assert lines[1].endswith("lacks 1.0 KiB")
+    assert lines[-1] == "  tensor (tensor 4; tensor 2 × data 2): why"
