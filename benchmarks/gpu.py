@@ -10,7 +10,6 @@ predicts; the stall is the time that training waits for a checkpoint's copy.
 """
 
 import argparse
-import importlib
 import json
 import os
 import platform
@@ -32,6 +31,8 @@ from report import Figure, report
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism.flops import forward_and_backward_flops
+from trainhall.parallelism.plan.trace import CannotTrace
+from trainhall.training import planning
 from trainhall.training.batches import to_device
 from trainhall.training.link import (
     AttemptFolder,
@@ -247,9 +248,8 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
 def predicted_memory(spec: JobSpec) -> float | None:
     """The planner's prediction; None where it has none."""
     try:
-        planning = importlib.import_module("trainhall.training.planning")
         return float(sum(planning.predicted_memory(spec).values()))
-    except (ImportError, RuntimeError) as error:
+    except CannotTrace as error:
         print(f"no prediction of memory: {error}", file=sys.stderr)
         return None
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from trainhall.parallelism.flops import forward_and_backward_flops
-from trainhall.parallelism.peaks import peak_flops
+from trainhall.parallelism.sheets import peak_flops
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import Precision
 from trainhall.training.tasks.base import Task

@@ -1,11 +1,12 @@
 """How fast devices compute and talk to each other: known ones from their data sheets."""
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+from trainhall.parallelism.sheets import SHEETS, known_as
 
 EFFICIENCY = 0.4
 """The share of a GPU's peak that training reaches, whatever lies between matrix products included:
@@ -29,30 +30,7 @@ class Rates:
     """Where the numbers come from."""
 
 
-@dataclass(frozen=True)
-class _Sheet:
-    """Dense peaks of a data sheet: operations of fp32 (not TF32, which torch does not use unasked)
-    and of bf16 or fp16, memory bandwidth, and one direction of the links within a host."""
-
-    fp32: float
-    half: float
-    memory: float
-    links: float
-    source: str
-
-
-_SHEETS = {
-    "B200": _Sheet(75e12, 2250e12, 8.0e12, 900e9, "NVIDIA B200"),
-    "H200": _Sheet(67e12, 989e12, 4.8e12, 450e9, "NVIDIA H200"),
-    "H100 PCIe": _Sheet(51e12, 756e12, 2.0e12, 64e9, "NVIDIA H100"),
-    "H100": _Sheet(67e12, 989e12, 3.35e12, 450e9, "NVIDIA H100"),
-    "A100": _Sheet(19.5e12, 312e12, 2.0e12, 300e9, "NVIDIA A100 80GB"),
-    "V100": _Sheet(15.7e12, 125e12, 0.9e12, 150e9, "NVIDIA V100"),
-    "L40S": _Sheet(91.6e12, 362e12, 0.864e12, 32e9, "NVIDIA L40S"),
-    "L4": _Sheet(30.3e12, 121e12, 0.3e12, 32e9, "NVIDIA L4"),
-    "T4": _Sheet(8.1e12, 65e12, 0.3e12, 16e9, "NVIDIA T4"),
-}
-KNOWN = tuple(_SHEETS)
+KNOWN = tuple(SHEETS)
 _PROBE_SIZE = 512
 _PROBE_SECONDS = 0.1
 _LOOPBACK = 1e9
@@ -62,11 +40,10 @@ _CPU_LATENCY, _GPU_LATENCY = 200e-6, 20e-6
 
 def of_gpu(name: str, *, half: bool) -> Rates | None:
     """A known GPU's rates by its name, as NVML or a person says it; None for others."""
-    pattern = r"\b{}\b"
-    found = next((s for s in _SHEETS if re.search(pattern.format(s), name, re.IGNORECASE)), None)
+    found = known_as(name)
     if found is None:
         return None
-    sheet = _SHEETS[found]
+    sheet = SHEETS[found]
     peak = sheet.half if half else sheet.fp32
     return Rates(
         found,

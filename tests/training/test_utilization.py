@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainhall.parallelism.peaks import peak_flops
+from trainhall.parallelism.sheets import peak_flops
 from trainhall.training.clock import HostClock
 from trainhall.training.link import Command, MetricSpool
 from trainhall.training.pulse import Beat
