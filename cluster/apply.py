@@ -193,12 +193,14 @@ class Applier:
                 changes={"failure": failure} if failure else None,
             )
         )
+        ended = f"attempt {number} {decision.attempt_end.value}"
+        why = decision.attempt_reason
         await record_event(
             session,
             job_id,
             time=now,
             kind="attempt",
-            reason=f"attempt {number} {decision.attempt_end.value}: {decision.attempt_reason}",
+            reason=ended if why == decision.attempt_end.value else f"{ended}: {why}",
             attempt=number,
             data={"state": decision.attempt_end.value, "failure": failure},
         )
