@@ -78,13 +78,24 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     choice without running the model: nothing is drawn at random and no buffer changes.
     """
     module = wrapped.module
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    module.forward = lambda: sum((p * 0).sum() for p in parameters)
+    wrapped.module = _Bare([p for p in module.parameters() if p.requires_grad])
+    wrapped.require_forward_param_sync = False  # it has no buffers; DDP sets it again
     try:
         wrapped().backward()
     finally:
-        del module.forward
+        wrapped.module = module
     wrapped.zero_grad(set_to_none=True)
+
+
+class _Bare(nn.Module):
+    """Stands in for a model, whose own `forward` and hooks may be anything."""
+
+    def __init__(self, parameters: list[nn.Parameter]) -> None:
+        super().__init__()
+        self._all = parameters
+
+    def forward(self) -> Tensor | int:
+        return sum((p * 0).sum() for p in self._all)
 
 
 def share_buffers(model: nn.Module) -> None:

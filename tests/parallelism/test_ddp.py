@@ -35,3 +35,7 @@ def test_every_rank_evaluates_with_the_buffers_that_are_saved(
     for name, expected in saved.items():
         assert torch.equal(mine[name], expected)
         assert torch.equal(shared[name], expected)
+
+
+def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
+    assert ranks.call("support.ddp_ranks:wrap", 2, tmp_path) == [0, 0]

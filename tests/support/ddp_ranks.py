@@ -38,6 +38,29 @@ def share_buffers(folder: Path) -> int:
     return 0
 
 
+def wrap(folder: Path) -> int:
+    """A model that was compiled whole, and one with a hook and a forward of its own."""
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="test"):
+        x = torch.ones(4, 6)
+        for plain in (torch.compile(nn.Linear(6, 2), backend="eager"), _particular()):
+            assert isinstance(plain, nn.Module)
+            model = ddp.apply(plain, device=device, bucket_mb=25)
+            assert torch.equal(model(x), plain(x))
+            assert all(p.grad is None for p in plain.parameters())
+    return 0
+
+
+def _particular() -> nn.Module:
+    model = nn.Linear(6, 2)
+    plain = model.forward
+    model.forward = lambda x: 2 * plain(x)  # type: ignore[method-assign]
+    model.register_forward_pre_hook(lambda _, inputs: (inputs[0] + 1,))
+    return model
+
+
 def train(folder: Path) -> int:
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
