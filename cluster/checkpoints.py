@@ -23,7 +23,7 @@ from trainhall.cluster.views import CheckpointView, JobView, Page, RetentionView
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
-from trainhall.db.models import Attempt, Checkpoint, Job, Node
+from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Node
 from trainhall.training.checkpoint.errors import BadCheckpoint, Problem
 from trainhall.training.checkpoint.manifest import (
     FileRecord,
@@ -84,7 +84,7 @@ class CheckpointService:
 
     async def _set_pinned(self, checkpoint_id: str, pinned: bool) -> CheckpointView:
         async with self._db.transaction() as session:
-            row = await _load(session, checkpoint_id)
+            row = await _locked(session, checkpoint_id)
             if row.state in ("deleting", "deleted"):
                 raise WrongState(
                     f"checkpoint {checkpoint_id} is {row.state}; it cannot be kept any more",
@@ -101,7 +101,7 @@ class CheckpointService:
             WrongState: it is pinned, or about to be restored.
         """
         async with self._db.transaction() as session:
-            row = await _load(session, checkpoint_id)
+            row = await _locked(session, checkpoint_id)
             if row.pinned:
                 raise WrongState(f"checkpoint {checkpoint_id} is pinned; unpin it first", "pinned")
             job = await session.get(Job, row.job_id)
@@ -172,7 +172,7 @@ class CheckpointService:
         if row.location.startswith(STORE):
             return self._store.folder(row.job_id, row.name)
         folder = Path(row.location)
-        if not folder.parent.is_dir():
+        if not await asyncio.to_thread(_is_seen, folder):
             raise WrongState(
                 f"the coordinator does not see {folder}; do this on a host that does, with the "
                 f"folder's name: `trainhall ckpt verify {folder}`",
@@ -183,7 +183,7 @@ class CheckpointService:
     async def mark_corrupt(self, checkpoint_id: str, why: str) -> CheckpointView:
         """It cannot be loaded: no attempt is told to start from it any more."""
         async with self._db.transaction() as session:
-            row = await _load(session, checkpoint_id)
+            row = await _locked(session, checkpoint_id)
             await self.corrupt(session, row, why)
             view = checkpoint_view(row)
         self._wakeups.stream(view.job_id)
@@ -214,8 +214,8 @@ class CheckpointService:
         """
         now = self._clock.now()
         async with self._db.transaction() as session:
-            row = await _load(session, checkpoint_id)
-            progress = await lock_job(session, row.job_id)
+            row = await _locked(session, checkpoint_id)
+            progress = await session.get(JobProgress, row.job_id)
             job = await session.get(Job, row.job_id)
             assert job is not None
             assert progress is not None
@@ -484,10 +484,27 @@ def _age(row: Checkpoint) -> tuple[int, int, int]:
     return (row.attempt, row.generation, row.step)
 
 
+def _is_seen(folder: Path) -> bool:
+    """Whether the storage of a folder is here; the folder itself may be gone from it."""
+    try:
+        return folder.parent.is_dir()
+    except OSError:
+        # It may not be entered, or its server does not answer.
+        return False
+
+
 async def _load(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
     row = await session.get(Checkpoint, checkpoint_id)
     if row is None:
         raise NotFound("checkpoint", checkpoint_id)
+    return row
+
+
+async def _locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
+    """As it is once nobody else can change it: the retention may be giving it up right now."""
+    row = await _load(session, checkpoint_id)
+    await lock_job(session, row.job_id)
+    await session.refresh(row)
     return row
 
 

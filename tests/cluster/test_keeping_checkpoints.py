@@ -5,10 +5,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession
 from support.checkpoint_writer import write
 from support.simulated import SimulatedCluster
 
+from trainhall.cluster import checkpoints
 from trainhall.cluster.errors import NotFound, WrongState
+from trainhall.cluster.lifecycle import lock_job
+from trainhall.db.models import Checkpoint, JobProgress
 from trainhall.training.checkpoint.names import MANIFEST
 
 NAME = "step-00000010-a1-g1"
@@ -89,6 +94,30 @@ async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCl
     }
 
 
+@pytest.mark.parametrize("command", ["pin", "delete", "restore"])
+async def test_what_changed_while_a_command_waited_for_the_job_counts(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    job_id = await running_job(hall)
+    await hall.save_checkpoint(job_id, 10)
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+
+    async def last(session: AsyncSession, job: str) -> JobProgress | None:
+        # As if another one had held the lock until now: retention, or a user who pins it.
+        change = {"pinned": True} if command == "delete" else {"state": "deleting"}
+        await session.execute(
+            update(Checkpoint).values(**change), execution_options={"synchronize_session": False}
+        )
+        return await lock_job(session, job)
+
+    monkeypatch.setattr(checkpoints, "lock_job", last)
+    with pytest.raises(WrongState, match="pinned" if command == "delete" else "deleting"):
+        await getattr(service, command)(view.id)
+
+
 async def pieces(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
@@ -148,10 +177,11 @@ async def test_the_files_of_a_checkpoint_are_read(
         await service.files(checkpoint)
 
 
+@pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
 async def test_files_that_the_coordinator_does_not_see_are_not_read(
-    hall: SimulatedCluster, tmp_path: Path
+    hall: SimulatedCluster, tmp_path: Path, name: str
 ) -> None:
-    job_id = await running_job(hall, path=str(tmp_path / "elsewhere"))
+    job_id = await running_job(hall, path=str(tmp_path / name))
     await hall.save_checkpoint(job_id, 10)
     (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     with pytest.raises(WrongState, match="does not see"):

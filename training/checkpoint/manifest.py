@@ -159,11 +159,11 @@ def read_files(folder: Path) -> list[FileRecord]:
 
 
 def _manifest_bytes(folder: Path) -> bytes:
-    if not folder.is_dir():
-        raise BadCheckpoint(
-            [Problem(".", "a folder", "nothing" if not folder.exists() else "a file")]
-        )
     try:
+        if not folder.is_dir():
+            raise BadCheckpoint(
+                [Problem(".", "a folder", "nothing" if not folder.exists() else "a file")]
+            )
         with open_within(folder, MANIFEST) as file:
             size = os.fstat(file.fileno()).st_size
             if size > MAX_MANIFEST_BYTES:

@@ -90,6 +90,9 @@ def test_a_missing_folder_or_manifest_is_told(tmp_path: Path, checkpoint: Path) 
     assert [str(p) for p in verify_folder(tmp_path / "gone")] == [
         "the folder: expected a folder, found nothing"
     ]
+    assert [str(p) for p in verify_folder(tmp_path / ("x" * 300))] == [
+        "manifest.json: expected a manifest, found File name too long"
+    ]
     (checkpoint / "manifest.json").unlink()
     assert [str(p) for p in verify_folder(checkpoint)] == [
         "manifest.json: expected a manifest, found no such file"
