@@ -203,10 +203,10 @@ def _command(url: str, references: list[str], output: Format, method: str, actio
             try:
                 job_id = client.job_id(reference)
                 done.append(client.request(method, f"/training/jobs/{job_id}{action}"))
-            except Unreachable:
-                raise
             except CliError as error:
                 refused.append(error)
+                if isinstance(error, Unreachable):
+                    break
     if len(references) == 1 or output in (Format.TABLE, Format.NAME):
         for job in done:
             out.print_item(job, output, partial(_commanded, job))
