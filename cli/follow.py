@@ -46,6 +46,7 @@ def until_final(client: Client, job_id: str) -> int:
                 written.show(job)
 
             job = _watch(client, job_id, show, WATCH_SECONDS)
+            written.show_last(job)
     except KeyboardInterrupt:
         say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
             f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
@@ -127,8 +128,14 @@ class _Written:
         while self._page(job["world_size"]):
             pass
 
+    def show_last(self, job: Any) -> None:
+        """Show what an agent ships of a job that has just ended."""
+        if job["spec"].get("script"):
+            time.sleep(POLL_SECONDS)
+            self.show(job)
+
     def _page(self, ranks: int) -> bool:
-        """Show the next page, if there is any."""
+        """Show the next page; True when there may be another one by now."""
         try:
             page = self._client.get(self._path, after=self._cursor, rank=0, limit=PAGE)
         except Unreachable:
@@ -139,7 +146,7 @@ class _Written:
         if page["items"] and ranks > 1 and self._more:
             self._progress.line(self._more)
             self._more = ""
-        return bool(page["items"])
+        return len(page["items"]) == PAGE
 
 
 def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:

@@ -81,6 +81,9 @@ def test_what_a_script_writes_is_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
+    monkeypatch.setattr(follow, "POLL_SECONDS", 0)
+    monkeypatch.setattr(follow, "PAGE", 2)
+    # A full page may have another one behind it; one that is not is all that there is by now.
     client: Any = Scripted([["hello", "[bold]\x1b[2Jloss 3"], ["more"], [], ["bye"]])
     assert follow.until_final(client, "j") == 0
     captured = capsys.readouterr()
