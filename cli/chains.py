@@ -62,7 +62,8 @@ class JobChain:
         newest = self._series([LINK], max_points=1).get(LINK)
         if newest is None:
             raise Usage(f"job {self._id} has no step yet")
-        (self.last,) = newest
+        ((self.last, link),) = newest.items()
+        self.newest = as_text(link)
 
     def entry(self, step: int) -> Entry:
         names = [LINK, SAMPLES, "loss", "gradient_norm"]
@@ -105,7 +106,7 @@ def newest_link(client: Client, job: Any) -> str | None:
         chain = JobChain(client, job)
     except Usage:
         return None
-    return f"{chain.entry(chain.last).link} at step {chain.last}"
+    return f"{chain.newest} at step {chain.last}"
 
 
 def _chain(reference: str, url: str, stack: ExitStack) -> Chain:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from trainhall.cli.chains import newest_link
 from trainhall.cli.errors import CliError
 from trainhall.cli.main import app
+from trainhall.training.chain import LINK, as_text
 
 
 def folder(path: Path, *losses: float | None, samples: str = "5a") -> str:
@@ -79,3 +81,17 @@ def test_folders_that_cannot_be_compared(tmp_path: Path, content: str | None, wo
 )
 def test_a_file_or_two_runs(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(*arguments)
+
+
+class OnlyLinks:
+    """A client of a job whose other series have no point at the newest step."""
+
+    def get(self, path: str, *, names: str, **span: int) -> Any:
+        points = [{"step": 7, "value": 1.5}]
+        return {"series": [{"name": LINK, "rank": None, "points": points}] if names == LINK else []}
+
+
+def test_the_newest_link_needs_no_other_series() -> None:
+    client: Any = OnlyLinks()
+    job = {"id": "a", "spec": {"training": {"reproducible": True}}}
+    assert newest_link(client, job) == f"{as_text(1.5)} at step 7"
