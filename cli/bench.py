@@ -1,6 +1,5 @@
 """`trainhall bench`: what collectives cost, and how they go."""
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 from trainhall.cli import output as out
 from trainhall.cli import quantities
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Output
 
 if TYPE_CHECKING:
@@ -221,8 +221,7 @@ def _no_names(output: Format) -> None:
 
 def _check_plot(path: Path) -> None:
     """Say what is wrong before anything is computed."""
-    if find_spec("matplotlib") is None:
-        raise CliError("--plot needs matplotlib: pip install 'trainhall[train]'")
+    check_installed("matplotlib", "--plot")
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise Usage(f"--plot writes .png, .svg or .pdf files, not {path.name!r}")
     if not path.absolute().parent.is_dir():

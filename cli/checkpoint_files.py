@@ -37,18 +37,6 @@ def folder_here(checkpoint: out.Json) -> Path | None:
     return location if location.is_absolute() and location.is_dir() else None
 
 
-def check_torch(what: str) -> None:
-    """See that this host has PyTorch, which `what` needs.
-
-    Raises:
-        CliError: it has not.
-    """
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise CliError(f"{what} needs PyTorch: pip install 'trainhall[train]'")
-
-
 @contextlib.contextmanager
 def on_this_host(client: "Client", checkpoint: out.Json) -> Iterator[Path]:
     """A checkpoint's folder, for as long as it is needed: it may be a copy that goes again.

@@ -11,14 +11,10 @@ import typer
 
 from trainhall.cli import complete, specs
 from trainhall.cli import output as out
-from trainhall.cli.checkpoint_files import (
-    check_torch,
-    folder_here,
-    newest_below,
-    on_this_host,
-)
+from trainhall.cli.checkpoint_files import folder_here, newest_below, on_this_host
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage, WrongState
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
 
 EXPORT_MODULE = "trainhall.training.checkpoint.export"
@@ -235,7 +231,7 @@ def export(
     if file.exists() or not file.absolute().parent.is_dir():
         why = "exists already" if file.exists() else "is in a folder that does not exist"
         raise Usage(f"{file} {why}")
-    check_torch("an export")
+    check_installed("torch", "an export")
     with contextlib.ExitStack() as stack:
         if _is_folder(checkpoint):
             folder = newest_below(Path(checkpoint))

@@ -9,6 +9,7 @@ import typer
 
 from trainhall.cli import quantities, specs
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Overrides, SpecFile
 from trainhall.cli.output import Column, Json, rendered, say, size, table
 
@@ -76,7 +77,7 @@ def plan(
     spec = specs.load(file, overrides)
     if spec.script is not None:
         raise Usage("`trainhall plan` plans tasks; a script spreads its model itself")
-    _check_torch()
+    check_installed("torch", "planning")
     limit = None if memory is None else round(quantities.size(memory, "--memory"))
     name, limit = _device(spec, gpu, limit)
     made = _planned(
@@ -93,13 +94,6 @@ def plan(
     say(f"Choice: {made['reason']}.")
     if made["choice"] is None:
         raise typer.Exit(1)
-
-
-def _check_torch() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise CliError("planning needs PyTorch: pip install 'trainhall[train]'")
 
 
 def _device(spec: "JobSpec", gpu: str | None, limit: int | None) -> tuple[str | None, int | None]:

@@ -7,6 +7,7 @@ import typer
 
 from trainhall.cli import specs
 from trainhall.cli.errors import Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Overrides, SpecFile
 
 
@@ -47,7 +48,7 @@ def run(
     if spec.code is not None and not Path(spec.code).is_dir():
         raise Usage(f"code: {spec.code} is not a folder; `trainhall run` uses the folder in place")
     _check_folder(folder, resume)
-    specs.check_torch()
+    check_installed("torch", "training")
     from trainhall.cli.local import LocalRun
 
     raise typer.Exit(LocalRun(spec, folder.absolute(), resume=resume).run())

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainhall.cli import config
-from trainhall.cli.checkpoint_files import check_torch, newest_below, on_this_host
+from trainhall.cli.checkpoint_files import newest_below, on_this_host
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, DataDir, Url
 from trainhall.cli.output import Json
 
@@ -58,7 +59,7 @@ def sample(
     """
     # An empty name would be the present folder.
     path = Path(source) if source else None
-    check_torch("a language model")
+    check_installed("torch", "a language model")
     with contextlib.ExitStack() as stack:
         if path is not None and path.is_dir():
             folder = newest_below(path)

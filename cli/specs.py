@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import Usage
 from trainhall.cli.output import say
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ def load(file: str, overrides: list[str] | None) -> "JobSpec":
         told = f": {count} problems" if count > 1 else ""
         details = _problem_lines(error, raw.decode(errors="replace"), replaced)
         raise Usage(f"{name} is not a valid job spec{told}", details) from None
-
-
-def check_torch() -> None:
-    """See that this host can train.
-
-    Raises:
-        CliError: it lacks PyTorch.
-    """
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise CliError("training needs PyTorch: pip install 'trainhall[train]'")
 
 
 def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> list[str]:

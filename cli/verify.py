@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from trainhall.cli import specs
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Overrides, Url
 from trainhall.cli.output import Column, say, table
 
@@ -121,7 +122,7 @@ def verify(
         raise Usage(f"code: {spec.code} is not a folder; `trainhall verify` uses it in place")
     if plot is not None:
         _check_plot(plot)
-    specs.check_torch()
+    check_installed("torch", "training")
     wanted = _candidates(spec, steps, _strategies(strategies), _number(spec, workers))
     results = _compare(spec, steps, dtype, *wanted)
     if plot is not None:
@@ -258,14 +259,11 @@ def _finite(value: Any) -> Any:
 
 
 def _check_plot(path: Path) -> None:
-    from importlib.util import find_spec
-
     if path.suffix not in (".png", ".svg"):
         raise Usage(f"--plot: {path} must end with .png or .svg")
     if not path.absolute().parent.is_dir():
         raise Usage(f"--plot: there is no folder {path.absolute().parent}")
-    if find_spec("matplotlib") is None:
-        raise CliError("--plot needs matplotlib: pip install 'trainhall[train]'")
+    check_installed("matplotlib", "--plot")
 
 
 def _error(kind: str) -> Column:
