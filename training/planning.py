@@ -131,6 +131,7 @@ def asked_of(spec: JobSpec) -> Asked:
         sequence_parallel=parallelism.sequence_parallel,
         schedule=spec.schedule,
         microbatches=spec.microbatches,
+        recompute=spec.training.activation_checkpointing == "full",
     )
 
 

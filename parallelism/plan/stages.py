@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import STAGES_PER_RANK
+from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.plan.trace import (
     LONGER,
     SHORT,
@@ -138,6 +140,9 @@ class Stages:
                 for stage in names
             )
             plain = copied(plain)
+            if asked.recompute:
+                numbered = (f"{i}.{j}" for i, stage in enumerate(names) for j in range(len(stage)))
+                recompute(plain, Declaration(layers=tuple((name,) for name in numbered)))
             layers = [list(cast(nn.ModuleList, stage)) for stage in plain]
             tracker = Tracker()
             tracker.watch([*plain.parameters(), *plain.buffers()])

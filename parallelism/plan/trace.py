@@ -25,8 +25,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from trainhall.parallelism.choose import Asked
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import Degrees
+from trainhall.parallelism.degrees import BadDegrees, Degrees
 from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.tracker import Tracker
@@ -150,6 +151,8 @@ class Tracing:
             mesh = None if asked.strategy == "ddp" else self._mesh(degrees)
             with self.fakes:
                 plain, declaration = self.model_of(layers)
+                if asked.recompute:
+                    recompute(plain, declaration)
                 tracker = Tracker()
                 tracker.watch([*plain.parameters(), *plain.buffers()])
                 with tracker:
@@ -328,5 +331,7 @@ def explained() -> Iterator[None]:
     """Say of what fails on tensors without memory where it comes from."""
     try:
         yield
+    except BadDegrees:
+        raise
     except Exception as error:
         raise CannotTrace(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error

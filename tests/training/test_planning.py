@@ -47,31 +47,43 @@ def gpt(folder: Path, *, layers: int, width: int = 128) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def job(work: dict[str, Any], strategy: str, workers: int = 2, batch: int = 16) -> JobSpec:
+def job(
+    work: dict[str, Any],
+    strategy: str,
+    workers: int = 2,
+    batch: int = 16,
+    *,
+    recompute: bool = False,
+) -> JobSpec:
+    activation_checkpointing = "full" if recompute else "none"
     return validate_spec(
         {
             "name": "test",
             "task": work,
             "resources": {"workers": workers},
             "parallelism": {"strategy": strategy},
-            "training": {"steps": 3, "global_batch_size": batch, "gradient_clip": 1.0},
+            "training": {
+                "steps": 3, "global_batch_size": batch, "gradient_clip": 1.0,
+                "activation_checkpointing": activation_checkpointing,
+            },
         }
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("model", "strategy"),
+    ("model", "strategy", "recompute"),
     [
-        (model, strategy)
+        (model, strategy, False)
         for model in ("mlp", "resnet18", "gpt")
         for strategy in ("ddp", "fsdp", "tensor")
         if (model, strategy) != ("resnet18", "tensor")  # which that model cannot do
-    ],
+    ]
+    + [("gpt", "fsdp", True)],
 )
 def test_peak_memory_is_within_a_tenth_of_what_the_tracker_finds(
-    ranks: RankServer, tmp_path: Path, model: str, strategy: str
+    ranks: RankServer, tmp_path: Path, model: str, strategy: str, recompute: bool
 ) -> None:
-    spec = job(task(model, tmp_path / "data"), strategy)
+    spec = job(task(model, tmp_path / "data"), strategy, recompute=recompute)
     document_ = spec.model_dump(mode="json", exclude_unset=True)
     folder = ranks.start(tmp_path / "run", document_, function="support.memory_ranks:measured")
     attempt = ranks.wait(folder)
@@ -92,6 +104,19 @@ def test_a_deep_model_is_predicted_from_few_of_its_layers(tmp_path: Path) -> Non
     assert quick.flops == whole.flops
     assert quick.memory == pytest.approx(whole.memory)
     assert quick.sent == pytest.approx(whole.sent, rel=0.01)
+
+
+def test_layers_that_are_computed_again_hold_less_and_compute_more(tmp_path: Path) -> None:
+    kept, again = (
+        plan(job(gpt(tmp_path, layers=4, width=32), "ddp", recompute=recompute), 2, RATES, None)
+        for recompute in (False, True)
+    )
+    before = {p.asked.strategy: p for p in kept.predictions}
+    assert len(again.predictions) == len(before) == 5
+    for found in again.predictions:
+        plain = before[found.asked.strategy]
+        assert found.memory["activations"] < plain.memory["activations"]
+        assert found.flops > plain.flops
 
 
 def test_the_quickest_that_fits_is_chosen_and_the_rest_says_what_it_lacks(tmp_path: Path) -> None:
