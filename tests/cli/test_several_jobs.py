@@ -1,4 +1,4 @@
-"""A command for several jobs: what is told where one of them refuses, or nobody answers any more."""
+"""A command for several jobs: what is told where one refuses, or nobody answers any more."""
 
 import contextlib
 from collections.abc import Iterator
