@@ -72,7 +72,8 @@ def _ways(spec: JobSpec) -> list[str]:
     """Settings that need less, the cheapest first."""
     training, parallelism = spec.training, spec.parallelism
     rounds = training.gradient_accumulation
-    samples = training.global_batch_size // (spec.degrees.samples * rounds * spec.microbatches)
+    parts = training.logical_shards if training.reproducible else spec.degrees.samples
+    samples = training.global_batch_size // (parts * rounds * spec.microbatches)
     ways = []
     if samples > 1:
         half = next(k for k in range(2, samples + 1) if samples % k == 0)
@@ -86,9 +87,10 @@ def _ways(spec: JobSpec) -> list[str]:
         ways.append("training.precision: bf16")
     if parallelism.strategy in ("ddp", "parameter_server"):
         over = f" over {spec.resources.workers} workers" if spec.resources.workers > 1 else ""
+        plain = "training.reproducible: false and " if training.reproducible else ""
         ways.append(
-            f"parallelism.strategy: fsdp{over or ' and more workers'}, which divides weights, "
-            "gradients and optimizer state"
+            f"{plain}parallelism.strategy: fsdp{over or ' and more workers'}, which divides "
+            "weights, gradients and optimizer state"
         )
     else:
         ways.append("more workers (resources.workers)")

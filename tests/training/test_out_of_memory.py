@@ -56,3 +56,11 @@ def test_what_is_advised_fits_the_job() -> None:
         "GPU 0 has …. It needs less with more workers (resources.workers)"
     )
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
+
+
+def test_what_a_reproducible_job_is_advised_is_allowed() -> None:
+    shards = {"reproducible": True, "logical_shards": 4, "global_batch_size": 12}
+    spec = validate_spec({**JOB, "training": {"steps": 1, **shards}})
+    told = str(explained(MemoryError(), spec, torch.device("cpu"), 0, 1))
+    assert "gradient_accumulation: 3 (1 instead of 3 samples at once)" in told
+    assert "training.reproducible: false and parallelism.strategy: fsdp" in told
