@@ -10,11 +10,14 @@ from trainhall.cluster.facts import JobFacts
 from trainhall.training.link import Failure
 
 _PASSING = re.compile(
-    r"connect|timed? ?-?out|unreachable|name resolution|broken pipe|reset by peer"
-    r"|\bnccl|\bgloo\b|\becc\b|http error (5|429)",
+    r"connect|timed? ?-?out|unreachable|unavailable|no route|name resolution|service not known"
+    r"|broken pipe|reset by peer|bad gateway|too many requests|http error (5|429)"
+    r"|stale file|input/output error|\bnccl|\bgloo\b|\becc\b",
     re.IGNORECASE,
 )
 """Words of networks, neighbours and hardware: what they break may work a minute later."""
+_WORDLESS = re.compile(r"rank \d+ ended with exit code \d+")
+"""What is told of a rank that left nothing on stderr: nobody knows whether it is the same fault."""
 _NODE = re.compile(r" \(node [^)]*\)$")
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 """Ranks, attempts, addresses, times: what differs between two reports of one fault."""
@@ -56,8 +59,12 @@ def in_vain(before: Failure, failure: Failure) -> bool:
     """
     if failure.exit_code is None or failure.signal is not None or _PASSING.search(failure.message):
         return False
-    return before.exit_code == failure.exit_code and _words(before) == _words(failure)
+    told = _told(failure)
+    if _WORDLESS.fullmatch(told):
+        return False
+    same = _VARYING.sub("#", told) == _VARYING.sub("#", _told(before))
+    return same and before.exit_code == failure.exit_code
 
 
-def _words(failure: Failure) -> str:
-    return _VARYING.sub("#", _NODE.sub("", failure.message.strip()))
+def _told(failure: Failure) -> str:
+    return _NODE.sub("", failure.message.strip())

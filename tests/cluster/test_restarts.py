@@ -81,6 +81,16 @@ def test_what_differs_between_two_reports_of_one_fault(one: str, other: str) -> 
         failure("rank 0 failed: DistBackendError: NCCL error: unhandled system error"),
         failure("rank 0 failed: TimeoutError: the store timed out"),
         failure("rank 0 ended with exit code 1: HTTPError: HTTP Error 503: busy"),
+        failure("rank 0 failed: HTTPError: 502 Server Error: Bad Gateway for url: http://data"),
+        failure("rank 0 failed: gaierror: [Errno -2] Name or service not known"),
+        failure("rank 0 failed: OSError: [Errno 113] No route to host"),
+        failure("rank 0 failed: OSError: [Errno 116] Stale file handle: '/mnt/data'"),
+        failure("rank 0 failed: OSError: [Errno 5] Input/output error"),
+        failure(
+            "rank 0 failed: AcceleratorError: CUDA-capable device(s) is/are busy or unavailable"
+        ),
+        failure("rank 0 ended with exit code 1"),
+        failure("rank 0 ended with exit code 1 (node gpu-01)"),
     ],
 )
 def test_what_may_pass_is_tried_again(one: Failure) -> None:
