@@ -27,11 +27,8 @@ from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
 from trainhall.cluster.agent.devices import list_gpus
-from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved
-from trainhall.training.checkpoint.manifest import read_manifest
-from trainhall.training.checkpoint.names import Found, scan
-from trainhall.training.checkpoint.removal import remove_checkpoint
-from trainhall.training.checkpoint.retention import Candidate, verdicts
+from trainhall.training.checkpoint.names import scan
+from trainhall.training.checkpoint.removal import retire
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
@@ -216,20 +213,11 @@ class LocalRun:
                 if data.get("note"):
                     say(f"Note: {data['note']}")
             case "checkpoint":
-                self._retire(launch)
+                retire(self._checkpoints, launch.spec.checkpoint)
             case "note":
                 say(f"Note: {data['message']}")
             case "completed":
                 self._completed = data
-
-    def _retire(self, launch: Launch) -> None:
-        """Remove the checkpoints that the spec's `checkpoint` does not keep."""
-        rule = launch.spec.checkpoint
-        found = scan(self._checkpoints)
-        for each, verdict in zip(found, verdicts(rule, [*map(_candidate, found)]), strict=True):
-            if not verdict.keep:
-                with contextlib.suppress(NotRemoved, FileNotFoundError):
-                    remove_checkpoint(each.path)
 
     def _progress(self, began: bool, metrics: MetricsFile) -> dict[str, Any]:
         states = ("running" if began else "starting", "stopping", "stopping")
@@ -275,14 +263,6 @@ class LocalRun:
         with contextlib.suppress(OSError):
             return log_path(folder).read_text(errors="replace").splitlines()[-SHOWN_LINES:]
         return []
-
-
-def _candidate(found: Found) -> Candidate:
-    """With the metrics that its manifest tells, if it can be read."""
-    try:
-        return Candidate(found.name, read_manifest(found.path).metrics)
-    except BadCheckpoint:
-        return Candidate(found.name)
 
 
 def places(wanted: ResourcesSpec) -> list[RankPlace]:

@@ -19,6 +19,8 @@ from trainhall.training.checkpoint.names import (
     removed_name,
     scan,
 )
+from trainhall.training.checkpoint.retention import Candidate, verdicts
+from trainhall.training.spec.job import CheckpointSpec
 
 
 def remove_checkpoint(folder: Path) -> None:
@@ -116,3 +118,21 @@ def keep_latest(folder: Path, job_id: str, count: int, *, keep: Collection[str] 
     for path in own[count:]:
         remove_checkpoint(path)
     return [path.name for path in own[count:]]
+
+
+def retire(folder: Path, rule: CheckpointSpec) -> None:
+    """Delete the checkpoints in a folder of one job that its rule does not keep.
+
+    One whose manifest cannot be read is left alone, and takes no place from a good one. What the
+    disk does not let go stays for the next time.
+    """
+    candidates: list[tuple[Path, Candidate]] = []
+    for found in scan(folder):
+        with contextlib.suppress(BadCheckpoint):
+            metrics = read_manifest(found.path).metrics
+            candidates.append((found.path, Candidate(found.name, metrics)))
+    told = verdicts(rule, [candidate for _, candidate in candidates])
+    for (path, _), verdict in zip(candidates, told, strict=True):
+        if not verdict.keep:
+            with contextlib.suppress(NotRemoved, OSError):
+                remove_checkpoint(path)

@@ -14,8 +14,10 @@ from trainhall.training.checkpoint.removal import (
     keep_latest,
     remove_checkpoint,
     remove_leftovers,
+    retire,
     vanish,
 )
+from trainhall.training.spec.job import CheckpointSpec
 
 
 def test_a_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:
@@ -100,6 +102,16 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
     assert [found.name.step for found in scan(tmp_path)] == [3, 1, 0]
     with pytest.raises(ValueError, match="at least one"):
         keep_latest(tmp_path, "job", 0)
+
+
+def test_a_damaged_one_stays_and_takes_no_place_from_a_good_one(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write(tmp_path / "source" / str(step), 1, step)
+        name = f"step-{step:08d}-a1-g1"
+        shutil.move(tmp_path / "source" / str(step) / name, tmp_path / name)
+    (tmp_path / "step-00000003-a1-g1" / "manifest.json").write_bytes(b"damaged")
+    retire(tmp_path, CheckpointSpec(keep_latest=1))
+    assert [found.name.step for found in scan(tmp_path)] == [3, 2]
 
 
 def test_whatever_has_a_checkpoints_name_can_be_made_to_vanish(tmp_path: Path) -> None:
