@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+_WIDE = (torch.float32, torch.float64)
+
 
 class Buckets:
     """Finds the memory that gradients share, so that all of it is one operand."""
@@ -39,7 +41,10 @@ class Buckets:
 
 
 def _storages(tensors: list[Tensor]) -> list[Tensor]:
-    """Each block of memory as one flat tensor, if `tensors` fill all blocks; else none."""
+    """Each block of memory as one flat tensor, if `tensors` fill all blocks; else none.
+
+    Nor where the numbers are too narrow to hold a sum of squares.
+    """
     sizes: dict[int, int] = {}
     flat: dict[int, Tensor] = {}
     for tensor in tensors:
@@ -48,7 +53,7 @@ def _storages(tensors: list[Tensor]) -> list[Tensor]:
         if address not in flat:
             size = storage.nbytes() // tensor.itemsize
             flat[address] = tensor.new_empty(0).set_(storage, 0, (size,), (1,))
-        if tensor.dtype is not flat[address].dtype:
+        if tensor.dtype is not flat[address].dtype or tensor.dtype not in _WIDE:
             return []
         sizes[address] = sizes.get(address, 0) + tensor.numel()
     full = all(bucket.numel() == sizes[address] for address, bucket in flat.items())

@@ -38,3 +38,9 @@ def test_it_follows_gradients_that_move() -> None:
         for _ in range(2):
             gradients[0].mul_(2)
             assert float(buckets.norm(gradients)) == pytest.approx(true_norm(gradients))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_narrow_type_need_not_hold_the_square(dtype: torch.dtype) -> None:
+    gradients = views(torch.full((20_000,), 20, dtype=dtype), 12_000, 8_000)
+    assert float(Buckets().norm(gradients)) == pytest.approx(20 * 20_000**0.5, rel=1e-2)
