@@ -18,36 +18,40 @@ Vector = npt.NDArray[np.float64]
 def evaluate(
     task: Task,
     model: nn.Module,
-    batches: Iterable[tuple[int, Any]],
+    batches: Iterable[tuple[int, int, Any]],
     *,
     device: torch.device,
     precision: MixedPrecision,
     gather: Callable[[Vector], list[Vector]],
+    held: int = 1,
 ) -> dict[str, float]:
     """`eval_loss` and `eval_<metric>` over every held-out sample once.
 
     Each batch counts by its samples, so neither a partial batch nor uneven ranks shift the mean.
+    Parts are added one after the other, so that it is the same bits whoever holds them.
 
     Args:
         model: the plain model; a wrapped one would wait for ranks that have fewer batches.
-        batches: this rank's part of the held-out set, each batch with its number of samples.
+        batches: from `eval_batches`.
         gather: every rank's vector, in rank order.
+        held: the most parts of the held-out set that a rank has.
     """
     names = ["loss", *task.metric_names]
-    sums = torch.zeros(1 + len(names), dtype=torch.float64, device=device)
+    sums = torch.zeros(held, 1 + len(names), dtype=torch.float64, device=device)
     was_training = model.training
     model.eval()
     with torch.no_grad():
-        for size, batch in batches:
+        for part, size, batch in batches:
             with precision.autocast():
                 loss, metrics = task.loss(model, to_device(batch, device))
             means = torch.stack([value.detach().double() for value in (loss, *metrics)])
-            sums[0] += size
-            sums[1:] += means * size
+            sums[part, 0] += size
+            sums[part, 1:] += means * size
     model.train(was_training)
     total = np.zeros(1 + len(names))
-    for part in gather(sums.cpu().numpy()):
-        total += part
+    for vector in gather(sums.cpu().numpy().reshape(-1)):
+        for row in vector.reshape(held, -1):
+            total += row
     return {
         f"eval_{name}": float(value / total[0])
         for name, value in zip(names, total[1:], strict=True)

@@ -132,33 +132,35 @@ def eval_batches(
     describe: Callable[[BaseException], str],
     *,
     together: bool = False,
-) -> Iterator[tuple[int, Any]]:
-    """This rank's part of the held-out set: for each batch its number of samples, and the batch.
+) -> Iterator[tuple[int, int, Any]]:
+    """This rank's parts of the held-out set: of each batch in which of them it is, counted from 0,
+    its number of samples, and the batch.
 
     Args:
         together: give all ranks equally many batches; one that counts for nothing fills up.
     """
     if share.rank is None:
         return
-    requests = [
-        Request(0, indices)
-        for part in range(share.rank, share.rank + share.held)
-        for indices in eval_shard(size, part, share.world_size, batch)
+    dealt = [
+        (place, indices)
+        for place in range(share.held)
+        for indices in eval_shard(size, share.rank + place, share.world_size, batch)
     ]
-    sizes = [len(request.indices) for request in requests]
+    requests = [Request(0, indices) for _, indices in dealt]
+    told = [(place, len(indices)) for place, indices in dealt]
     if together and len(requests) < len(eval_shard(size, 0, share.world_size, batch)):
         requests.append(Request(0, torch.zeros(1, dtype=torch.int64)))
-        sizes.append(0)
+        told.append((0, 0))
     number = min(workers.number, len(requests))
     if number == 0:
-        for number_of_samples, request in zip(sizes, requests, strict=True):
-            yield number_of_samples, reader.read(request)
+        for (place, samples), request in zip(told, requests, strict=True):
+            yield place, samples, reader.read(request)
         return
     ahead = Prefetcher(
         reader.read, requests, workers=number, prefetch=workers.prefetch, describe=describe
     )
     try:
-        for number_of_samples in sizes:
-            yield number_of_samples, ahead.next()
+        for place, samples in told:
+            yield place, samples, ahead.next()
     finally:
         ahead.close()

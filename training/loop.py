@@ -372,6 +372,7 @@ class Loop:
             device=self.device,
             precision=self.precision,
             gather=self.pulse.gather,
+            held=math.ceil(self.strategy.num_parts / self.strategy.degrees.samples),
         )
         self.strategy.end_evaluation()
         self.recorder.write_evaluation(self.state.step, metrics)

@@ -250,7 +250,7 @@ def test_the_sampler_stands_where_training_stands(workers: int) -> None:
 def test_held_out_samples_are_read_once_each(workers: int) -> None:
     reader = Reader(plain(), Numbers(11), 0)
     seen = []
-    for size, batch in eval_batches(reader, 11, Share(1, 2), Workers(workers, 1), 2, str):
+    for _, size, batch in eval_batches(reader, 11, Share(1, 2), Workers(workers, 1), 2, str):
         assert len(batch["id"]) == size
         seen += batch["id"].tolist()
     assert seen == [1, 3, 5, 7, 9]

@@ -34,6 +34,27 @@ class Distances(Task):
         return model(values).mean(), ((values > 10).double().mean(),)
 
 
+def evaluated(task: Task, model: nn.Module, shares: list[Share], batch: int) -> list[Any]:
+    """What each rank finds, one after the other."""
+    data = task.eval_data
+
+    def on(share: Share, gather: Any) -> dict[str, float]:
+        return evaluate(
+            task,
+            model,
+            eval_batches(Reader(task, data, 0), len(data), share, Workers(0, 1), batch, str),
+            device=CPU,
+            precision=MixedPrecision(Precision.FP32, CPU),
+            gather=gather,
+            held=max(share.held for share in shares),
+        )
+
+    sent: list[np.ndarray] = []
+    for share in shares:
+        on(share, lambda vector: sent.append(vector) or [vector + 1])
+    return [on(share, lambda _: sent) for share in shares]
+
+
 @pytest.mark.parametrize("size", [1, 7, 30])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 @pytest.mark.parametrize("batch", [1, 4, 1024])
@@ -41,24 +62,7 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     task = Distances(size)
     model = task.build_model()
 
-    def on(rank: int, gather: Any) -> dict[str, float]:
-        data = task.eval_data
-        batches = eval_batches(
-            Reader(task, data, 0), len(data), Share(rank, world_size), Workers(0, 1), batch, str
-        )
-        return evaluate(
-            task,
-            model,
-            batches,
-            device=CPU,
-            precision=MixedPrecision(Precision.FP32, CPU),
-            gather=gather,
-        )
-
-    sent: list[np.ndarray] = []
-    for rank in range(world_size):
-        on(rank, lambda vector: sent.append(vector) or [vector + 1])
-    found = [on(rank, lambda _: sent) for rank in range(world_size)]
+    found = evaluated(task, model, [Share(rank, world_size) for rank in range(world_size)], batch)
     values = task.train_data.inputs
     expected = {
         "eval_loss": values.mean().item(),
@@ -66,3 +70,15 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     }
     assert found == [pytest.approx(expected, rel=1e-12)] * world_size
     assert model.training
+
+
+def test_parts_are_added_alike_whoever_holds_them() -> None:
+    task = Distances(100)
+    torch.manual_seed(0)
+    task.eval_data = TensorData(values := torch.randn(100, dtype=torch.float64).exp(), values)
+    found = []
+    for helds in ([7], [4, 3], [3, 2, 2], [1] * 7):
+        starts = [sum(helds[:rank]) for rank in range(len(helds))]
+        shares = [Share(s, 7, held=held) for s, held in zip(starts, helds, strict=True)]
+        found += evaluated(task, task.build_model(), shares, 4)
+    assert found == [found[0]] * len(found)
