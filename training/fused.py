@@ -51,6 +51,10 @@ class FusedAdamW(AdamW):
 
     step.hooked = True  # type: ignore[attr-defined]  # or torch wraps it for its profiler
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        self._lists = None
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._lists = None

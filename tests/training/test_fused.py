@@ -8,7 +8,7 @@ from torch.optim import AdamW
 from trainhall.training.fused import FusedAdamW
 
 
-def model() -> nn.Module:
+def model() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 
@@ -88,6 +88,19 @@ def test_it_goes_on_from_a_state_that_was_loaded() -> None:
     for optimizer, saved in zip(pair.optimizers, before.optimizers, strict=True):
         optimizer.load_state_dict(saved.state_dict())
     for number in range(3, 5):
+        pair.gradients(number)
+        pair.step()
+        pair.check()
+
+
+def test_parameters_that_are_added_later_are_trained_too() -> None:
+    pair = Pair()
+    for number in range(4):
+        if number == 2:
+            for each, optimizer in zip(pair.models, pair.optimizers, strict=True):
+                each.append(nn.Linear(2, 2))
+                each[-1].load_state_dict(pair.models[0][-1].state_dict())
+                optimizer.add_param_group({"params": list(each[-1].parameters())})
         pair.gradients(number)
         pair.step()
         pair.check()
