@@ -42,13 +42,14 @@ class Packed:
     archive: bytes
 
     def check(self, script: "ScriptSpec") -> None:
-        """See that a script's entry is among what is sent.
+        """See that a script's entry is among what is sent; absolute paths are the hosts' own.
 
         Raises:
             Usage: `script.path` or `script.working_dir` is not.
         """
-        if script.path is not None and not self._holds(script.path):
-            raise self._lacks("script.path", script.path)
+        path = script.path
+        if path is not None and not Path(path).is_absolute() and not self._holds(path):
+            raise self._lacks("script.path", path)
         where = script.working_dir
         if where is not None and not Path(where).is_absolute() and not self._has_below(where):
             raise self._lacks("script.working_dir", where)

@@ -54,6 +54,7 @@ def test_the_script_must_be_among_what_is_sent(folder: Path) -> None:
     good = [
         {"path": "train.py"}, {"path": "pkg/a.py", "working_dir": "pkg"}, {"path": "./linked/a.py"},
         {"module": "anything", "working_dir": "."}, {"path": "train.py", "working_dir": "/tmp"},
+        {"path": "/usr/lib/lab/train.py"},
     ]  # fmt: skip
     for script in good:
         packed.check(ScriptSpec.model_validate(script))
