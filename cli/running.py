@@ -17,6 +17,10 @@ DEFAULT_PORT = str(urlsplit(DEFAULT_URL).port)
 def data_dir_of(url: str) -> Path | None:
     """Where the coordinator at a URL keeps its data, if it is a process of this host and user."""
     address = urlsplit(url)
+    try:
+        wanted = address.port
+    except ValueError:
+        return None
     if not is_loopback(address.hostname or ""):
         return None
     for process in psutil.process_iter():
@@ -27,7 +31,7 @@ def data_dir_of(url: str) -> Path | None:
             env = process.environ()
             port = options.get("--port") or env.get("TRAINHALL_PORT") or DEFAULT_PORT
             folder = options.get("--data-dir") or env.get("TRAINHALL_DATA_DIR")
-            if folder and port == str(address.port):
+            if folder and port == str(wanted):
                 return Path(os.path.normpath(Path(process.cwd(), folder)))
         except psutil.Error:
             # It has ended, or is somebody else's.

@@ -61,14 +61,14 @@ def up(
       trainhall up --demo examples/digits.yaml --once
       trainhall up --mock
     """
+    if once and demo is None:
+        raise Usage("--once goes with --demo FILE")
     if mock:
         if demo is not None:
             raise Usage("--demo runs a job, and --mock can run none; give one of them")
         from trainhall.cli.serve import server
 
         server(host, port, data_dir, database_url, insecure, mock)
-    if once and demo is None:
-        raise Usage("--once goes with --demo FILE")
     # A spec that is wrong is told before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or config.user_data_dir()).absolute()

@@ -16,7 +16,7 @@ from support.cluster import TRAINHALL
 from trainhall import __version__
 from trainhall.cli import doctor
 from trainhall.cli import doctor_checks as checks
-from trainhall.cli.running import server_options
+from trainhall.cli.running import data_dir_of, server_options
 
 GIB = 2**30
 TORCH: dict[str, Any] = {
@@ -157,6 +157,11 @@ def test_limits() -> None:
 def test_names() -> None:
     assert "this host alone" in seen(checks.check_name("localhost"))[1]
     assert "--address" in seen(checks.check_name("no-such-host.invalid"))[1]
+
+
+@pytest.mark.parametrize("port", ["abc", "99999"])
+def test_a_url_with_a_bad_port_is_one_of_no_coordinator(port: str) -> None:
+    assert data_dir_of(f"http://localhost:{port}") is None
 
 
 def test_the_options_of_a_coordinator_are_read_from_its_arguments() -> None:

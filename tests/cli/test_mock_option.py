@@ -35,7 +35,14 @@ def test_the_cluster_is_simulated_when_asked_for(
     assert given["mock"] is mock
 
 
-def test_a_simulated_cluster_runs_no_demo() -> None:
-    result = CliRunner().invoke(app, ["up", "--mock", "--demo", "examples/digits.yaml"])
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--demo", "examples/digits.yaml"], "--mock can run none"),
+        (["--once"], "--once goes with --demo"),
+    ],
+)
+def test_a_simulated_cluster_runs_no_demo(more: list[str], why: str) -> None:
+    result = CliRunner().invoke(app, ["up", "--mock", *more])
     assert isinstance(result.exception, Usage)
-    assert "--mock can run none" in str(result.exception)
+    assert why in str(result.exception)
