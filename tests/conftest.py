@@ -28,6 +28,10 @@ with warnings.catch_warnings():
 
 _numbers = itertools.count(1)
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it runs in the background so, and every process below would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 async def _migrate(url: str) -> None:
     database = Database(url)

@@ -35,7 +35,7 @@ time.sleep(600)
 
 def child_of(tmp_path: Path, code: str, *arguments: str) -> supervise.Child:
     child = supervise.Child(
-        "program", [], tmp_path / "logs" / "program.log", env={supervise.MARK: "test-mark"}
+        "program", [], tmp_path / "logs" / "program.log", env={supervise.MARK: mark_of(tmp_path)}
     )
     child._arguments = [sys.executable, "-c", code, *arguments]
     return child
@@ -115,9 +115,14 @@ def test_sweep_finds_what_escaped_into_another_session(tmp_path: Path) -> None:
     pid = int(eventually("the grandchild", lambda: note.exists() and note.read_text()))
     assert psutil.pid_exists(pid)
     child.stop(5, threading.Event())
-    assert supervise.sweep("test-mark") == 1
+    assert supervise.sweep(mark_of(tmp_path)) == 1
     eventually("the grandchild to end", lambda: not is_alive(pid))
-    assert supervise.sweep("test-mark") == 0
+    assert supervise.sweep(mark_of(tmp_path)) == 0
+
+
+def mark_of(tmp_path: Path) -> str:
+    """A mark of the test's own: others may run beside it."""
+    return str(tmp_path)
 
 
 def is_alive(pid: int) -> bool:
