@@ -7,7 +7,8 @@ from steps import Step, run_all
 
 # Many tests wait for processes that they started, so one more than there are processors.
 WORKERS = min(8, (os.cpu_count() or 1) + 1)
-PARALLEL = ["-n", str(WORKERS), "--dist", "loadgroup"]
+# A file's tests stay together: they share a wheel, a coordinator, a browser or warm ranks.
+PARALLEL = ["-n", str(WORKERS), "--dist", "loadfile"]
 STEPS = [
     Step("the dashboard's tests", ["npm", "test", "--silent"], "dashboard"),
     Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *PARALLEL]),

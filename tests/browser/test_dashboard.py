@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.cluster import Cluster
 
-# One worker, so that one browser and one cluster serve all of them.
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.browser
 
 SLOW = 60_000
 """Milliseconds; a bound for a loaded machine, not an expectation."""

@@ -18,8 +18,7 @@ from typer.main import get_command
 from trainhall.cli.main import app
 from trainhall.cli.running import data_dir_of
 
-# One worker, so that one cluster serves all of them.
-pytestmark = [pytest.mark.acceptance, pytest.mark.xdist_group("commands")]
+pytestmark = pytest.mark.acceptance
 
 QUICK = {
     "name": "quick",

@@ -14,9 +14,6 @@ import httpx
 import pytest
 from support.waiting import eventually
 
-# One worker, so that one wheel is built and installed for all of them.
-pytestmark = pytest.mark.xdist_group("wheel")
-
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".run", "node_modules", "__pycache__", "build", "dist", "*.egg-info", ".*cache"
