@@ -232,5 +232,5 @@ def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
 def test_without_torch_it_says_what_to_install(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("trainhall.cli.extra.find_spec", lambda name: None)
     assert "pip install 'trainhall[train]'" in str(run(str(trained)).exception)
