@@ -31,7 +31,6 @@ from trainhall.api.settings import Settings
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulation.mock import mock_coordinator
 from trainhall.cluster.tasks import end_process
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.monitoring.errors import IngestError
@@ -61,6 +60,9 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
             end_process(name, error)
 
         if settings.mock:
+            # A coordinator of real nodes does without the simulation's 20 modules.
+            from trainhall.cluster.simulation.mock import mock_coordinator
+
             running = mock_coordinator(options, failed)
         else:
             running = _running_coordinator(settings, options, failed)

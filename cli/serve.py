@@ -1,5 +1,6 @@
 """`trainhall server` and `trainhall agent`: the two programs of a cluster."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -38,6 +39,7 @@ def server(
       DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
     """
     _watch_parent(supervised)
+    _load_logging_without_rich()
     from trainhall.api.server import serve
 
     raise typer.Exit(
@@ -51,6 +53,17 @@ def server(
             mock=mock,
         )
     )
+
+
+def _load_logging_without_rich() -> None:
+    """Keep 5 MB out of the coordinator: structlog loads rich, for terminals, where it is there."""
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        import structlog  # noqa: F401
+    finally:
+        del sys.modules["rich"]
 
 
 def agent(
