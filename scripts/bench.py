@@ -5,11 +5,13 @@ import sys
 from steps import ROOT, Step, run_all
 
 # What benchmarks share, and the peers that they compare with.
-HELPERS = {"bare_app", "halls", "report", "torchrun_digits"}
+HELPERS = {"bare_app", "gpu_tasks", "halls", "report", "torchrun_digits"}
+# `gpu.sh` runs it, on a machine with CUDA.
+ELSEWHERE = {"gpu"}
 STEPS = [
     Step(path.stem, [sys.executable, str(path)])
     for path in sorted((ROOT / "benchmarks").glob("*.py"))
-    if path.stem not in HELPERS
+    if path.stem not in HELPERS | ELSEWHERE
 ]
 
 if __name__ == "__main__":

@@ -163,7 +163,9 @@ def test_the_next_up_goes_on_where_the_last_one_saved(start, told: str) -> None:
     assert "killed" not in up.told
     again = start()
     url = again.ready()
-    assert f"Going on with a job that has not ended: paced ({job})\n" in again.told
+    # The node may still count as ready from before, sooner than this is said.
+    said = f"Going on with a job that has not ended: paced ({job})\n"
+    eventually("what it goes on with", lambda: said in again.told, timeout=PATIENCE)
     base = f"{url}/api/v1/training/jobs/{job}"
     assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
 
