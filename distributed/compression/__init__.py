@@ -1,0 +1,1 @@
+"""What ranks send of their gradients instead of all of them."""
