@@ -41,6 +41,10 @@ class Gloo:
     def wrap(self, array: Array) -> Tensor:
         return torch.from_numpy(array)
 
+    def unwrap(self, buffer: Tensor) -> Array:
+        array: Array = buffer.numpy()
+        return array
+
     def empty_like(self, buffer: Tensor, elements: int) -> Tensor:
         return buffer.new_empty(elements)
 

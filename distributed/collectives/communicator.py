@@ -13,7 +13,7 @@ from trainhall.distributed.collectives.errors import (
     PeerLost,
     TimedOut,
 )
-from trainhall.distributed.collectives.message import Header, check_alike
+from trainhall.distributed.collectives.message import Array, Header, check_alike
 from trainhall.distributed.collectives.ring import RingAllGather
 from trainhall.distributed.collectives.schedule import (
     Receive,
@@ -27,7 +27,8 @@ from trainhall.distributed.collectives.transport import Buffer, PeerGone, Pendin
 
 SEGMENT_BYTES = 1 << 20
 """Small enough to stay in a processor's cache between its arrival and its addition."""
-_TYPE_BYTES = 24
+_TENSOR = np.dtype([("elements", "i8"), ("kind", "S24")])
+"""What `agree` compares."""
 
 
 class Communicator:
@@ -51,6 +52,14 @@ class Communicator:
         self._scratch = _Scratch(transport)
         self._rounds: dict[Schedule, tuple[Round, ...]] = {}
         """Kept, since making them is a third of our part in a small collective's time."""
+
+    @property
+    def rank(self) -> int:
+        return self._transport.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._transport.world_size
 
     def run(self, schedule: Schedule, tensor: Buffer) -> None:
         """Take part in a collective; `tensor` is replaced by what `schedule.result` says.
@@ -94,11 +103,28 @@ class Communicator:
             BadInput: on every rank, with what each one brings.
             CollectiveError: as for `run`.
         """
-        ranks, own = self._transport.world_size, self._transport.rank
-        table = np.zeros(ranks, dtype=[("elements", "i8"), ("kind", f"S{_TYPE_BYTES}")])
-        table[own] = (len(tensor), str(tensor.dtype).encode())
-        self.run(RingAllGather(ranks), self._transport.wrap(table.view(np.int64)))
-        check_alike([(int(row["elements"]), row["kind"].decode()) for row in table])
+        row = np.array((len(tensor), str(tensor.dtype).encode()), _TENSOR)
+        rows = self.share(row.reshape(1).view(np.int64)).view(_TENSOR)
+        check_alike([(int(row["elements"]), row["kind"].decode()) for row in rows.reshape(-1)])
+
+    def share(self, values: Array) -> Array:
+        """Every rank's `values`, by rank: [ranks, elements]; a collective itself.
+
+        Args:
+            values: one-dimensional, of one size and type on all ranks.
+
+        Raises:
+            CollectiveError: as for `run`.
+        """
+        table = np.zeros((self.world_size, values.size), values.dtype)
+        table[self.rank] = values
+        buffer = self.wrap(table.reshape(-1))
+        self.run(RingAllGather(self.world_size), buffer)
+        return self._transport.unwrap(buffer).reshape(table.shape)
+
+    def wrap(self, array: Array) -> Buffer:
+        """A one-dimensional array as `run` takes it here; it may share the array's memory."""
+        return self._transport.wrap(array)
 
     def _rounds_of(self, schedule: Schedule) -> tuple[Round, ...]:
         if schedule not in self._rounds:

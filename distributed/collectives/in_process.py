@@ -111,6 +111,9 @@ class InProcess:
     def wrap(self, array: Array) -> Array:
         return array
 
+    def unwrap(self, buffer: Array) -> Array:
+        return buffer
+
     def empty_like(self, buffer: Array, elements: int) -> Array:
         return np.empty(elements, buffer.dtype)
 

@@ -42,7 +42,10 @@ class Transport(Protocol):
         """Send nothing any more; peers that wait for this rank are told, where that can be."""
 
     def wrap(self, array: Array) -> Buffer:
-        """`array` as this transport takes it, in the same memory."""
+        """`array` as this transport takes it; in the same memory, where that can be."""
+
+    def unwrap(self, buffer: Buffer) -> Array:
+        """The other way around."""
 
     def empty_like(self, buffer: Buffer, elements: int) -> Buffer:
         """A new buffer of the same type."""

@@ -1,0 +1,112 @@
+"""What the links between ranks carry: α and β of each class, measured in a fraction of a second.
+
+A pair of ranks runs a ring of two between them, on some sizes. That takes 2α + m·β (`Ring`), and
+has in it whatever else an exchange costs here: the processors' work, the transport's, and ours. So
+fitted links predict what this program takes, not what the wire could.
+"""
+
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.cost import Link, LinkClass
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, placed, placed_legs
+
+SIZES = (4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20)
+"""In bytes; the large ones only where they are quick."""
+REPEATS = (7, 5, 3, 3, 3)
+SECONDS = 0.4
+"""For each class of links."""
+
+Hosts = Sequence[Sequence[int]]
+
+
+def measure_links(
+    communicator: Communicator, hosts: Hosts, *, seconds: float = SECONDS
+) -> dict[LinkClass, Link]:
+    """Measure the links within hosts and between them; a collective: all ranks call it and get the
+    same. Those of all hosts are measured at once, and the slowest stands for its class.
+
+    Args:
+        hosts: the ranks of each host.
+        seconds: about how long each class may take.
+
+    Returns:
+        A link for each class that there is: `HOST` where a host has two ranks, `RACK` where there
+        are two hosts (what lies between them is not known).
+
+    Raises:
+        CollectiveError: as for `Communicator.run`.
+    """
+    return {
+        kind: fit(_times(communicator, Pairs(communicator.world_size, pairs), seconds))
+        for kind, pairs in (
+            (LinkClass.HOST, tuple((host[0], host[1]) for host in hosts if len(host) > 1)),
+            (LinkClass.RACK, tuple((a[0], b[0]) for a, b in list(pairwise(hosts))[::2])),
+        )
+        if pairs
+    }
+
+
+@dataclass(frozen=True)
+class Pairs(Schedule):
+    """Rings of two: each pair of ranks adds up by itself, and the other ranks do nothing."""
+
+    algorithm = "pairs"
+
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def chunks(self) -> int:
+        return 2
+
+    def rounds(self, rank: int) -> Iterator[Round]:
+        for pair in self.pairs:
+            if rank in pair:
+                yield from placed(Ring(2).rounds(pair.index(rank)), members=pair, first=0)
+
+    def legs(self) -> Iterator[Leg]:
+        for pair in self.pairs:
+            yield from placed_legs(Ring(2).legs(), pair)
+
+
+def _times(communicator: Communicator, pairs: Pairs, seconds: float) -> list[tuple[int, float]]:
+    """Sizes in bytes and the seconds of an exchange, the same on all ranks."""
+    found: list[tuple[int, float]] = []
+    left = seconds
+    for size, repeats in zip(SIZES, REPEATS, strict=True):
+        if found and (1 + repeats) * found[-1][1] * size / found[-1][0] > left:
+            break
+        tensor = communicator.wrap(np.zeros(size // 4, np.float32))
+        times = []
+        for _ in range(1 + repeats):
+            begun = time.perf_counter()
+            communicator.run(pairs, tensor)
+            times.append(time.perf_counter() - begun)
+        # The first exchange finds connections and memory cold.
+        median = float(communicator.share(np.array([statistics.median(times[1:])])).max())
+        found.append((size, median))
+        left -= (1 + repeats) * median
+    return found
+
+
+def fit(times: Sequence[tuple[int, float]]) -> Link:
+    """The α and β of which 2α + m·β comes closest to the seconds t of each m bytes: it is off by
+    the smallest share of t, in the mean of squares.
+
+    Args:
+        times: bytes and seconds of at least one exchange.
+    """
+    sizes, seconds = (np.array(column, dtype=float) for column in zip(*times, strict=True))
+    of_latency, of_size = 2 / seconds, sizes / seconds
+    both, *_ = np.linalg.lstsq(np.stack([of_latency, of_size], axis=1), np.ones_like(sizes))
+    latency, per_byte = map(float, both)
+    if latency <= 0 or per_byte <= 0:  # noise; size alone explains the times then
+        latency, per_byte = 0.0, float(of_size.sum() / (of_size**2).sum())
+    return Link(latency, 1 / per_byte)

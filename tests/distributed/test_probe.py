@@ -1,0 +1,53 @@
+"""What links carry, as measured between ranks."""
+
+import pytest
+
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.cost import Link, LinkClass
+from trainhall.distributed.collectives.in_process import InProcess, run_ranks
+from trainhall.distributed.probe import Pairs, fit, measure_links
+
+
+def measured(hosts: list[list[int]]) -> list[dict[LinkClass, Link]]:
+    def work(transport: InProcess) -> dict[LinkClass, Link]:
+        communicator = Communicator(transport, timeout=30)
+        return measure_links(communicator, hosts, seconds=0.05)
+
+    return run_ranks(sum(map(len, hosts)), work)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "kinds"),
+    [
+        ([[0]], set()),
+        ([[0, 1, 2]], {LinkClass.HOST}),
+        ([[0], [1], [2]], {LinkClass.RACK}),
+        ([[0, 3], [1], [2, 4]], {LinkClass.HOST, LinkClass.RACK}),
+    ],
+)
+def test_every_rank_gets_the_same_links_of_the_classes_there_are(
+    hosts: list[list[int]], kinds: set[LinkClass]
+) -> None:
+    first, *others = measured(hosts)
+    assert set(first) == kinds
+    assert all(other == first for other in others)
+    assert all(link.latency >= 0 and link.bandwidth > 0 for link in first.values())
+
+
+def test_a_link_is_found_again_in_its_times() -> None:
+    wanted = Link(3e-5, 12.5e6)
+    found = fit([(m, 2 * wanted.latency + m / wanted.bandwidth) for m in (4096, 65536, 1 << 20)])
+    assert found.latency == pytest.approx(wanted.latency)
+    assert found.bandwidth == pytest.approx(wanted.bandwidth)
+
+
+def test_times_that_no_link_explains_still_give_a_bandwidth() -> None:
+    found = fit([(1000, 1e-4), (2000, 4e-4)])
+    assert found.latency == 0
+    assert 2000 / 4e-4 <= found.bandwidth <= 1000 / 1e-4
+
+
+def test_pairs_that_exchange_are_not_in_each_others_way() -> None:
+    schedule = Pairs(5, ((0, 3), (2, 1)))
+    assert list(schedule.rounds(4)) == []
+    assert [r.send.peer for r in schedule.rounds(2) if r.send] == [1, 1]
