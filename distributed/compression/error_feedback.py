@@ -1,0 +1,55 @@
+"""What a compression does not send is added to the gradient of the next step."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from trainhall.distributed.compression.interface import Bucket
+
+RESIDUAL = "residual/"
+"""Begins the names of what each rank has of its own; the rest of a state is the same on all."""
+
+
+class Residuals:
+    """What this rank has not sent yet: of each parameter, flat.
+
+    Without it a small gradient would never be sent; with it everything is, only later (Stich et
+    al., "Sparsified SGD with Memory", arXiv:1809.07599; Karimireddy et al., arXiv:1901.09847).
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Tensor] = {}
+        self._flat: dict[tuple[str, ...], Tensor] = {}
+        """The same memory, bucket by bucket."""
+
+    def of(self, bucket: Bucket) -> Tensor:
+        """[elements]: what the bucket's gradients still lack; to be changed in place."""
+        if bucket.names not in self._flat:
+            # Buckets may have been laid out anew.
+            for names in [old for old in self._flat if not set(old).isdisjoint(bucket.names)]:
+                del self._flat[names]
+            flat = self._flat[bucket.names] = torch.zeros_like(bucket.flat)
+            for name, part in parts(bucket, flat).items():
+                if name in self._by_name:
+                    part.copy_(self._by_name[name])
+                self._by_name[name] = part
+        return self._flat[bucket.names]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {RESIDUAL + name: part for name, part in self._by_name.items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state_dict` gave, or another compression's; the rest is left alone."""
+        self._by_name = {
+            name.removeprefix(RESIDUAL): tensor
+            for name, tensor in state.items()
+            if name.startswith(RESIDUAL)
+        }
+        self._flat = {}
+
+
+def parts(bucket: Bucket, flat: Tensor) -> dict[str, Tensor]:
+    """Each parameter's elements of something that is laid out as a bucket is, as views."""
+    sizes = [gradient.numel() for gradient in bucket.gradients]
+    return dict(zip(bucket.names, flat.split(sizes), strict=True))
