@@ -73,6 +73,9 @@ class _Role(Strategy):
     def local_gradients(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def copies(self, name: str) -> int:
+        return 1
+
     def _norm(self, gradients: list[Tensor]) -> Tensor:
         """The L2 norm of the gradients of all servers; workers give none."""
         total = torch.zeros((), dtype=torch.float64, device=self._device)

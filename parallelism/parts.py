@@ -26,7 +26,7 @@ class Part:
     """
 
     def __init__(self, parameter: nn.Parameter, holders: int) -> None:
-        self._of = parameter
+        self.of = parameter
         self.copies = holders
         """Ranks that hold the same elements."""
         local = parameter.detach()
@@ -40,19 +40,19 @@ class Part:
 
     def take_gradient(self) -> None:
         """Hand the model's gradient over to `memory`."""
-        gradient = self._of.grad
-        if isinstance(gradient, DTensor) and isinstance(self._of, DTensor):
-            if gradient.placements != self._of.placements:
-                gradient = gradient.redistribute(placements=self._of.placements)
+        gradient = self.of.grad
+        if isinstance(gradient, DTensor) and isinstance(self.of, DTensor):
+            if gradient.placements != self.of.placements:
+                gradient = gradient.redistribute(placements=self.of.placements)
             gradient = gradient.to_local()
         self.memory.grad = gradient
 
     def clear(self) -> None:
-        self._of.grad = self.memory.grad = None
+        self.of.grad = self.memory.grad = None
 
     def like_parameter(self, state: Tensor) -> Tensor:
         """A tensor for `memory`, element by element, as the same part of a whole one."""
-        of = self._of
+        of = self.of
         if not isinstance(of, DTensor) or state.shape != self.memory.shape:
             return state
         return DTensor.from_local(
@@ -110,6 +110,13 @@ class Divided(Strategy):
     def share_buffers(self) -> None:
         for buffer in self.model.buffers():
             dist.broadcast(buffer, src=0)
+
+    def accumulating(self) -> dict[str, nn.Parameter]:
+        # Weights that several layers share have one name, which need not be of a layer here.
+        return {name: part.of for name, part in self._parts.items()}
+
+    def copies(self, name: str) -> int:
+        return self._parts[name].copies
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         return self._parts[name].like_parameter(state)

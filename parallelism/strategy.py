@@ -157,6 +157,17 @@ class Strategy(ABC):
     def end_evaluation(self) -> None:  # noqa: B027 - most leave nothing
         """Free what forward passes without a backward pass have left."""
 
+    def accumulating(self) -> dict[str, nn.Parameter]:
+        """By the plain model's names, the parameters whose gradients backward passes add to here.
+
+        They are the model's own, and so not always those of `parameters`.
+        """
+        return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+
+    def copies(self, name: str) -> int:
+        """How many ranks hold the same elements of `parameters[name]`."""
+        return self.degrees.world_size
+
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""
         return state

@@ -5,7 +5,7 @@ agent tails and ships them, and the shim tells the ranks what to do through one 
 
     <attempt folder>/
         launch.json                what the agent asked for (`Launch`)
-        control.bin                one shared page: the shim writes, the ranks read (`Control`)
+        control.bin                one shared page, which the ranks read (`Control`)
         status.json                what the shim last saw (`ShimStatus`), replaced atomically
         comparison.jsonl           of a run under `TracePlan`: a line a step
         ranks/<rank>/stdout.log    the rank's output, written by the rank itself
@@ -220,6 +220,8 @@ class RankEvent(LinkModel):
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`
     failure      before the rank leaves with an exception: `{type, message, traceback}`
+    gradients    rank 0, after a step whose gradients were captured: a
+                 `training.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
                  chain?}`; `chain` is the last link of a reproducible job
     paused       rank 0, after the checkpoint was committed: `{step}`
@@ -229,7 +231,7 @@ class RankEvent(LinkModel):
     sequence: int
     time: float
     rank: int
-    kind: Literal["started", "checkpoint", "failure", "completed", "paused", "note"]
+    kind: Literal["started", "checkpoint", "failure", "completed", "paused", "gradients", "note"]
     data: dict[str, Any] = {}
 
 
@@ -274,15 +276,18 @@ class AttemptFolder:
 _CONTROL_SIZE = 64
 _HEARD = struct.Struct("@dd")
 _HEARD_AT = 8
+_REQUEST = struct.Struct("@Q")
+_REQUEST_AT = 24
 
 
 class Control:
-    """The page by which a shim tells its ranks what to do. Reading it takes under a microsecond.
+    """The page by which ranks are told what to do. Reading it takes under a microsecond.
 
-    byte 0      the command
-    byte 1      1: a script asks after every step whether to stop
-    byte 2      1: it was told to stop
-    bytes 8-23  when a rank here asked last (monotonic), and the longest time between two asks
+    byte 0       the command; the shim writes it
+    byte 1       1: a script asks after every step whether to stop
+    byte 2       1: it was told to stop
+    bytes 8-23   when a rank here asked last (monotonic), and the longest time between two asks
+    bytes 24-31  the newest request for the gradients of a step; the agent writes it
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
@@ -301,6 +306,24 @@ class Control:
         """Raise the command; a lower one than the present is ignored."""
         if command > self._page[0]:
             self._page[0] = command
+
+    @property
+    def request(self) -> int:
+        """Number of the newest request for the gradients of a step; 0: there was none."""
+        return int(_REQUEST.unpack_from(self._page, _REQUEST_AT)[0])
+
+    @staticmethod
+    def ask(path: Path, request: int) -> None:
+        """Ask the ranks for the gradients of a step; asking again with the same number is harmless.
+
+        Raises:
+            FileNotFoundError: no shim has begun there.
+        """
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, _REQUEST.pack(request), _REQUEST_AT)
+        finally:
+            os.close(fd)
 
     @staticmethod
     def is_listened(path: Path) -> bool:

@@ -19,6 +19,7 @@ from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
 from trainhall.training.data import Sampler
 from trainhall.training.evaluate import evaluate
+from trainhall.training.gradients import GradientCapture
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
@@ -94,6 +95,11 @@ class Loop:
         )
         model = self.task.build_model()
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        self.capture = GradientCapture(
+            [name for name, p in model.named_parameters() if p.requires_grad],
+            self.training.capture_gradients_every_steps,
+            group,
+        )
         self.utilization = self.count_operations(model)
         parallelism = spec.parallelism
         asked = choose.Asked(
@@ -221,7 +227,7 @@ class Loop:
         last = step == self.total_steps
         evaluate_now = last or _divides(self.training.evaluate_every_steps, step)
         save_now = last or self.saving.due(step)
-        if not (self.pulse.due(step) or evaluate_now or save_now):
+        if not (self.pulse.due(step) or evaluate_now or save_now or self.capture.due):
             return None
         beat = self.exchange()
         if evaluate_now:
@@ -288,7 +294,8 @@ class Loop:
             schedule=self.training.learning_rate_schedule,
         )
         self.clock.start()
-        means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate)
+        watch = self.capture.watch(step)
+        means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate, watch)
         self.clock.finish()
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
@@ -314,6 +321,7 @@ class Loop:
             command=self.control.command,
             save=self.saving.wished(),
             peak_memory_bytes=peak_memory_bytes(self.device),
+            request=self.control.request,
         )
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
@@ -322,6 +330,10 @@ class Loop:
                 self.state.link, first, columns["loss"], columns["gradient_norm"]
             )
         self.console.progress(self.state.step, self.recorder.last)
+        captured = self.capture.record()
+        if captured is not None:
+            self.tell("gradients", captured.as_json())
+        self.capture.hear(beat.request)
         self.check_losses(first, columns.get("loss", ()))
         return beat
 

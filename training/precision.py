@@ -46,6 +46,10 @@ class MixedPrecision:
     def scale(self, loss: Tensor) -> Tensor:
         return loss if self._scaler is None else self._scaler.scale(loss)
 
+    def loss_scale(self) -> Tensor | None:
+        """What losses are multiplied by: a scalar on the device; None for 1."""
+        return None if self._scaler is None else self._scaler._scale
+
     def unscale(self, optimizer: Optimizer) -> None:
         """Bring gradients back to their true size; once a step, before they are clipped."""
         if self._scaler is not None:

@@ -20,7 +20,7 @@ TARGET_SECONDS = 0.25
 """Training between two pulses. It bounds how late a command is heard and a metric is seen."""
 MAX_STEPS = 1000
 """Bounds what a rank holds, and loses when it is killed, between two pulses."""
-_HEADER = 3
+_HEADER = 4
 
 Rows = npt.NDArray[np.float64]
 
@@ -35,6 +35,8 @@ class Beat:
     """Some rank wishes a checkpoint at this step."""
     peak_memory_bytes: float
     """Of the rank that needed most."""
+    request: int
+    """The newest request for gradients that any rank has heard of."""
     means: Rows
     """[step, column]: the mean over ranks of each column, summed in rank order."""
 
@@ -49,6 +51,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> Beat:
         command=Command(int(max(vector[0] for vector in gathered))),
         save=any(vector[1] != 0 for vector in gathered),
         peak_memory_bytes=float(max(vector[2] for vector in gathered)),
+        request=int(max(vector[3] for vector in gathered)),
         means=total / len(tables),
     )
 
@@ -88,13 +91,14 @@ class Pulse:
         command: Command,
         save: bool,
         peak_memory_bytes: float,
+        request: int = 0,
     ) -> Beat:
         """Exchange `rows` [steps since the last pulse, columns] with the other ranks.
 
         Args:
             seconds: the column that holds the seconds of a step.
         """
-        header = np.asarray([command, save, peak_memory_bytes], dtype=np.float64)
+        header = np.asarray([command, save, peak_memory_bytes, request], dtype=np.float64)
         mine = np.concatenate([header, rows.reshape(-1)])
         beat = combine(self.gather(mine), len(rows))
         if len(rows):

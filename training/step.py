@@ -1,6 +1,7 @@
 """One optimizer step: the part of training that the loop and `Trainer` share."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from trainhall.parallelism.strategy import Loss, Strategy, Tools
+from trainhall.training.capture import GradientWatch, watching
 from trainhall.training.clock import Phase, StepClock
 from trainhall.training.optim import set_learning_rate
 from trainhall.training.precision import MixedPrecision
@@ -48,22 +50,36 @@ class OptimizerStep:
             backward_ended=partial(clock.mark, Phase.BACKWARD),
             communication_ended=partial(clock.mark, Phase.COMMUNICATION),
             measures=measures,
+            now=clock.now,
+            sent=clock.sent,
             shard_begins=shard_begins,
         )
 
     def run(
-        self, batches: Iterable[Any], rounds: int, loss_of: Loss, rate: float | None = None
+        self,
+        batches: Iterable[Any],
+        rounds: int,
+        loss_of: Loss,
+        rate: float | None = None,
+        watch: GradientWatch | None = None,
     ) -> tuple[list[Tensor], Tensor]:
         """Take a step over `rounds` micro-batches of equal size, at a learning rate if given.
+
+        Args:
+            watch: is told of the step's gradients.
 
         Returns:
             The means of the loss and the other measures over this rank's batch, and the global L2
             norm of the gradient before it was clipped: scalars on the device.
         """
-        means = self._strategy.gradients(batches, loss_of, self._tools, rounds=rounds)
+        scale = self._precision.loss_scale
+        with nullcontext() if watch is None else watching(self._strategy, watch, scale):
+            means = self._strategy.gradients(batches, loss_of, self._tools, rounds=rounds)
         if rate is not None:
             set_learning_rate(self._optimizer, rate)
         self._precision.unscale(self._optimizer)
+        if watch is not None:
+            watch.averaged(self._strategy)
         norm = self._strategy.clip(self._gradient_clip)
         self._precision.step(self._optimizer)
         self._strategy.clear_gradients()

@@ -274,6 +274,9 @@ class TrainingSpec(SpecModel):
     least as many as workers. Another number gives other bits."""
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Evaluate on held-out data every so many steps; always at the end."""
+    capture_gradients_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
+    """Tell the norm of each parameter's gradient every so many steps (docs/gradients.md); without
+    it only when asked to."""
     data_workers: Annotated[int, Field(ge=0, le=256)] | None = None
     """Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:
     0 for data in memory, else one less than the rank's share of the cores, from 1 to 8."""

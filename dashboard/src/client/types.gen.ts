@@ -1677,6 +1677,13 @@ export type TrainingSpec = {
      */
     evaluate_every_steps?: number | null;
     /**
+     * Capture Gradients Every Steps
+     *
+     * Tell the norm of each parameter's gradient every so many steps (docs/gradients.md); without
+     * it only when asked to.
+     */
+    capture_gradients_every_steps?: number | null;
+    /**
      * Data Workers
      *
      * Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:

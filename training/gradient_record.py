@@ -1,0 +1,60 @@
+"""What ranks tell of the gradients of a step; free of torch."""
+
+import json
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_GRADIENTS = 1024
+"""Entries of a `GradientRecord`: a model with more parameters tells them by module."""
+LOWEST_EXPONENT = -48
+"""Of a gradient's histogram: what is smaller than 2 to this power counts with it."""
+HISTOGRAM_BINS = 64
+
+
+class Histogram(BaseModel):
+    """How large the numbers of a gradient are, whatever their sign.
+
+    Bin i counts the numbers from 2^(`LOWEST_EXPONENT` + i) to below twice that; those beyond the
+    first and the last bin count with these.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    first: Annotated[int, Field(ge=0, lt=HISTOGRAM_BINS)] = 0
+    """Of the bins in `counts`; those before it and behind them are empty."""
+    counts: Annotated[list[int], Field(max_length=HISTOGRAM_BINS)] = []
+    zeros: int = 0
+    not_finite: int = 0
+
+
+class GradientRecord(BaseModel):
+    """The gradient of one step by parameter, averaged over the ranks, before it was clipped."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="strings")
+
+    step: Annotated[int, Field(ge=1)]
+    request: Annotated[int, Field(ge=0)] = 0
+    """Number of the user's request that it answers; 0: the job's spec wants it."""
+    names: Annotated[list[str], Field(max_length=MAX_GRADIENTS)]
+    """Of parameters, in the order of the model; of modules, where there are too many."""
+    norms: list[float]
+    """L2 norms of the averaged gradients: their squares add up to the square of `gradient_norm`."""
+    largest: list[float]
+    """The largest L2 norm that any rank had accumulated by itself, before averaging."""
+    histograms: list[Histogram] | None = None
+    """Of requested records."""
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        lengths = {len(self.norms), len(self.largest), len(self.names)}
+        if self.histograms is not None:
+            lengths.add(len(self.histograms))
+        if len(lengths) > 1:
+            raise ValueError("norms, largest and histograms must be as long as names")
+        return self
+
+    def as_json(self) -> dict[str, Any]:
+        """As it travels: NaN and infinities are texts."""
+        told: dict[str, Any] = json.loads(self.model_dump_json(exclude_none=True))
+        return told
