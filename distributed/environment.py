@@ -1,6 +1,6 @@
 """What a launcher tells a rank: torchrun's environment variables, read once and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -39,6 +39,37 @@ class RankEnvironment:
                 f"RANK={found.rank} must lie between 0 and WORLD_SIZE={found.world_size} - 1"
             )
         return found
+
+
+def ranks_by_host(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Which ranks share a host. Hosts may have unequally many.
+
+    Args:
+        places: of each rank its LOCAL_RANK and LOCAL_WORLD_SIZE. As `torchrun` and Trainhall do,
+            the launcher numbers ranks host by host.
+
+    Raises:
+        BadEnvironment: there are no such hosts.
+    """
+    hosts: list[tuple[int, ...]] = []
+    at = 0
+    while at < len(places):
+        size = places[at][1]
+        ranks = range(at, at + max(size, 1))
+        found = list(places[ranks.start : ranks.stop])
+        if found != [(local, size) for local in range(size)]:
+            told = ", ".join(
+                f"rank {rank} has {local} of {of}"
+                for rank, (local, of) in zip(ranks, found, strict=False)
+            )
+            raise BadEnvironment(
+                f"LOCAL_RANK and LOCAL_WORLD_SIZE of {len(places)} ranks make no hosts: a host of "
+                f"{size} would have the ranks {ranks.start} to {ranks.stop - 1}, numbered from 0, "
+                f"but {told}"
+            )
+        hosts.append(tuple(ranks))
+        at = ranks.stop
+    return tuple(hosts)
 
 
 def required(environ: Mapping[str, str], name: str) -> str:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import psutil
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from trainhall.distributed.environment import RankEnvironment
 
@@ -94,6 +95,13 @@ def cpu_group() -> dist.ProcessGroup:
     if group is None:
         raise RuntimeError("the process group was not joined yet")
     return group
+
+
+def all_gather(result: Tensor, mine: Tensor, group: dist.ProcessGroup | None = None) -> None:
+    """Fill `result` [ranks × elements] with every rank's `mine` [elements], in order of ranks."""
+    # `all_gather_into_tensor` is deprecated as of torch 2.13, which has it under this name.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(result, mine, group=group)
 
 
 def choose_interface(address: str) -> None:

@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainhall.distributed.process_group import all_gather
 from trainhall.distributed.tree import Node, divide, subtrees, total
 
 _ALIGNMENT = 8
@@ -48,7 +49,7 @@ class TreeSum:
             output_split_sizes=[len(nodes) * width for nodes in self._nodes],
             input_split_sizes=[len(sums) * width] * self.world_size,
         )
-        _all_gather(result, self._added(incoming))
+        all_gather(result, self._added(incoming))
 
     def all_reduce_small(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """The sums over the whole tree of few elements of any size and type, in one exchange.
@@ -67,7 +68,7 @@ class TreeSum:
         rows = mine.new_zeros(most, mine.shape[1])
         rows[: len(mine)] = mine
         gathered = mine.new_empty(self.world_size * most, mine.shape[1])
-        _all_gather(gathered.view(-1), rows.view(-1))
+        all_gather(gathered.view(-1), rows.view(-1))
         held = [
             row for rank, nodes in enumerate(self._nodes)
             for row in range(rank * most, rank * most + len(nodes))
@@ -87,9 +88,3 @@ class TreeSum:
 def _padded(columns: Tensor) -> Tensor:
     """Bytes [row, byte] with some more, so that what follows is aligned."""
     return torch.nn.functional.pad(columns, (0, -columns.shape[1] % _ALIGNMENT))
-
-
-def _all_gather(result: Tensor, mine: Tensor) -> None:
-    # `all_gather_into_tensor` is deprecated as of torch 2.13, which has it under this name.
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(result, mine)

@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from trainhall.distributed.environment import BadEnvironment, RankEnvironment
+from trainhall.distributed.environment import BadEnvironment, RankEnvironment, ranks_by_host
 from trainhall.distributed.process_group import interface_towards
 
 GOOD = {
@@ -53,3 +53,26 @@ def test_an_own_address_has_its_interface() -> None:
 
 def test_an_unknown_host_leaves_the_choice_to_the_library() -> None:
     assert interface_towards("no-such-host.invalid") is None
+
+
+def test_ranks_are_told_apart_by_host_also_where_hosts_are_uneven() -> None:
+    assert ranks_by_host([(0, 3), (1, 3), (2, 3), (0, 1), (0, 2), (1, 2)]) == (
+        (0, 1, 2), (3,), (4, 5),
+    )  # fmt: skip
+    assert ranks_by_host([(0, 2), (1, 2)]) == ((0, 1),)
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([(0, 2), (1, 2), (0, 2)], "of 3 ranks make no hosts: a host of 2 would have the ranks 2 to"
+         " 3, numbered from 0, but rank 2 has 0 of 2"),
+        ([(0, 2), (0, 2), (1, 2), (1, 2)], "a host of 2 would have the ranks 0 to 1, numbered from "
+         "0, but rank 0 has 0 of 2, rank 1 has 0 of 2"),
+        ([(0, 2), (1, 3)], "rank 0 has 0 of 2, rank 1 has 1 of 3"),
+        ([(0, 0)], "rank 0 has 0 of 0"),
+    ],
+)  # fmt: skip
+def test_numbers_that_make_no_hosts_are_refused(places: list[tuple[int, int]], words: str) -> None:
+    with pytest.raises(BadEnvironment, match=words):
+        ranks_by_host(places)

@@ -1,0 +1,121 @@
+"""The algorithms by which ranks combine gradients, each in a process group of its own."""
+
+import os
+from datetime import timedelta
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainhall.distributed import process_group
+from trainhall.distributed.collectives.algorithms import all_reduce
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.message import check_alike
+from trainhall.distributed.collectives.ring import RingAllGather
+from trainhall.distributed.collectives.schedule import Schedule
+from trainhall.distributed.collectives.transport import Transport
+from trainhall.distributed.compression.interface import Exchange
+from trainhall.distributed.environment import RankEnvironment, ranks_by_host
+from trainhall.distributed.gloo import Gloo
+
+_TOLD_BYTES = 48
+_WITH_HOSTS = ("hierarchical", "parameter_server")
+
+
+class OpenExchange(Exchange, Protocol):
+    """An exchange whose ranks can see that they bring tensors of one size and type."""
+
+    def agree(self, tensor: Tensor) -> None:
+        """
+        Raises:
+            BadInput: on every rank, with what each one brings.
+        """
+
+
+def open_exchange(
+    algorithm: str,
+    device: torch.device,
+    *,
+    servers: int | None = None,
+    timeout: timedelta = process_group.COLLECTIVE_TIMEOUT,
+) -> OpenExchange:
+    """This rank's end of an algorithm among the ranks of the default process group. A collective.
+
+    Args:
+        algorithm: `native` for the backend's own collectives, or the name of a schedule.
+        device: of the tensors.
+        servers: ranks that serve, for `parameter_server`; one per host if left out.
+
+    Raises:
+        BadSchedule: the algorithm cannot be laid out for these ranks.
+        BadEnvironment: the launcher does not tell which ranks share a host.
+    """
+    hosts = gather_hosts() if algorithm in _WITH_HOSTS else None
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    world_size = dist.get_world_size()
+    if algorithm == "native":
+        return NativeExchange(dist.new_group(backend=backend, timeout=timeout))
+    schedule = all_reduce(algorithm, world_size, hosts=hosts, servers=servers)
+    transport = Gloo(dist.new_group(backend=backend, timeout=timeout))
+    return ScheduledExchange(transport, schedule, timeout=timeout)
+
+
+def gather_hosts() -> tuple[tuple[int, ...], ...]:
+    """The ranks of each host, as the launcher of each of them tells it. A collective.
+
+    Raises:
+        BadEnvironment: it does not, or what it tells makes no hosts.
+    """
+    own = RankEnvironment.read(os.environ)
+    places = [(0, 0)] * dist.get_world_size()
+    dist.all_gather_object(
+        places, (own.local_rank, own.local_world_size), group=process_group.cpu_group()
+    )
+    return ranks_by_host(places)
+
+
+class ScheduledExchange:
+    """One of the schedules in `collectives`."""
+
+    def __init__(self, transport: Transport, schedule: Schedule, *, timeout: timedelta) -> None:
+        self.rank = transport.rank
+        self.world_size = transport.world_size
+        self._communicator = Communicator(transport, timeout=timeout.total_seconds())
+        self._schedule = schedule
+        self._all_gather = RingAllGather(self.world_size)
+
+    def sum(self, tensor: Tensor) -> None:
+        self._communicator.run(self._schedule, tensor)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        rows = tensor.new_empty(self.world_size, len(tensor))
+        rows[self.rank] = tensor
+        self._communicator.run(self._all_gather, rows.view(-1))
+        return rows
+
+    def agree(self, tensor: Tensor) -> None:
+        self._communicator.agree(tensor)
+
+
+class NativeExchange:
+    """The backend's own collectives: Gloo's or NCCL's."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.rank = group.rank()
+        self.world_size = group.size()
+        self._group = group
+
+    def sum(self, tensor: Tensor) -> None:
+        dist.all_reduce(tensor, group=self._group)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        rows = tensor.new_empty(self.world_size, len(tensor))
+        process_group.all_gather(rows.view(-1), tensor, group=self._group)
+        return rows
+
+    def agree(self, tensor: Tensor) -> None:
+        told = f"{len(tensor)} {tensor.dtype}".encode().ljust(_TOLD_BYTES)
+        mine = torch.frombuffer(bytearray(told), dtype=torch.uint8).to(tensor.device)
+        rows = [bytes(row).decode().split() for row in self.gather(mine).tolist()]
+        check_alike([(int(elements), kind) for elements, kind in rows])

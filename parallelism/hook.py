@@ -1,0 +1,135 @@
+"""DDP's communication hook: gradients are combined by an algorithm and a compression of ours.
+
+Buckets, and the overlap with the backward pass, stay DDP's. It calls the hook with each bucket as
+soon as that is full, on all ranks in the same order, and goes on with the backward pass; a thread
+of this rank combines one bucket after the other, in a process group that nothing else uses.
+"""
+
+import weakref
+from collections.abc import Callable, Mapping
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.futures import Future
+
+from trainhall.distributed.collectives.errors import BadInput
+from trainhall.distributed.compression.interface import Bucket, Compression
+from trainhall.distributed.exchange import OpenExchange
+from trainhall.parallelism.strategy import Tools
+
+_Layout = tuple[int, torch.dtype]
+
+
+class GradientHook:
+    """One rank's communication hook, for `register_comm_hook(None, hook.combine)`.
+
+    Args:
+        exchange: in a group of its own.
+        parameters: of the model, by name.
+
+    Attributes:
+        compression: what is sent of each bucket; it may be asked for its state between steps.
+        tools: those of the present step; set before its last backward pass.
+
+    Raises:
+        BadInput: a parameter has no floating-point gradient.
+    """
+
+    def __init__(
+        self,
+        exchange: OpenExchange,
+        compression: Compression,
+        parameters: Mapping[str, nn.Parameter],
+        device: torch.device,
+    ) -> None:
+        for name, parameter in parameters.items():
+            if not parameter.is_floating_point():
+                raise BadInput(
+                    f"{name} is of {parameter.dtype}, and only floating-point gradients can be "
+                    "combined so: set gradient_sync to native, without compression"
+                )
+        self.compression = compression
+        self.tools: Tools
+        self._exchange = exchange
+        self._names: dict[Tensor, str] = {p: name for name, p in parameters.items()}
+        on_gpu = device.type == "cuda"
+        self._devices: list[int | str | torch.device] | None = [device] if on_gpu else None
+        self._stream = torch.cuda.Stream(device) if on_gpu else None
+        self._thread = _Worker("gradient sync")
+        self._layouts: dict[int, _Layout] = {}
+        self._failure: Exception | None = None
+
+    def combine(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
+        """Begin to replace a bucket of this rank's gradients by the mean over the ranks."""
+        given = Bucket(
+            index=bucket.index(),
+            flat=bucket.buffer(),
+            gradients=tuple(bucket.gradients()),
+            names=tuple(self._names[parameter] for parameter in bucket.parameters()),
+        )
+        done: Future[Tensor] = Future(devices=self._devices)
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+        self._thread.submit(partial(self._complete, given, done))
+        return done
+
+    def check(self) -> None:
+        """Raise what went wrong in the backward pass that has just ended.
+
+        Not through the future: DDP would take the exception for a tensor, and tell something else.
+
+        Raises:
+            CollectiveError, BadInput: the gradients are of no use.
+        """
+        if self._failure is not None:
+            raise self._failure
+
+    def _complete(self, bucket: Bucket, done: Future[Tensor]) -> None:
+        with torch.cuda.stream(self._stream), torch.no_grad():
+            try:
+                if self._failure is None:
+                    begun = self.tools.now()
+                    self._average(bucket)
+                    self.tools.sent(begun, self.tools.now())
+            except Exception as error:
+                self._failure = error
+            done.set_result(bucket.flat)
+
+    def _average(self, bucket: Bucket) -> None:
+        flat = bucket.flat
+        layout = (flat.numel(), flat.dtype)
+        if self._layouts.get(bucket.index) != layout:
+            if flat.layout is not torch.strided:
+                raise BadInput(
+                    f"the gradient of {bucket.names[0]} is sparse, and cannot be combined so: set "
+                    "gradient_sync to native, without compression"
+                )
+            self._exchange.agree(flat)
+            self._layouts[bucket.index] = layout
+        flat.div_(self._exchange.world_size)
+        self.compression.combine(bucket, self._exchange)
+
+
+class _Worker:
+    """A thread that does one thing after the other, and ends once nobody has it any more.
+
+    It is a daemon: a rank that fails while its peers are silent must not wait for them to end.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        Thread(target=_work, args=(self._tasks,), name=name, daemon=True).start()
+        weakref.finalize(self, self._tasks.put, None)
+
+    def submit(self, task: Callable[[], None]) -> None:
+        self._tasks.put(task)
+
+
+def _work(tasks: "SimpleQueue[Callable[[], None] | None]") -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # it refers to the hook, which has the worker
