@@ -12,7 +12,7 @@ RESIDUAL = "residual/"
 
 
 class Residuals:
-    """What this rank has not sent yet: of each parameter, flat.
+    """What this rank has not sent yet, of each parameter in its shape.
 
     Without it a small gradient would never be sent; with it everything is, only later (Stich et
     al., "Sparsified SGD with Memory", arXiv:1809.07599; Karimireddy et al., arXiv:1901.09847).
@@ -30,7 +30,8 @@ class Residuals:
             for names in [old for old in self._flat if not set(old).isdisjoint(bucket.names)]:
                 del self._flat[names]
             flat = self._flat[bucket.names] = torch.zeros_like(bucket.flat)
-            for name, part in parts(bucket, flat).items():
+            for name, gradient in zip(bucket.names, bucket.gradients, strict=True):
+                part = _place(gradient, bucket.flat, flat)
                 if name in self._by_name:
                     part.copy_(self._by_name[name])
                 self._by_name[name] = part
@@ -49,7 +50,13 @@ class Residuals:
         self._flat = {}
 
 
+def _place(gradient: Tensor, bucket: Tensor, like: Tensor) -> Tensor:
+    """Where `gradient` lies in `bucket`, in something that is laid out in the same way."""
+    offset = gradient.storage_offset() - bucket.storage_offset()
+    return like.as_strided(gradient.size(), gradient.stride(), offset)
+
+
 def parts(bucket: Bucket, flat: Tensor) -> dict[str, Tensor]:
-    """Each parameter's elements of something that is laid out as a bucket is, as views."""
+    """Each parameter's elements of something that is laid out as a bucket is, as flat views."""
     sizes = [gradient.numel() for gradient in bucket.gradients]
     return dict(zip(bucket.names, flat.split(sizes), strict=True))

@@ -88,7 +88,7 @@ def bucket(flat: Tensor, shapes: dict[str, tuple[int, ...]]) -> Bucket:
 
 def residual(compression: Compression, shapes: dict[str, tuple[int, ...]]) -> Tensor:
     state = compression.state_dict()
-    return torch.cat([state[RESIDUAL + name] for name in shapes])
+    return torch.cat([state[RESIDUAL + name].reshape(-1) for name in shapes])
 
 
 def elements(shapes: dict[str, tuple[int, ...]]) -> int:
@@ -197,8 +197,18 @@ def test_buckets_may_be_laid_out_anew() -> None:
         zeros = torch.zeros(elements({name: shape}))
         compression.combine(bucket(zeros, {name: shape}), exchange)
         after = compression.state_dict()
-        assert torch.equal(after[RESIDUAL + name] + zeros, before[RESIDUAL + name])
+        assert torch.equal(after[RESIDUAL + name] + zeros.view(shape), before[RESIDUAL + name])
     assert after.keys() == before.keys()
+
+
+def test_residuals_have_the_shapes_of_parameters_however_those_lie_in_memory() -> None:
+    flat = torch.arange(24.0)
+    gradient = flat.view(2, 3, 4).permute(0, 2, 1)
+    compression = choose("topk", 0.01)
+    compression.combine(Bucket(0, flat, (gradient,), ("kernel",)), Threads(Meeting(1), 0))
+    kept = compression.state_dict()[RESIDUAL + "kernel"]
+    assert kept.shape == (2, 4, 3)
+    assert torch.equal(kept + gradient, torch.arange(24.0).view(2, 3, 4).permute(0, 2, 1))
 
 
 @pytest.mark.parametrize("name", ["none", "fp16", "bf16", *LOSSY])
