@@ -9,19 +9,28 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.parallelism.buckets import Buckets
 from trainhall.parallelism.degrees import Degrees
-from trainhall.parallelism.strategy import Strategy, clip_gradients
+from trainhall.parallelism.sending import TimedAverage
+from trainhall.parallelism.strategy import Strategy, Tools, clip_gradients
 
 
 class Replicas(Strategy):
     """A model that every rank holds whole."""
 
-    def __init__(self, model: nn.Module, *, device: torch.device, bucket_mb: float) -> None:
-        """Spread a plain model over the default process group, as `apply` does, if it is joined."""
+    def __init__(
+        self, model: nn.Module, *, device: torch.device, bucket_mb: float, timed: bool = True
+    ) -> None:
+        """Spread a plain model over the default process group, as `apply` does, if it is joined.
+
+        Args:
+            timed: somebody listens to `Tools.sent`.
+        """
         joined = dist.is_initialized()
         self.degrees = Degrees(data=dist.get_world_size() if joined else 1)
         self.samples = self.stream = dist.get_rank() if joined else 0
         self.averages = self.degrees.world_size > 1
+        self.tells_sending = self.averages and timed
         self.model = self.called = model
+        self._timed: TimedAverage | None = None
         if self.averages:
             self.called = self._spread(model, device, bucket_mb)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -29,7 +38,16 @@ class Replicas(Strategy):
         self._buckets = Buckets()
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
-        return apply(model, device=device, bucket_mb=bucket_mb)
+        spread = apply(model, device=device, bucket_mb=bucket_mb)
+        assert isinstance(spread, DistributedDataParallel)
+        if self.tells_sending and several_buckets(model, bucket_mb):
+            self._timed = TimedAverage(spread)
+        return spread
+
+    def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
+        if self._timed is not None:
+            self._timed.tools = tools
+        super()._backward_and_average(loss, tools)
 
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)
@@ -65,6 +83,13 @@ def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Mod
     )
     _settle_buckets(wrapped)
     return wrapped
+
+
+def several_buckets(model: nn.Module, bucket_mb: float) -> bool:
+    """Whether some gradients may be averaged before the last one is there."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    size = sum(p.numel() * p.element_size() for p in trained)
+    return size > bucket_mb * 2**20 or len({p.dtype for p in trained}) > 1
 
 
 def _settle_buckets(wrapped: DistributedDataParallel) -> None:

@@ -94,7 +94,7 @@ class LogicalShards(Replicas):
                 torch._foreach_copy_(self._buffers, before)
             self._final = shard == self._last
             if self._final and self._exchange is not None:
-                self._exchange.begin(self._parameters, sums, completed)
+                self._exchange.begin(self._parameters, sums, completed, tools)
             means = super().gradients(islice(source, rounds), loss_of, tools, rounds=rounds)
             _push(accounts, self._account(means, before), completed, Tensor.add_)
             gradients = self._present_gradients()
@@ -176,8 +176,15 @@ class _Exchange:
         self._sums: list[_Gradients] = []
         self._completed = 0
         self._rests: list[tuple[Tensor, Tensor]] = []
+        self._tools: Tools
 
-    def begin(self, parameters: list[nn.Parameter], sums: list[_Gradients], completed: int) -> None:
+    def begin(
+        self,
+        parameters: list[nn.Parameter],
+        sums: list[_Gradients],
+        completed: int,
+        tools: Tools,
+    ) -> None:
         """The next backward pass is that of this rank's last shard.
 
         Args:
@@ -187,6 +194,7 @@ class _Exchange:
         if not self._position:
             self._position = {parameter: i for i, parameter in enumerate(parameters)}
         self._sums, self._completed, self._rests = sums, completed, []
+        self._tools = tools
 
     def reduce(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
         """Replace a bucket of this rank's gradients by the sum over the tree."""
@@ -200,7 +208,9 @@ class _Exchange:
         def add() -> None:
             try:
                 if size:
+                    begun = self._tools.now()
                     self._tree.all_reduce(sums[:, :size], result[:size])
+                    self._tools.sent(begun, self._tools.now())
                 done.set_result(result)
             except Exception as error:
                 done.set_exception(error)  # type: ignore[arg-type]  # declared to take a result

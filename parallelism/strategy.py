@@ -30,6 +30,11 @@ class Tools:
     communication_ended: Callable[[], None]
     measures: int = 0
     """How many other measures a loss comes with."""
+    now: Callable[[], Any] = lambda: None
+    """A moment, on a GPU that of the current stream; may be called from any thread."""
+    sent: Callable[[Any, Any], None] = lambda begun, ended: None
+    """Told between which moments gradients were on their way to other ranks, of each part of them
+    and from any thread, before `communication_ended`."""
     shard_begins: Callable[[int], None] = lambda _: None
     """Told before the passes of a logical shard, where there are such: seeds what they draw."""
 
@@ -46,6 +51,7 @@ class Strategy(ABC):
         parameters: what the optimizer updates, by name: this rank's share of each trained
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
+        tells_sending: it calls `Tools.sent`.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
         stream: which of the independent sequences of random numbers this rank draws from.
         expected_bubble: the share of a step in which the ranks of a pipeline must wait for others;
@@ -61,6 +67,7 @@ class Strategy(ABC):
     called: nn.Module
     parameters: dict[str, nn.Parameter]
     averages = True
+    tells_sending = False
     replicated = True
     evaluates_together = False
     step = 0

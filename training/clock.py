@@ -1,9 +1,11 @@
 """Where the time of a step goes."""
 
+import math
+from collections.abc import Iterable
 from enum import IntEnum
 from itertools import pairwise
 from time import perf_counter
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +24,19 @@ class Phase(IntEnum):
 
 
 PHASE_NAMES = tuple(f"{phase.name.lower()}_seconds" for phase in Phase)
+HIDDEN = "communication_hidden_seconds"
+"""The time in which gradients were on their way to other ranks while the backward pass went on."""
 
 Seconds = npt.NDArray[np.float64]
+
+
+class Times(NamedTuple):
+    """Seconds of some steps."""
+
+    phases: Seconds
+    """[step, phase]; the phases of a step are all of it."""
+    hidden: Seconds
+    """[step]: `HIDDEN`, which is a part of other phases."""
 
 
 class StepClock(Protocol):
@@ -33,11 +46,17 @@ class StepClock(Protocol):
     def mark(self, phase: Phase) -> None:
         """What ran since the last mark was `phase`; a phase may be marked several times."""
 
+    def now(self) -> Any:
+        """This moment, for `sent`; on a GPU that of the current stream. From any thread."""
+
+    def sent(self, begun: Any, ended: Any) -> None:
+        """Gradients were on their way between two moments of this step. From any thread."""
+
     def finish(self) -> None:
         """The step has ended."""
 
-    def take(self) -> Seconds:
-        """Seconds by [step, phase] of the steps since the last call."""
+    def take(self) -> Times:
+        """Of the steps since the last call."""
 
 
 class HostClock:
@@ -45,57 +64,86 @@ class HostClock:
 
     def __init__(self) -> None:
         self._rows: list[list[float]] = []
+        self._hidden: list[float] = []
         self._row: list[float] = []
-        self._last = 0.0
+        self._sent: list[tuple[float, float]] = []
+        self._last = self._backward_ended = 0.0
 
     def start(self) -> None:
         self._row = [0.0] * len(Phase)
+        self._sent = []
         self._last = perf_counter()
 
     def mark(self, phase: Phase) -> None:
         now = perf_counter()
         self._row[phase] += now - self._last
         self._last = now
+        if phase is Phase.BACKWARD:
+            self._backward_ended = now
+
+    def now(self) -> float:
+        return perf_counter()
+
+    def sent(self, begun: float, ended: float) -> None:
+        self._sent.append((begun, ended))
 
     def finish(self) -> None:
         self._rows.append(self._row)
+        self._hidden.append(covered(self._sent, self._backward_ended) if self._sent else 0.0)
 
-    def take(self) -> Seconds:
+    def take(self) -> Times:
         rows, self._rows = self._rows, []
-        return np.asarray(rows, dtype=np.float64).reshape(-1, len(Phase))
+        hidden, self._hidden = self._hidden, []
+        return Times(
+            np.asarray(rows, dtype=np.float64).reshape(-1, len(Phase)),
+            np.asarray(hidden, dtype=np.float64),
+        )
+
+
+_Marks = list[tuple[Phase | None, torch.cuda.Event]]
+_Sent = list[tuple[torch.cuda.Event, torch.cuda.Event]]
 
 
 class CudaClock:
     """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it."""
 
     def __init__(self) -> None:
-        self._steps: list[list[tuple[Phase | None, torch.cuda.Event]]] = []
-        self._marks: list[tuple[Phase | None, torch.cuda.Event]] = []
+        self._steps: list[tuple[_Marks, _Sent]] = []
+        self._marks: _Marks = []
+        self._sent: _Sent = []
 
     def start(self) -> None:
-        self._marks = []
-        self._record(None)
+        self._marks, self._sent = [], []
+        self._marks.append((None, self.now()))
 
     def mark(self, phase: Phase) -> None:
-        self._record(phase)
+        self._marks.append((phase, self.now()))
 
-    def finish(self) -> None:
-        self._steps.append(self._marks)
-
-    def take(self) -> Seconds:
-        steps, self._steps = self._steps, []
-        table = np.zeros((len(steps), len(Phase)))
-        torch.cuda.synchronize()
-        for row, marks in zip(table, steps, strict=True):
-            for (_, before), (phase, event) in pairwise(marks):
-                if phase is not None:
-                    row[phase] += before.elapsed_time(event) / 1000
-        return table
-
-    def _record(self, phase: Phase | None) -> None:
+    def now(self) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
-        self._marks.append((phase, event))
+        return event
+
+    def sent(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
+        self._sent.append((begun, ended))
+
+    def finish(self) -> None:
+        self._steps.append((self._marks, self._sent))
+
+    def take(self) -> Times:
+        steps, self._steps = self._steps, []
+        table, hidden = np.zeros((len(steps), len(Phase))), np.zeros(len(steps))
+        torch.cuda.synchronize()
+        for i, (marks, sent) in enumerate(steps):
+            for (_, before), (phase, event) in pairwise(marks):
+                if phase is not None:
+                    table[i, phase] += before.elapsed_time(event) / 1000
+            if sent:
+                (_, start), *_ = marks
+                ends = (event for phase, event in reversed(marks) if phase is Phase.BACKWARD)
+                times = [tuple(start.elapsed_time(each) / 1000 for each in pair) for pair in sent]
+                hidden[i] = covered(times, start.elapsed_time(next(ends)) / 1000)
+        return Times(table, hidden)
 
 
 class NoClock:
@@ -107,11 +155,27 @@ class NoClock:
     def mark(self, phase: Phase) -> None:
         pass
 
+    def now(self) -> None:
+        pass
+
+    def sent(self, begun: None, ended: None) -> None:
+        pass
+
     def finish(self) -> None:
         pass
 
-    def take(self) -> Seconds:
-        return np.empty((0, len(Phase)))
+    def take(self) -> Times:
+        return Times(np.empty((0, len(Phase))), np.empty(0))
+
+
+def covered(spans: Iterable[tuple[float, float]], end: float) -> float:
+    """How much of the time before `end` lies within one span or several."""
+    total, reached = 0.0, -math.inf
+    for first, last in sorted(spans):
+        last = min(last, end)
+        total += max(0.0, last - max(first, reached))
+        reached = max(reached, last)
+    return total
 
 
 def clock_for(device: torch.device) -> StepClock:

@@ -179,6 +179,7 @@ class Loop:
             global_batch_size=self.training.global_batch_size,
             expected_bubble=self.strategy.expected_bubble,
             utilization=self.utilization,
+            sending=self.strategy.tells_sending,
         )
         self.control = Control(place.folder.control)
         self.console = Console(self.rank, self.total_steps)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainhall.training.clock import PHASE_NAMES, StepClock
+from trainhall.training.clock import HIDDEN, PHASE_NAMES, StepClock
 from trainhall.training.link import MetricSpool, MetricTable
 from trainhall.training.pulse import Beat, Rows
 from trainhall.training.utilization import Utilization
@@ -30,9 +30,11 @@ class Recorder:
         global_batch_size: int,
         expected_bubble: float | None = None,
         utilization: Utilization | None = None,
+        sending: bool = False,
     ) -> None:
         """
         Args:
+            sending: the clock is told when gradients are on their way.
             expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
             utilization: where the devices' peak is known.
         """
@@ -44,6 +46,7 @@ class Recorder:
         self._batch = global_batch_size
         self._expected_bubble = expected_bubble
         self._utilization = utilization
+        self._timings = ["step_seconds", *PHASE_NAMES, *([HIDDEN] if sending else [])]
         self._steps: list[int] = []
         self._times: list[float] = []
         self._rates: list[float] = []
@@ -67,24 +70,26 @@ class Recorder:
         self._rates.append(rate)
 
     def rows(self) -> Rows:
-        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase.
+        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase, and
+        what of the communication was hidden, if that is known.
 
         Here the host waits for the GPU.
         """
-        phases = self._clock.take()
+        phases, hidden = self._clock.take()
         measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))
-        self._rows = np.hstack([measured, phases.sum(axis=1, keepdims=True), phases])
+        seconds = [phases.sum(axis=1, keepdims=True), phases, hidden.reshape(-1, 1)]
+        timings = np.hstack(seconds)[:, : len(self._timings)]
+        self._rows = np.hstack([measured, timings])
         return self._rows
 
     def write(self, beat: Beat) -> dict[str, Sequence[float]]:
         """Write the steps whose `rows` were exchanged in `beat`; returns the job-wide columns."""
         if not self._steps:
             return {}
-        timings = ["step_seconds", *PHASE_NAMES]
-        own = dict(zip(timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
+        own = dict(zip(self._timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
         own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
         tables = [MetricTable(self._rank, self._steps, self._times, own)]
-        columns = dict(zip([*self._measured, *timings], beat.means.T.tolist(), strict=True))
+        columns = dict(zip([*self._measured, *self._timings], beat.means.T.tolist(), strict=True))
         columns["learning_rate"] = self._rates
         columns["gradient_norm"] = _numbers(self._norms).tolist()
         columns["samples_per_second"] = [

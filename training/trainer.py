@@ -85,7 +85,7 @@ class Trainer:
         self.device: torch.device = torch.device(context.device if device is None else device)
         self.plain_model = model.to(self.device)
         """The model itself, for its weights and for evaluation."""
-        spread = Replicas(self.plain_model, device=self.device, bucket_mb=bucket_mb)
+        spread = Replicas(self.plain_model, device=self.device, bucket_mb=bucket_mb, timed=False)
         self.model: nn.Module = spread.called
         """The model as it is trained: call it within a loss function alone."""
         parameters = list(spread.parameters.values())

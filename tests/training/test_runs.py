@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 JOB_SERIES = {
     "loss", "accuracy", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
     "data_seconds", "forward_seconds", "backward_seconds", "communication_seconds",
-    "optimizer_seconds", "peak_memory_bytes",
+    "communication_hidden_seconds", "optimizer_seconds", "peak_memory_bytes",
 }  # fmt: skip
 RANK_SERIES = {name for name in JOB_SERIES if name.endswith(("_seconds", "_bytes"))}
 
@@ -51,12 +51,33 @@ def test_every_step_has_a_point_in_every_series(ranks: RankServer, tmp_path: Pat
             curve = attempt.curve(name, rank)
             assert [step for step, _ in curve] == steps, name
             assert all(math.isfinite(value) and value >= 0 for _, value in curve), name
+    others = {"step_seconds", "communication_hidden_seconds", "peak_memory_bytes"}
     for rank in (0, 1):
-        parts = [
-            attempt.curve(n, rank) for n in RANK_SERIES - {"step_seconds", "peak_memory_bytes"}
-        ]
+        parts = [attempt.curve(name, rank) for name in RANK_SERIES - others]
         for i, (_, whole) in enumerate(attempt.curve("step_seconds", rank)):
             assert sum(part[i][1] for part in parts) == pytest.approx(whole)
+
+
+def test_communication_hides_behind_the_backward_pass_where_there_are_several_buckets(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    task = {"name": "digits", "params": {"hidden": [512, 512]}}
+    spec = {**job(steps=10), "task": task}
+    several = {**spec, "parallelism": {"gradient_sync": {"bucket_mb": 0.5}}}
+    one, more = ranks.run(tmp_path / "one", spec), ranks.run(tmp_path / "several", several)
+    assert one.codes == more.codes == [0, 0], one.stderr() + more.stderr()
+    # A bucket with all gradients leaves when the backward pass has ended.
+    assert not any(value for _, value in one.curve("communication_hidden_seconds"))
+    for rank in (0, 1):
+        hidden, backward, exposed = (
+            [value for _, value in more.curve(f"{name}_seconds", rank)]
+            for name in ("communication_hidden", "backward", "communication")
+        )
+        assert sum(hidden) > 0
+        assert all(a <= b for a, b in zip(hidden, backward, strict=True))
+        assert min(exposed) > 0
+    # How the time is taken changes nothing.
+    assert one.curve("loss") == more.curve("loss")
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

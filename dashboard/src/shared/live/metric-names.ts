@@ -10,6 +10,9 @@ export const STEP_PARTS = [
 /** Series that every rank has as well as the job. */
 export const TIMING = ["step_seconds", ...STEP_PARTS, "peak_memory_bytes"] as const;
 
+/** Of the backward pass, while gradients were on their way to other ranks. */
+export const HIDDEN = "communication_hidden_seconds";
+
 /** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
 export const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
 
@@ -23,7 +26,7 @@ export const LEARNING = [
   "samples_per_second",
 ] as const;
 
-const KNOWN = new Set<string>([...TIMING, ...LEARNING, ...BUBBLE]);
+const KNOWN = new Set<string>([...TIMING, HIDDEN, ...LEARNING, ...BUBBLE]);
 
 const LINEAR = new Set<string>(["accuracy", "eval_accuracy", "learning_rate", ...BUBBLE]);
 
@@ -43,7 +46,13 @@ export function customNames(metrics: Record<string, unknown>): string[] {
     .sort();
 }
 
-const SPEED = new Set<string>([...TIMING, ...BUBBLE, "samples_per_second", "learning_rate"]);
+const SPEED = new Set<string>([
+  ...TIMING,
+  HIDDEN,
+  ...BUBBLE,
+  "samples_per_second",
+  "learning_rate",
+]);
 
 export function isAboutSpeed(name: string): boolean {
   return SPEED.has(name);
