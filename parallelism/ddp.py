@@ -1,5 +1,6 @@
 """Data parallelism: every rank holds the whole model and gradients are averaged over the ranks."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -36,6 +37,7 @@ class Replicas(Strategy):
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self._parameters = list(self.parameters.values())
         self._buckets = Buckets()
+        self._owed: dict[str, Tensor] = {}
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
         spread = apply(model, device=device, bucket_mb=bucket_mb)
@@ -52,7 +54,20 @@ class Replicas(Strategy):
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)
 
+    def owe(self, gradients: Mapping[str, Tensor]) -> bool:
+        self._owed = dict(gradients)
+        return True
+
+    def _pay(self) -> None:
+        """Add to this step's gradients what is owed to them."""
+        for name, gradient in self._owed.items():
+            parameter = self.parameters[name]
+            owed = gradient.to(parameter)
+            parameter.grad = owed if parameter.grad is None else parameter.grad.add_(owed)
+        self._owed = {}
+
     def clip(self, largest: float | None) -> Tensor:
+        self._pay()
         norm = self._buckets.norm([p.grad for p in self._parameters if p.grad is not None])
         clip_gradients(self._parameters, largest, norm)
         return norm

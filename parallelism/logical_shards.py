@@ -118,6 +118,7 @@ class LogicalShards(Replicas):
         return super().backward(batch, loss_of, tools, rounds=rounds, last=last and self._final)
 
     def clip(self, largest: float | None) -> Tensor:
+        self._pay()
         # One tensor at a time: how DDP lays gradients out depends on the world size.
         norms = torch._foreach_norm([p.grad for p in self._parameters if p.grad is not None])
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))

@@ -1,7 +1,7 @@
 """What differs between strategies, behind one interface: the training loop knows no other."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -174,6 +174,18 @@ class Strategy(ABC):
     def copies(self, name: str) -> int:
         """How many ranks hold the same elements of `parameters[name]`."""
         return self.degrees.world_size
+
+    def sync_state(self) -> dict[str, Tensor]:
+        """What a compression of this rank's gradients keeps between steps; by reference."""
+        return {}
+
+    def load_sync_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - most keep none
+        """Go on from what `sync_state` gave, as far as the compression has a use for it."""
+
+    def owe(self, gradients: Mapping[str, Tensor]) -> bool:
+        """Have these added to the next gradients of `parameters`, alike on all ranks; False: this
+        strategy cannot do so."""
+        return False
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""

@@ -12,6 +12,7 @@ from trainhall.training.checkpoint.draft import Committed
 from trainhall.training.link import EventSpool, Launch
 from trainhall.training.shared_folder import prove_shared
 from trainhall.training.state import TrainingState
+from trainhall.training.sync_state import PART
 
 
 class NotSaved(RuntimeError):
@@ -124,9 +125,11 @@ class Saving:
             StateMismatch: the first good one is of another model or optimizer.
         """
         lacking = self._plan.lacking
-        loaded = self._checkpointer.load(names, self._state.tensors(), lacking=lacking)
+        loaded = self._checkpointer.load(names, self._state.room, lacking=lacking, optional=PART)
         if loaded is not None:
-            self._state.restore(loaded.extra)
+            note = self._state.restore(loaded.extra)
+            if note is not None and self._rank == 0:
+                self._events.append("note", {"message": note})
             self.saved_step = self._state.step
         return loaded
 

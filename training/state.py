@@ -12,10 +12,13 @@ from torch.optim import Optimizer
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training import random_state
 from trainhall.training.chain import GENESIS
+from trainhall.training.checkpoint.index import Index
+from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.data import Sampler
 from trainhall.training.optim import named_state
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.spec import TaskSpec
+from trainhall.training.sync_state import PART, SyncState
 
 
 @dataclass
@@ -35,6 +38,9 @@ class TrainingState:
     """Finished optimizer steps."""
     link: str = GENESIS
     """The newest link of a reproducible job's chain."""
+
+    def __post_init__(self) -> None:
+        self._sync = SyncState(self.strategy, self.group)
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Weights, buffers and the optimizer's state by name, for saving and for loading into."""
@@ -58,14 +64,21 @@ class TrainingState:
             "streams": [stream for stream, _ in ranks],
             "random": [state for _, state in ranks],
         }
-        return {**self.tensors(), "extra": extra}
+        return {**self.tensors(), PART: self._sync.snapshot(), "extra": extra}
 
-    def restore(self, extra: Mapping[str, Any]) -> None:
-        """Take over what is beside the tensors.
+    def room(self, manifest: Manifest, index: Index) -> dict[str, Any]:
+        """Tensors for a checkpoint to be read into; `restore` takes over what was read."""
+        return {**self.tensors(), PART: self._sync.room(manifest, index)}
+
+    def restore(self, extra: Mapping[str, Any]) -> str | None:
+        """Take over what is beside the tensors of the model and the optimizer.
 
         A rank takes the random state that it had; on another mesh that of the first rank which had
         read its part of the batches. Where there is none (there are more parts now) it starts from
         a fresh state, since no two parts may be given the same numbers.
+
+        Returns:
+            What people should know of it, if anything.
         """
         self.step = self.strategy.step = int(extra["step"])
         self.sampler.restore(extra["sampler"])
@@ -80,6 +93,7 @@ class TrainingState:
             random_state.seed_everything(
                 random_state.derive_seed(self.seed, "rank", self._stream, self.step)
             )
+        return self._sync.restore()
 
     @property
     def _stream(self) -> int:

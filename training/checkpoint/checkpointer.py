@@ -262,6 +262,7 @@ class Checkpointer:
         state: dict[str, Any] | Callable[[Manifest, Index], dict[str, Any]],
         *,
         lacking: Mapping[str, str] | None = None,
+        optional: str | None = None,
     ) -> Loaded | None:
         """Load the first good checkpoint among `names`, on all ranks the same.
 
@@ -274,6 +275,7 @@ class Checkpointer:
 
         Args:
             lacking: of better ones that are not among this rank's `names`, why not.
+            optional: a key of the state under which a checkpoint may hold more than the state does.
 
         Returns:
             None if `names` is empty on all ranks.
@@ -303,7 +305,7 @@ class Checkpointer:
             whole = state if isinstance(state, dict) else state(manifest, reader.index)
             target = {key: part for key, part in whole.items() if key != EXTRA}
             flat = flatten(target)
-            self._refuse_mismatch(name, flat, reader.index)
+            self._refuse_mismatch(name, flat, reader.index, optional)
             if why := self._agreed(lambda: _read_tensors(reader, flat.tensors)):  # noqa: B023
                 notes.append(PassedOver(name, why.reason, why.text))
                 continue
@@ -483,8 +485,11 @@ class Checkpointer:
         text = "; ".join(f"on rank {rank}: {why.text}" for why, rank in reversed(told.items()))
         return _Why(Reason.DAMAGED if damaged else first.reason, text)
 
-    def _refuse_mismatch(self, name: str, flat: FlatState, index: Index) -> None:
-        elsewhere: set[str] = set()
+    def _refuse_mismatch(
+        self, name: str, flat: FlatState, index: Index, optional: str | None
+    ) -> None:
+        saved = index.metadata.state_dict_metadata
+        elsewhere = {each for each in saved if each.split("/")[0] == optional}
         if not self._replicated:
             elsewhere.update(*self._ranks.gather(list(flat.tensors)))
         found = first_difference(flat, index, self._ranks.rank, elsewhere)

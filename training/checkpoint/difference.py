@@ -13,7 +13,7 @@ def first_difference(
     """The first name, in order, at which a checkpoint and the state to fill differ.
 
     Args:
-        elsewhere: names that other ranks have.
+        elsewhere: names that other ranks have, or nobody needs.
     """
     saved: dict[str, Any] = {**index.metadata.state_dict_metadata}
     values = index.values_of(rank)

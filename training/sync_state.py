@@ -1,0 +1,118 @@
+"""What a compression of gradients keeps between steps, in checkpoints, for any number of ranks.
+
+    gradient_sync/residual/3/layer.weight   what rank 3 has not sent yet
+    gradient_sync/basis/layer.weight        what is the same on all ranks
+
+The sum of the residuals over the ranks is what the averaged gradient lacks so far. Whoever goes on
+from the checkpoint keeps that sum: as many ranks as before in the same bits, other ranks in equal
+shares. A job whose gradients are combined whole, or one of a single rank, adds it to its next
+gradient.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+from trainhall.distributed.compression.error_feedback import RESIDUAL
+from trainhall.parallelism.strategy import Strategy
+from trainhall.training.checkpoint.index import Index
+from trainhall.training.checkpoint.manifest import Manifest
+
+PART = "gradient_sync"
+"""The key in a checkpoint's state."""
+_RESIDUAL = RESIDUAL.removesuffix("/")
+
+_ByName = dict[str, Tensor]
+
+
+class SyncState:
+    """One rank's side of it; all ranks make the same calls.
+
+    Args:
+        group: that carries host memory.
+    """
+
+    def __init__(self, strategy: Strategy, group: dist.ProcessGroup) -> None:
+        self._strategy = strategy
+        self._group = group
+        self._rank, self._world_size = dist.get_rank(group), dist.get_world_size(group)
+        self._saved_by = 0
+        self._shared: _ByName = {}
+        self._residuals: dict[int, _ByName] = {}
+        """By the rank that saved them."""
+        self._zeros: _ByName = {}
+        """Like the residuals of every rank, without memory."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """What rank 0 saves: the residuals of all ranks, which come to it, and the rest."""
+        saved: dict[str, Any] = {}
+        for key, tensor in sorted(self._strategy.sync_state().items()):
+            kind, name = key.split("/", 1)
+            if kind == _RESIDUAL:
+                for rank, residual in enumerate(self._gather(tensor)):
+                    saved.setdefault(kind, {}).setdefault(rank, {})[name] = residual
+            else:
+                saved.setdefault(kind, {})[name] = tensor
+        return saved
+
+    def room(self, manifest: Manifest, index: Index) -> dict[str, Any]:
+        """Tensors to read a checkpoint's into: what this rank has to know of it."""
+        self._saved_by = manifest.world_size
+        self._shared, self._residuals, self._zeros = {}, {}, {}
+        room: dict[str, Any] = {}
+        for path, entry in index.metadata.state_dict_metadata.items():
+            part, *keys = (key.replace("~1", "/").replace("~0", "~") for key in path.split("/"))
+            if part != PART:
+                continue
+            assert isinstance(entry, TensorStorageMetadata)
+            size, dtype = entry.size, entry.properties.dtype
+            match keys:
+                case (kind, rank, name):
+                    self._zeros[name] = torch.zeros((), dtype=dtype).expand(size)
+                    # If there are other ranks now, they divide those of before among them.
+                    if int(rank) % self._world_size == self._rank:
+                        tensor = torch.empty(size, dtype=dtype)
+                        self._residuals.setdefault(int(rank), {})[name] = tensor
+                        room.setdefault(kind, {}).setdefault(rank, {})[name] = tensor
+                case (kind, name):
+                    tensor = self._shared[f"{kind}/{name}"] = torch.empty(size, dtype=dtype)
+                    room.setdefault(kind, {})[name] = tensor
+        return room
+
+    def restore(self) -> str | None:
+        """Take over what was read into `room`; what people should know of it, if anything."""
+        mine = self._residuals.get(self._rank, {})
+        if self._saved_by != self._world_size:
+            mine = {name: total / self._world_size for name, total in self._totals().items()}
+        residuals = {RESIDUAL + name: tensor for name, tensor in mine.items()}
+        self._strategy.load_sync_state(self._shared | residuals)
+        lost = False
+        if not residuals.keys() <= self._strategy.sync_state().keys():
+            lost = not self._strategy.owe(self._totals())
+        self._shared, self._residuals, self._zeros = {}, {}, {}
+        if lost:
+            return (
+                "what a compression of gradients had not sent yet was left out, since only ddp can "
+                "add it to a gradient"
+            )
+        return None
+
+    def _totals(self) -> _ByName:
+        """By parameter, the sum of what all ranks had not sent; the same on all ranks."""
+        totals = {name: zeros.clone() for name, zeros in sorted(self._zeros.items())}
+        for name, total in totals.items():
+            for residuals in self._residuals.values():
+                total += residuals[name]
+            dist.all_reduce(total, group=self._group)
+        return totals
+
+    def _gather(self, tensor: Tensor) -> list[Tensor]:
+        """Every rank's tensor, on rank 0 alone."""
+        mine = tensor.cpu().contiguous()
+        first = self._rank == 0
+        all_of_them = [torch.empty_like(mine) for _ in range(self._world_size)] if first else None
+        dist.gather(mine, all_of_them, group=self._group)
+        return all_of_them or []
