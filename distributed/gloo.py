@@ -1,39 +1,57 @@
-"""Schedules between processes: messages go point to point over Gloo, between CPU tensors."""
+"""Schedules between processes: messages go point to point over Gloo, between CPU tensors.
+
+Gloo's messages carry a tag and no more. A longer one than its receiver wants ends the process, and
+a shorter one fills a part of the buffer, without a word. So the tag says all that a header does: it
+is a digest of it, of the size, and of the type. A message that is not the one that comes next is
+received by nobody, and both sides time out.
+"""
 
 import re
+import zlib
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainhall.distributed.collectives.message import Array, Header
-from trainhall.distributed.collectives.transport import PeerGone, Pending
+from trainhall.distributed.collectives.message import Array, Header, packed
+from trainhall.distributed.collectives.transport import PeerGone
 
-_TAG = 20
-"""Keeps these messages apart from others that the group's users send."""
-_LEAST = timedelta(milliseconds=1)
+_TAGS = 1 << 31
+_APART = 0x9E3779B1
+"""Odd, so that no two steps in a row of 2³¹ have the same tag for a message."""
+_LEAST = 1e-3
+_SHORTEST = timedelta(seconds=_LEAST)
 """Gloo takes a timeout of zero for none at all."""
+_Group = dist.ProcessGroup | dist.ProcessGroupGloo
+_Begin = Callable[[list[Tensor], int, int], dist.Work]
 
 
 class Gloo:
     """A rank's end of a process group; see `Transport`.
 
     Args:
-        group: of backend `gloo`, used by one thread at a time. A timeout breaks it for good, since
-            Gloo then closes its connections.
+        group: of backend `gloo`, used by one thread at a time and with no other point-to-point
+            messages. A timeout breaks it for good, since Gloo then closes its connections.
     """
 
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group = group
+    lockstep = False
+
+    def __init__(self, group: _Group) -> None:
+        self._backend = _backend(group)
         self.rank = group.rank()
         self.world_size = group.size()
 
-    def send(self, peer: int, header: Header, data: Tensor) -> Pending:
-        return _Transfer(self._group.send([data], peer, _TAG))
+    def sender(self, peer: int, header: Header, elements: int, kind: str) -> "_Line":
+        return _Line(self._backend.send, peer, _digest(header, elements, kind))
 
-    def receive(self, peer: int, header: Header, into: Tensor) -> Pending:
-        return _Transfer(self._group.recv([into], peer, _TAG))
+    def receiver(self, peer: int, header: Header, elements: int, kind: str) -> "_Line":
+        return _Line(self._backend.recv, peer, _digest(header, elements, kind))
+
+    def start(self) -> None:
+        """Nothing to do: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
         """Nothing to do: peers hear of it when the process ends and its sockets close."""
@@ -49,18 +67,39 @@ class Gloo:
         return buffer.new_empty(elements)
 
 
-class _Transfer:
-    def __init__(self, work: dist.Work) -> None:
-        self._work = work
+class _Line:
+    __slots__ = ("_begin", "_digest", "_peer", "_work")
+
+    def __init__(self, begin: _Begin, peer: int, digest: int) -> None:
+        self._begin = begin
+        self._peer = peer
+        self._digest = digest
+        self._work: dist.Work
+
+    def begin(self, step: int, buffer: Tensor) -> None:
+        self._work = self._begin([buffer], self._peer, (self._digest + step * _APART) % _TAGS)
 
     def wait(self, seconds: float) -> None:
         try:
-            self._work.wait(max(_LEAST, timedelta(seconds=seconds)))
+            self._work.wait(timedelta(seconds=seconds) if seconds > _LEAST else _SHORTEST)
         except RuntimeError as error:
             # Gloo raises nothing more specific.
             if "Timed out" in str(error):
                 raise TimeoutError from error
             raise PeerGone(_reason(str(error))) from error
+
+
+def _backend(group: _Group) -> Any:
+    """What sends and receives for a group: itself would hand each message on through PyTorch's
+    dispatcher, which costs as much as all that is done here."""
+    if isinstance(group, dist.ProcessGroupGloo):
+        return group
+    backend = group._get_backend(torch.device("cpu"))
+    return backend if isinstance(backend, dist.ProcessGroupGloo) else group
+
+
+def _digest(header: Header, elements: int, kind: str) -> int:
+    return zlib.crc32(f"{elements} {kind}".encode(), zlib.crc32(packed(header)))
 
 
 def _reason(text: str) -> str:

@@ -18,9 +18,9 @@ from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, placed, placed_legs
 
-SIZES = (4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20)
-"""In bytes; the large ones only where they are quick."""
-REPEATS = (7, 5, 3, 3, 3)
+SIZES = (4 << 10, 64 << 10, 512 << 10, 2 << 20, 8 << 20, 32 << 20)
+"""In bytes; those after the second only where they are quick."""
+REPEATS = (15, 5, 5, 5, 3, 3)
 SECONDS = 0.4
 """For each class of links."""
 
@@ -81,7 +81,7 @@ def _times(communicator: Communicator, pairs: Pairs, seconds: float) -> list[tup
     found: list[tuple[int, float]] = []
     left = seconds
     for size, repeats in zip(SIZES, REPEATS, strict=True):
-        if found and (1 + repeats) * found[-1][1] * size / found[-1][0] > left:
+        if len(found) > 1 and (1 + repeats) * found[-1][1] * size / found[-1][0] > left:
             break
         tensor = communicator.wrap(np.zeros(size // 4, np.float32))
         times = []

@@ -1,9 +1,7 @@
 """Runs schedules over a transport: one rank's part of each collective."""
 
 import time
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,27 +12,21 @@ from trainhall.distributed.collectives.errors import (
     TimedOut,
 )
 from trainhall.distributed.collectives.message import Array, Header, check_alike
+from trainhall.distributed.collectives.plan import SCRATCH, Action, Piece, plan
 from trainhall.distributed.collectives.ring import RingAllGather
-from trainhall.distributed.collectives.schedule import (
-    Receive,
-    Round,
-    Schedule,
-    Send,
-    even_cuts,
-    overlap,
-)
-from trainhall.distributed.collectives.transport import Buffer, PeerGone, Pending, Transport
+from trainhall.distributed.collectives.schedule import Schedule, even_cuts
+from trainhall.distributed.collectives.transport import Buffer, Line, PeerGone, Transport
 
 SEGMENT_BYTES = 1 << 20
 """Small enough to stay in a processor's cache between its arrival and its addition."""
+_MOST_PREPARED = 256
+"""Kept at a time; a training job has one for each of its buckets."""
 _TENSOR = np.dtype([("elements", "i8"), ("kind", "S24")])
 """What `agree` compares."""
 
 
 class Communicator:
     """One rank's end of a group. All ranks make the same calls in the same order.
-
-    Messages travel in segments: while one is added, the next one is on its way.
 
     Args:
         timeout: seconds in which every collective ends, with its result or an error.
@@ -49,9 +41,10 @@ class Communicator:
         self._segment_bytes = segment_bytes
         self._step = 0
         self._broken: CollectiveError | None = None
-        self._scratch = _Scratch(transport)
-        self._rounds: dict[Schedule, tuple[Round, ...]] = {}
-        """Kept, since making them is a third of our part in a small collective's time."""
+        self._scratch: dict[object, list[Buffer]] = {}
+        """By type of elements. Kept, since new memory costs more than what is received in it."""
+        self._prepared: dict[tuple[Schedule, int, object], list[_Task]] = {}
+        """By schedule, size and type of elements."""
 
     @property
     def rank(self) -> int:
@@ -75,22 +68,16 @@ class Communicator:
         """
         if self._broken:
             raise CollectiveError(f"an earlier collective broke: {self._broken}")
-        if schedule.world_size != self._transport.world_size:
-            raise BadSchedule(
-                f"{schedule} cannot run in a group of {self._transport.world_size} ranks"
-            )
-        transfer = _Transfer(
-            self._transport,
-            tensor,
-            cuts=even_cuts(len(tensor), schedule.chunks),
-            step=self._step,
-            segment=self._segment(tensor),
-            scratch=self._scratch,
-            deadline=_Deadline(self._timeout),
-        )
+        key = (schedule, tensor.shape[0], tensor.dtype)
+        tasks = self._prepared.get(key)
+        if tasks is None:
+            tasks = self._prepare(schedule, tensor)
+            if len(self._prepared) == _MOST_PREPARED:
+                del self._prepared[next(iter(self._prepared))]
+            self._prepared[key] = tasks
         self._step += 1
         try:
-            transfer.run(iter(self._rounds_of(schedule)))
+            self._do(tasks, tensor)
         except CollectiveError as error:
             self._broken = error
             self._transport.leave(str(error.__cause__ or error))
@@ -126,185 +113,77 @@ class Communicator:
         """A one-dimensional array as `run` takes it here; it may share the array's memory."""
         return self._transport.wrap(array)
 
-    def _rounds_of(self, schedule: Schedule) -> tuple[Round, ...]:
-        if schedule not in self._rounds:
-            self._rounds[schedule] = tuple(schedule.rounds(self._transport.rank))
-        return self._rounds[schedule]
+    def _do(self, tasks: list["_Task"], tensor: Buffer) -> None:
+        step, ends = self._step, time.monotonic() + self._timeout
+        for action, line, place, into, piece in tasks:
+            if action is Action.BEGIN:
+                line.begin(step, tensor[place] if into is None else into)
+            elif action is Action.START:
+                self._transport.start()
+            else:
+                try:
+                    line.wait(ends - time.monotonic())
+                except TimeoutError:
+                    raise TimedOut(
+                        f"rank {self.rank} gave up after {self._timeout:g} s: "
+                        f"{_outstanding(piece, tensor)}"
+                    ) from None
+                except PeerGone as gone:
+                    raise PeerLost(
+                        f"rank {piece.peer} is gone ({gone}): {_outstanding(piece, tensor)}"
+                    ) from gone
+                if action is Action.ADD:
+                    target = tensor[place]
+                    target += into
 
-    def _segment(self, tensor: Buffer) -> int:
-        elements: int = self._segment_bytes * len(tensor) // max(1, tensor.nbytes)
-        return max(1, elements)
-
-
-class _Scratch:
-    """Buffers that are kept: memory that is new costs more than what is received in it."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._pairs: deque[list[Buffer]] = deque([[], []])
-
-    def two(self, like: Buffer, elements: int) -> list[Buffer]:
-        """Two buffers, others than those of the call before: a round may begin before the last one
-        has ended."""
-        self._pairs.rotate()
-        kept = self._pairs[0]
-        if not kept or kept[0].dtype != like.dtype or len(kept[0]) < elements:
-            self._pairs[0] = [self._transport.empty_like(like, elements) for _ in range(2)]
-        return self._pairs[0]
-
-
-class _Deadline:
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
-        self._at = time.monotonic() + timeout
-
-    def left(self) -> float:
-        return max(0.0, self._at - time.monotonic())
-
-
-@dataclass(frozen=True)
-class _Transfer:
-    """One rank's part of one collective."""
-
-    transport: Transport
-    tensor: Buffer
-    cuts: list[int]
-    step: int
-    segment: int
-    """Elements of a piece."""
-    scratch: _Scratch
-    deadline: _Deadline
-
-    def run(self, rounds: Iterator[Round]) -> None:
-        """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
-        round before it sends in it, and where nothing stands against it already in the round
-        before."""
-        r = next(rounds, None)
-        incoming = self._begin_receiving(r)
-        while r:
-            outgoing = self._begin_sending(r, r.send) if r.send else None
-            after = next(rounds, None)
-            early = after is not None and _may_receive_early(after, r, incoming)
-            ahead = self._begin_receiving(after) if early else None
-            if incoming:
-                incoming.finish()
-            if outgoing:
-                outgoing.wait_for_all()  # the next round may overwrite what is being sent
-            r, incoming = after, ahead or self._begin_receiving(after)
-
-    def _begin_receiving(self, r: Round | None) -> "_Incoming | None":
-        return _Incoming(self, r, r.receive) if r and r.receive else None
-
-    def _begin_sending(self, r: Round, send: Send) -> "_Pieces":
-        pieces = _Pieces(self, r, send.peer, send.chunks, "send to")
-        for number, part in enumerate(pieces.parts):
-            header = self.header(r, send.chunks, self.transport.rank, number)
-            pieces.add(self.transport.send(send.peer, header, self.tensor[part]))
-        return pieces
-
-    def header(self, r: Round, chunks: range, source: int, segment: int) -> Header:
-        return Header(self.step, r.phase, r.number, chunks, source, segment)
-
-
-def _may_receive_early(after: Round, r: Round, incoming: "_Incoming | None") -> bool:
-    """Whether what `after` receives may come while round `r` is under way."""
-    if after.receive is None or (incoming and not incoming.all_begun):
-        return False  # it would take the place of pieces of this round that are yet to be begun
-    if after.receive.add:
-        return True  # into a buffer
-    if r.receive and overlap(after.receive.chunks, r.receive.chunks):
-        return False
-    # What is still being sent may be overwritten by none but who has received it by then.
-    sends = r.send and r.send.peer != after.receive.peer and r.send.chunks
-    return not (sends and overlap(after.receive.chunks, sends))
-
-
-class _Incoming:
-    """What a rank receives in one round.
-
-    What replaces numbers is received where it belongs. What is added comes into two buffers: while
-    one piece is added, the next one is on its way.
-    """
-
-    def __init__(self, transfer: _Transfer, r: Round, receive: Receive) -> None:
-        self._transfer = transfer
-        self._round = r
-        self._receive = receive
-        self._pieces = _Pieces(transfer, r, receive.peer, receive.chunks, "get from")
-        self._targets = [transfer.tensor[part] for part in self._pieces.parts]
-        self._into = self._targets
-        if receive.add:
-            longest = min(transfer.segment, self._pieces.elements)
-            buffers = transfer.scratch.two(transfer.tensor, longest)
-            self._into = [
-                buffers[number % 2][: len(target)] for number, target in enumerate(self._targets)
+    def _prepare(self, schedule: Schedule, tensor: Buffer) -> list["_Task"]:
+        transport, kind = self._transport, tensor.dtype
+        if schedule.world_size != transport.world_size:
+            raise BadSchedule(f"{schedule} cannot run in a group of {transport.world_size} ranks")
+        most_elements = max(1, self._segment_bytes // tensor.itemsize)
+        if kind not in self._scratch:
+            self._scratch[kind] = [
+                transport.empty_like(tensor, most_elements) for _ in range(SCRATCH)
             ]
-        for number in range(min(2, len(self._targets)) if receive.add else len(self._targets)):
-            self._begin(number)
-
-    @property
-    def all_begun(self) -> bool:
-        return not self._receive.add or len(self._targets) <= 2
-
-    def finish(self) -> None:
-        if not self._receive.add:
-            self._pieces.wait_for_all()
-            return
-        for number, target in enumerate(self._targets):
-            self._pieces.wait_for_next()
-            target += self._into[number]
-            if number + 2 < len(self._targets):
-                self._begin(number + 2)
-
-    def _begin(self, number: int) -> None:
-        transfer, receive = self._transfer, self._receive
-        header = transfer.header(self._round, receive.chunks, receive.peer, number)
-        into = self._into[number]
-        self._pieces.add(transfer.transport.receive(receive.peer, header, into))
-
-
-class _Pieces:
-    """A message on its way in pieces, to or from one peer."""
-
-    def __init__(
-        self, transfer: _Transfer, r: Round, peer: int, chunks: range, direction: str
-    ) -> None:
-        start, stop = transfer.cuts[chunks.start], transfer.cuts[chunks.stop]
-        length = transfer.segment
-        self.elements = stop - start
-        self.parts = [slice(a, min(a + length, stop)) for a in range(start, stop, length)]
-        self._transfer = transfer
-        self._round = r
-        self._peer = peer
-        self._direction = direction
-        self._pending: deque[Pending] = deque()
-        self._left = self.elements
-
-    def add(self, pending: Pending) -> None:
-        self._pending.append(pending)
-
-    def wait_for_all(self) -> None:
-        while self._pending:
-            self.wait_for_next()
-
-    def wait_for_next(self) -> None:
-        deadline = self._transfer.deadline
-        try:
-            self._pending.popleft().wait(deadline.left())
-        except TimeoutError:
-            raise TimedOut(
-                f"rank {self._transfer.transport.rank} gave up after {deadline.timeout:g} s: "
-                f"{self._outstanding()}"
-            ) from None
-        except PeerGone as gone:
-            raise PeerLost(f"rank {self._peer} is gone ({gone}): {self._outstanding()}") from gone
-        self._left -= min(self._left, self._transfer.segment)
-
-    def _outstanding(self) -> str:
-        tensor = self._transfer.tensor
-        element_bytes = tensor.nbytes // len(tensor)
-        return (
-            f"round {self._round.number} ({self._round.phase}) still had "
-            f"{self._left * element_bytes:,} of {self.elements * element_bytes:,} bytes to "
-            f"{self._direction} rank {self._peer}"
+        steps = plan(
+            schedule.rounds(transport.rank),
+            even_cuts(len(tensor), schedule.chunks),
+            most_elements=most_elements,
+            lockstep=transport.lockstep,
         )
+        ways = {piece: self._way(piece, kind) for _, piece in steps}
+        return [_Task(action, *ways[piece], piece) for action, piece in steps]
+
+    def _way(self, piece: Piece, kind: object) -> tuple[Line, slice, Buffer | None]:
+        """The line of a piece, its place in the tensor, and the buffer into which it comes."""
+        own = self._transport
+        r, source = piece.round, own.rank if piece.sends else piece.peer
+        header = Header(0, r.phase, r.number, piece.chunks, source, piece.segment)
+        elements = piece.stop - piece.start
+        line = (own.sender if piece.sends else own.receiver)(
+            piece.peer, header, elements, str(kind)
+        )
+        into = None if piece.scratch is None else self._scratch[kind][piece.scratch][:elements]
+        return line, slice(piece.start, piece.stop), into
+
+
+class _Task(NamedTuple):
+    """An action with all that it needs but the tensor."""
+
+    action: Action
+    line: Line
+    place: slice
+    """In the tensor."""
+    into: Buffer | None
+    """A view of a scratch buffer, for a piece that is added."""
+    piece: Piece
+
+
+def _outstanding(piece: Piece, tensor: Buffer) -> str:
+    """What was still to come of a piece's message while it was waited for."""
+    r, direction = piece.round, "send to" if piece.sends else "get from"
+    left, all_of_it = (piece.last - piece.start), (piece.last - piece.first)
+    return (
+        f"round {r.number} ({r.phase}) still had {left * tensor.itemsize:,} of "
+        f"{all_of_it * tensor.itemsize:,} bytes to {direction} rank {piece.peer}"
+    )

@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ import numpy as np
 from trainhall.distributed.collectives.communicator import SEGMENT_BYTES, Communicator
 from trainhall.distributed.collectives.message import Array, Header, Message, seal, verify
 from trainhall.distributed.collectives.schedule import Schedule
-from trainhall.distributed.collectives.transport import PeerGone, Pending
+from trainhall.distributed.collectives.transport import PeerGone
 
 T = TypeVar("T")
 
@@ -87,20 +88,21 @@ class _Hall:
 class InProcess:
     """A rank's end of a group of threads; see `Transport`."""
 
+    lockstep = False
+
     def __init__(self, hall: _Hall, rank: int) -> None:
         self._hall = hall
         self.rank = rank
         self.world_size = hall.world_size
 
-    def send(self, peer: int, header: Header, data: Array) -> Pending:
-        message = seal(header, data)
-        with self._hall.arrivals[peer]:
-            self._hall.wires[self.rank, peer].append(message)
-            self._hall.arrivals[peer].notify()
-        return _SENT
+    def sender(self, peer: int, header: Header, elements: int, kind: str) -> "_Sender":
+        return _Sender(self._hall, peer, header)
 
-    def receive(self, peer: int, header: Header, into: Array) -> Pending:
-        return _Arrival(self._hall, self.rank, peer, header, into)
+    def receiver(self, peer: int, header: Header, elements: int, kind: str) -> "_Receiver":
+        return _Receiver(self._hall, self.rank, header)
+
+    def start(self) -> None:
+        """Nothing to do: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
         self._hall.departures.setdefault(self.rank, reason)
@@ -118,34 +120,44 @@ class InProcess:
         return np.empty(elements, buffer.dtype)
 
 
-class _Sent:
-    """The message was copied and lies at its destination."""
+@dataclass
+class _Sender:
+    hall: _Hall
+    peer: int
+    header: Header
+
+    def begin(self, step: int, data: Array) -> None:
+        message = seal(replace(self.header, step=step), data)
+        with self.hall.arrivals[self.peer]:
+            self.hall.wires[self.header.source, self.peer].append(message)
+            self.hall.arrivals[self.peer].notify()
 
     def wait(self, seconds: float) -> None:
-        pass
+        """Nothing to wait for: the message was copied and lies at its destination."""
 
 
-_SENT = _Sent()
+class _Receiver:
+    """Waits for the next message from a peer, whatever it is, and sees that it is the right one."""
 
-
-class _Arrival:
-    """The next message from a peer."""
-
-    def __init__(self, hall: _Hall, rank: int, peer: int, header: Header, into: Array) -> None:
+    def __init__(self, hall: _Hall, rank: int, header: Header) -> None:
         self._hall = hall
         self._rank = rank
-        self._peer = peer
         self._header = header
-        self._into = into
+        self._step = 0
+        self._into: Array = np.empty(0)
+
+    def begin(self, step: int, into: Array) -> None:
+        self._step, self._into = step, into
 
     def wait(self, seconds: float) -> None:
-        wire = self._hall.wires[self._peer, self._rank]
+        peer = self._header.source
+        wire = self._hall.wires[peer, self._rank]
         arrivals, departures = self._hall.arrivals[self._rank], self._hall.departures
         with arrivals:
-            if not arrivals.wait_for(lambda: wire or self._peer in departures, seconds):
+            if not arrivals.wait_for(lambda: wire or peer in departures, max(0.0, seconds)):
                 raise TimeoutError
             if not wire:
-                raise PeerGone(departures[self._peer])
+                raise PeerGone(departures[peer])
             message = wire.popleft()
-        verify(message, self._header, len(self._into))
+        verify(message, replace(self._header, step=self._step), len(self._into))
         self._into[:] = message.payload

@@ -74,11 +74,16 @@ def _told(header: Header) -> str:
     )
 
 
-def _checksum(header: Header, payload: Array) -> int:
+def packed(header: Header) -> bytes:
+    """All that a header says."""
     h = header
     fields = (h.step, _PHASES[h.phase], h.round, h.chunks.start, h.chunks.stop, h.source, h.segment)
+    return struct.pack("<7q", *fields)
+
+
+def _checksum(header: Header, payload: Array) -> int:
     # The view as bytes is there for every type of element, also those without a buffer format.
-    return zlib.crc32(payload.view(np.uint8).data, zlib.crc32(struct.pack("<7q", *fields)))
+    return zlib.crc32(payload.view(np.uint8).data, zlib.crc32(packed(header)))
 
 
 def check_alike(brought: Sequence[tuple[int, str]]) -> None:

@@ -12,9 +12,23 @@ class PeerGone(Exception):
     """The peer has ended; the text says why, as far as it is known."""
 
 
-class Pending(Protocol):
+class Line(Protocol):
+    """The way of one message, which goes here in every collective that runs the same plan: at most
+    one is on its way."""
+
+    def begin(self, step: int, buffer: Buffer) -> None:
+        """Begin to send what is in `buffer`, or to receive into it; it is left alone until the wait
+        for it returns.
+
+        Args:
+            step: which collective, counted by all ranks alike.
+        """
+
     def wait(self, seconds: float) -> None:
         """Return when it is done.
+
+        Args:
+            seconds: how long at most; perhaps none any more.
 
         Raises:
             TimeoutError: it is not, after so long.
@@ -32,11 +46,24 @@ class Transport(Protocol):
     @property
     def world_size(self) -> int: ...
 
-    def send(self, peer: int, header: Header, data: Buffer) -> Pending:
-        """Begin to send. `data` stays as it is until the wait for it returns."""
+    @property
+    def lockstep(self) -> bool:
+        """Whether two ranks must begin the messages between them in the same order, those of one
+        round at once: they go at `start`. Otherwise a rank may be ready to receive early."""
 
-    def receive(self, peer: int, header: Header, into: Buffer) -> Pending:
-        """Begin to receive what `header` describes."""
+    def sender(self, peer: int, header: Header, elements: int, kind: str) -> Line:
+        """A line to `peer`.
+
+        Args:
+            header: of the message, but for its step.
+            kind: the type of its elements.
+        """
+
+    def receiver(self, peer: int, header: Header, elements: int, kind: str) -> Line:
+        """A line from `peer`, for the message that `header` and the others describe."""
+
+    def start(self) -> None:
+        """Let go what was begun since the last call; only called in lockstep."""
 
     def leave(self, reason: str) -> None:
         """Send nothing any more; peers that wait for this rank are told, where that can be."""

@@ -20,10 +20,12 @@ from support.attempts import rank_server
 
 from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
-from trainhall.distributed.collectives.errors import BadInput, TimedOut
-from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.errors import BadInput, CollectiveError, TimedOut
+from trainhall.distributed.collectives.ring import Ring, RingAllGather
+from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.simulate import simulate
 from trainhall.distributed.gloo import Gloo
+from trainhall.distributed.probe import Pairs
 
 PATIENCE = 60.0
 """Seconds; nothing that works takes so long."""
@@ -103,6 +105,44 @@ def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> No
         "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 200 of 200 bytes to get "
         "from rank 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("elements", "kind", "schedule"),
+    [
+        (90, torch.float32, Ring(2)),  # Gloo by itself would fill a part of the buffer
+        (110, torch.float32, Ring(2)),  # and here end the process
+        (100, torch.int32, Ring(2)),
+        (100, torch.float32, RingAllGather(2)),
+    ],
+)
+def test_a_message_that_is_not_the_one_expected_is_never_added(
+    elements: int, kind: torch.dtype, schedule: Schedule
+) -> None:
+    def work(transport: Gloo) -> torch.Tensor:
+        communicator = Communicator(transport, timeout=0.05)
+        own = (schedule, torch.ones(elements, dtype=kind))
+        planned, tensor = own if transport.rank else (Ring(2), torch.ones(100))
+        with pytest.raises(CollectiveError, match="still had"):
+            communicator.run(planned, tensor)
+        return tensor
+
+    for tensor in run_ranks(2, work):
+        assert tensor.eq(1).all()
+
+
+def test_a_rank_that_missed_a_collective_takes_nothing_of_the_next_one() -> None:
+    def work(transport: Gloo) -> torch.Tensor:
+        communicator = Communicator(transport, timeout=0.05)
+        if transport.rank == 0:
+            communicator.run(Pairs(2, ()), torch.ones(100))  # nobody sends anything in it
+        tensor = torch.ones(100)
+        with pytest.raises(CollectiveError, match="still had"):
+            communicator.run(Ring(2), tensor)
+        return tensor
+
+    for tensor in run_ranks(2, work):
+        assert tensor.eq(1).all()
 
 
 def test_a_killed_rank_ends_the_collective_on_all_others(tmp_path: Path) -> None:

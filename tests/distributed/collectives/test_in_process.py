@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from trainhall.distributed.collectives.in_process import InProcess, run_ranks, r
 from trainhall.distributed.collectives.message import Array, Header
 from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.simulate import simulate
-from trainhall.distributed.collectives.transport import Pending
+from trainhall.distributed.collectives.transport import Line
 
 PATIENCE = 30.0
 """Seconds; nothing that works takes so long."""
@@ -134,8 +133,16 @@ def test_a_wrong_message_ends_the_collective_on_all_ranks() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._transport, name)
 
-        def send(self, peer: int, header: Header, data: Array) -> Pending:
-            return self._transport.send(peer, replace(header, step=header.step + 1), data)
+        def sender(self, peer: int, header: Header, *content: Any) -> "Ahead":
+            return Ahead(self._transport.sender(peer, header, *content))
+
+    class Ahead:
+        def __init__(self, line: Line) -> None:
+            self._line = line
+            self.wait = line.wait
+
+        def begin(self, step: int, data: Array) -> None:
+            self._line.begin(step + 1, data)
 
     def work(transport: InProcess) -> None:
         own: Any = Late(transport) if transport.rank == 0 else transport

@@ -1,0 +1,163 @@
+"""A rank's part of a schedule on tensors of one size, worked out ahead: a flat list of actions.
+
+What a collective needs of Python is then one pass over this list: on small tensors that is what its
+time is made of. Messages travel in pieces: while one is added, the next one is on its way.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from itertools import zip_longest
+
+from trainhall.distributed.collectives.schedule import Receive, Round, Send, overlap
+
+SCRATCH = 4
+"""Buffers for pieces that are added: two for a round, and two for the next one, which may begin
+before it has ended."""
+
+
+class Action(Enum):
+    BEGIN = auto()
+    """Begin to send or to receive a piece."""
+    START = auto()
+    """Let go what was begun, as one: for transports that take messages in lockstep."""
+    WAIT = auto()
+    """Wait until a piece is sent, or has arrived."""
+    ADD = auto()
+    """Wait for a piece, and add it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A part of a message, as the transport takes it at once."""
+
+    round: Round
+    peer: int
+    chunks: range
+    sends: bool
+    segment: int
+    """Which piece of the message, from 0."""
+    start: int
+    """Where it lies in the tensor, in elements."""
+    stop: int
+    first: int
+    """Where the message begins."""
+    last: int
+    """Where the message ends."""
+    scratch: int | None = None
+    """The buffer into which it is received, where it is added."""
+
+
+def plan(
+    rounds: Iterable[Round], cuts: list[int], *, most_elements: int, lockstep: bool
+) -> list[tuple[Action, Piece]]:
+    """What a rank does, in order, and with which piece.
+
+    Args:
+        rounds: of the rank.
+        cuts: where chunks begin, and the end, in elements.
+        most_elements: of a piece.
+        lockstep: see `Transport`.
+    """
+    layout = _Layout(cuts, most_elements)
+    if lockstep:
+        layout.in_lockstep(rounds)
+    else:
+        layout.ahead(iter(rounds))
+    return layout.actions
+
+
+@dataclass
+class _Layout:
+    cuts: list[int]
+    most_elements: int
+    actions: list[tuple[Action, Piece]] = field(default_factory=list)
+    additions: int = 0
+    """Messages so far that are added."""
+
+    def in_lockstep(self, rounds: Iterable[Round]) -> None:
+        """Pieces of one number go at once; while the next ones are on their way, one is added."""
+        for r in rounds:
+            sends, receives = self._sends(r), self._receives(r)
+            arriving: list[Piece] = []
+            for send, receive in zip_longest(sends, receives):
+                together = [piece for piece in (send, receive) if piece]
+                self._do(Action.BEGIN, together)
+                self._do(Action.START, together[-1:])
+                self._finish(arriving)
+                arriving = [receive] if receive else []
+            self._finish(arriving)
+            self._do(Action.WAIT, sends)
+
+    def ahead(self, rounds: Iterator[Round]) -> None:
+        """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
+        round before it sends in it, and where nothing stands against it already in the round
+        before."""
+        r = next(rounds, None)
+        incoming = self._begin_receiving(r)
+        while r:
+            outgoing = self._sends(r)
+            self._do(Action.BEGIN, outgoing)
+            after = next(rounds, None)
+            early = after is not None and _may_receive_early(after, r, len(incoming))
+            ahead = self._begin_receiving(after) if early else None
+            for place, piece in enumerate(incoming, start=2):
+                self._finish([piece])
+                if piece.scratch is not None:  # its buffer is free again
+                    self._do(Action.BEGIN, incoming[place : place + 1])
+            self._do(Action.WAIT, outgoing)  # the next round may overwrite what is being sent
+            r, incoming = after, self._begin_receiving(after) if ahead is None else ahead
+
+    def _begin_receiving(self, r: Round | None) -> list[Piece]:
+        incoming = self._receives(r) if r else []
+        if r and r.receive:
+            self._do(Action.BEGIN, incoming[:2] if r.receive.add else incoming)
+        return incoming
+
+    def _sends(self, r: Round) -> list[Piece]:
+        return self._cut(r, r.send) if r.send else []
+
+    def _receives(self, r: Round) -> list[Piece]:
+        return self._cut(r, r.receive) if r.receive else []
+
+    def _cut(self, r: Round, message: Send | Receive) -> list[Piece]:
+        """The pieces of a message."""
+        first, last = self.cuts[message.chunks.start], self.cuts[message.chunks.stop]
+        adds = isinstance(message, Receive) and message.add
+        self.additions += adds
+        return [
+            Piece(
+                round=r,
+                peer=message.peer,
+                chunks=message.chunks,
+                sends=isinstance(message, Send),
+                segment=segment,
+                start=start,
+                stop=min(start + self.most_elements, last),
+                first=first,
+                last=last,
+                scratch=2 * (self.additions % 2) + segment % 2 if adds else None,
+            )
+            for segment, start in enumerate(range(first, last, self.most_elements))
+        ]
+
+    def _finish(self, incoming: Iterable[Piece]) -> None:
+        for piece in incoming:
+            self._do(Action.WAIT if piece.scratch is None else Action.ADD, [piece])
+
+    def _do(self, action: Action, pieces: Iterable[Piece]) -> None:
+        self.actions.extend((action, piece) for piece in pieces)
+
+
+def _may_receive_early(after: Round, r: Round, pieces: int) -> bool:
+    """Whether what `after` receives may come while round `r` is under way, which receives so many
+    pieces."""
+    if after.receive is None or (r.receive and r.receive.add and pieces > 2):
+        return False  # it would take the place of pieces of this round that are yet to be begun
+    if after.receive.add:
+        return True  # into a buffer
+    if r.receive and overlap(after.receive.chunks, r.receive.chunks):
+        return False
+    # What is still being sent may be overwritten by none but who has received it by then.
+    sends = r.send and r.send.peer != after.receive.peer and r.send.chunks
+    return not (sends and overlap(after.receive.chunks, sends))

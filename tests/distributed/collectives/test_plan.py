@@ -1,0 +1,123 @@
+"""What each rank does on a tensor of some size: nobody waits for anybody who waits for it."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.in_process import InProcess, run_ranks
+from trainhall.distributed.collectives.message import Array
+from trainhall.distributed.collectives.plan import Action, Piece, plan
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.schedule import Schedule, even_cuts
+from trainhall.distributed.collectives.simulate import simulate
+
+Message = tuple[int, int, int, int]
+"""Source, destination, round and segment."""
+
+
+def planned(
+    schedule: Schedule, rank: int, *, elements: int = 23, lockstep: bool = False
+) -> list[tuple[Action, Piece]]:
+    cuts = even_cuts(elements, schedule.chunks)
+    return plan(schedule.rounds(rank), cuts, most_elements=3, lockstep=lockstep)
+
+
+def laid_out(name: str, world_size: int) -> Schedule:
+    hosts = [range(a, min(a + 3, world_size)) for a in range(0, world_size, 3)]
+    return all_reduce(name, world_size, hosts=hosts)
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_piece_is_begun_once_and_then_waited_for_once(name: str, lockstep: bool) -> None:
+    for world_size in range(1, 9):
+        schedule = laid_out(name, world_size)
+        for rank in range(world_size):
+            actions = planned(schedule, rank, lockstep=lockstep)
+            begun = [piece for action, piece in actions if action is Action.BEGIN]
+            ended = [piece for action, piece in actions if action in (Action.WAIT, Action.ADD)]
+            assert Counter(begun) == Counter(ended) == Counter(dict.fromkeys(begun, 1))
+            for piece in begun:
+                assert actions.index((Action.BEGIN, piece)) < next(
+                    at for at, (action, other) in enumerate(actions)
+                    if other is piece and action in (Action.WAIT, Action.ADD)
+                )  # fmt: skip
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_buffer_is_free_when_the_next_piece_comes_into_it(name: str, lockstep: bool) -> None:
+    for world_size in range(2, 9):
+        for rank in range(world_size):
+            taken: set[int] = set()
+            for action, piece in planned(laid_out(name, world_size), rank, lockstep=lockstep):
+                if piece.scratch is not None and action is Action.BEGIN:
+                    assert piece.scratch not in taken
+                    taken.add(piece.scratch)
+                elif piece.scratch is not None and action is Action.ADD:
+                    taken.remove(piece.scratch)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("elements", [0, 1, 5, 40])
+def test_in_lockstep_no_two_ranks_wait_for_each_other(name: str, elements: int) -> None:
+    for world_size in range(1, 14):
+        schedule = laid_out(name, world_size)
+        left = [groups(schedule, rank, elements) for rank in range(world_size)]
+        arrived: Counter[Message] = Counter()
+        while any(left):
+            # A group ends when both ends of all its messages are there, each the next on its rank.
+            there = Counter(message for of_rank in left if of_rank for message in of_rank[0])
+            there += arrived
+            ended = [
+                rank for rank, of_rank in enumerate(left)
+                if of_rank and all(there[message] == 2 for message in of_rank[0])
+            ]  # fmt: skip
+            assert ended, f"{schedule}: every rank waits"
+            for rank in ended:
+                arrived.update(left[rank].pop(0))
+
+
+def groups(schedule: Schedule, rank: int, elements: int) -> list[list[Message]]:
+    """The messages of a rank that go at once, in order."""
+    found: list[list[Message]] = [[]]
+    for action, piece in planned(schedule, rank, elements=elements, lockstep=True):
+        if action is Action.BEGIN:
+            ends = (rank, piece.peer) if piece.sends else (piece.peer, rank)
+            found[-1].append((*ends, piece.round.number, piece.segment))
+        elif action is Action.START:
+            found.append([])
+    assert not found.pop()
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_lockstep_the_same_numbers_come_out(name: str) -> None:
+    schedule = laid_out(name, 5)
+    tensors = [np.random.default_rng(rank).standard_normal(50) for rank in range(5)]
+
+    def work(transport: InProcess) -> Array:
+        transport.lockstep = True
+        tensor = tensors[transport.rank].copy()
+        Communicator(transport, timeout=30, segment_bytes=64).run(schedule, tensor)
+        return tensor
+
+    for tensor, wanted in zip(run_ranks(5, work), simulate(schedule, tensors).tensors, strict=True):
+        np.testing.assert_array_equal(tensor, wanted)
+
+
+def test_a_ring_of_two_is_ready_for_all_that_comes_before_it_waits() -> None:
+    actions = planned(Ring(2), 0, elements=6)
+    assert [(action, piece.sends) for action, piece in actions] == [
+        (Action.BEGIN, False),
+        (Action.BEGIN, True),
+        (Action.BEGIN, False),
+        (Action.ADD, False),
+        (Action.WAIT, True),
+        (Action.BEGIN, True),
+        (Action.WAIT, False),
+        (Action.WAIT, True),
+    ]
