@@ -10,6 +10,8 @@ from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
 from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.gradient_sync import NATIVE, SyncOptions
+from trainhall.parallelism.hook import HookedReplicas
 from trainhall.parallelism.logical_shards import LogicalShards
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.pipeline import Pipeline
@@ -30,6 +32,7 @@ class Asked:
     microbatches: int
     logical_shards: int | None = None
     """Given in reproducible mode alone."""
+    gradient_sync: SyncOptions = NATIVE
     recompute: bool = False
     """Activation checkpointing."""
     compile: bool = False
@@ -62,6 +65,10 @@ def apply(
             if asked.logical_shards is not None:
                 return LogicalShards(
                     model, device=device, bucket_mb=asked.bucket_mb, shards=asked.logical_shards
+                )
+            if not asked.gradient_sync.is_native:
+                return HookedReplicas(
+                    model, asked.gradient_sync, device=device, bucket_mb=asked.bucket_mb
                 )
             return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
         case "fsdp":

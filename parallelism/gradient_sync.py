@@ -6,24 +6,33 @@ from typing import Literal
 Algorithm = Literal[
     "native", "ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "naive"
 ]
-CompressionName = Literal["none"]
+CompressionName = Literal["none", "fp16", "bf16", "topk", "powersgd"]
+DEFAULT_RATIO = 0.01
+
+_FEEDS_BACK = ("topk", "powersgd")
+"""Compressions that take a ratio, and keep what they have not sent."""
+_GATHERS = ("native", "ring")
+"""Algorithms that can give all ranks what each of them has."""
 
 
 class BadGradientSync(ValueError):
-    """A job cannot combine its gradients so; `field` is the one to change."""
+    """A job cannot combine its gradients so."""
 
-    def __init__(self, field: tuple[str, ...], message: str) -> None:
+    def __init__(self, field: tuple[str, ...], value: object, message: str) -> None:
         super().__init__(message)
         self.field = field
-        """Within `parallelism`."""
+        """The one to change, within `parallelism`."""
+        self.value = value
 
 
 @dataclass(frozen=True)
-class GradientSync:
+class SyncOptions:
     """How gradients are combined over the ranks; the names are those of the spec."""
 
     algorithm: Algorithm = "native"
     compression: CompressionName = "none"
+    ratio: float | None = None
+    """For `topk` and `powersgd`: of the numbers that are sent; a hundredth if left out."""
     servers: int | None = None
     """For the algorithm `parameter_server`: how many ranks serve; one per host if left out."""
 
@@ -33,43 +42,58 @@ class GradientSync:
         return self.algorithm == "native" and self.compression == "none"
 
 
-def check(sync: GradientSync, strategy: str, workers: int, *, reproducible: bool) -> None:
+NATIVE = SyncOptions()
+
+
+def check(options: SyncOptions, strategy: str, workers: int, *, reproducible: bool) -> None:
     """See that a job's ranks can combine their gradients so.
+
+    Args:
+        strategy: of the spec, `auto` included, or `script`.
 
     Raises:
         BadGradientSync: they cannot.
     """
-    if sync.servers is not None and sync.algorithm == "parameter_server":
-        _check_servers(sync.servers, workers)
-    if sync.is_native:
-        return
-    field, what = _asked(sync)
-    if strategy != "ddp":
+    if options.ratio is not None and options.compression not in _FEEDS_BACK:
         raise BadGradientSync(
-            field,
-            f"{what} combines the gradients of ddp, which holds the whole model on every rank; "
-            f"{strategy} moves parts of it by collectives of its own: leave it out, or set "
-            "parallelism.strategy to ddp",
+            ("gradient_sync", "ratio"), options.ratio,
+            f"is for compression {' and '.join(_FEEDS_BACK)}; leave it out",
+        )  # fmt: skip
+    if options.algorithm == "parameter_server" and (options.servers or 1) > workers:
+        raise BadGradientSync(
+            ("servers",), options.servers,
+            f"{options.servers} servers are more than the {workers} workers, and these are what "
+            f"serves; give at most {workers}, or raise resources.workers",
+        )  # fmt: skip
+    if options.compression == "topk" and options.algorithm not in _GATHERS:
+        raise BadGradientSync(
+            ("gradient_sync", "algorithm"), options.algorithm,
+            "adds up, and what topk sends cannot be added, since each rank chooses other numbers: "
+            f"it is gathered, which is for {' and '.join(_GATHERS)}",
+        )  # fmt: skip
+    if options.is_native:
+        return
+    field, value = "algorithm", str(options.algorithm)
+    if options.algorithm == "native":
+        field, value = "compression", options.compression
+    reason = _obstacle(strategy, reproducible=reproducible)
+    if reason is not None:
+        raise BadGradientSync(("gradient_sync", field), value, reason)
+
+
+def _obstacle(strategy: str, *, reproducible: bool) -> str | None:
+    """Why only DDP and the backend can combine the gradients."""
+    if strategy == "script":
+        return "is for tasks; a script combines its gradients itself, so leave it out"
+    if strategy not in ("ddp", "auto"):
+        return (
+            "is for strategy ddp, where every rank has a gradient of the whole model to be "
+            f"averaged; the collectives of {strategy} are its own: leave it out, or set "
+            "parallelism.strategy to ddp"
         )
     if reproducible:
-        raise BadGradientSync(
-            field,
-            f"{what} adds in an order that depends on the number of ranks, and reproducible "
-            "training in that of one fixed tree, which takes its place: leave it out, or "
-            "training.reproducible",
+        return (
+            "would add in an order that depends on the number of ranks; reproducible training adds "
+            "in that of one tree: leave it out, or training.reproducible"
         )
-
-
-def _asked(sync: GradientSync) -> tuple[tuple[str, ...], str]:
-    if sync.algorithm != "native":
-        return ("gradient_sync", "algorithm"), f"algorithm {sync.algorithm}"
-    return ("gradient_sync", "compression"), f"compression {sync.compression}"
-
-
-def _check_servers(servers: int, workers: int) -> None:
-    if servers > workers:
-        raise BadGradientSync(
-            ("servers",),
-            f"{servers} servers are more than the {workers} workers, and servers are workers that "
-            f"add up besides; give at most {workers}, or raise resources.workers",
-        )
+    return None

@@ -15,10 +15,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.distributed.collectives.errors import BadInput
+from trainhall.distributed.compression.choose import choose
 from trainhall.distributed.compression.interface import Bucket, Compression
-from trainhall.distributed.exchange import OpenExchange
+from trainhall.distributed.exchange import OpenExchange, open_exchange
+from trainhall.parallelism import ddp
+from trainhall.parallelism.ddp import Replicas
+from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, SyncOptions
 from trainhall.parallelism.strategy import Tools
 
 _Layout = tuple[int, torch.dtype]
@@ -112,6 +117,53 @@ class GradientHook:
             self._layouts[bucket.index] = layout
         flat.div_(self._exchange.world_size)
         self.compression.combine(bucket, self._exchange)
+
+
+class HookedReplicas(Replicas):
+    """Replicas whose gradients this hook combines."""
+
+    def __init__(
+        self, model: nn.Module, options: SyncOptions, *, device: torch.device, bucket_mb: float
+    ) -> None:
+        """
+        Raises:
+            BadInput, BadSchedule, BadEnvironment: the ranks cannot combine this model's gradients
+                so.
+        """
+        self._options = options
+        self._hook: GradientHook | None = None
+        super().__init__(model, device=device, bucket_mb=bucket_mb)
+
+    def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
+        options = self._options
+        hook = GradientHook(
+            open_exchange(options.algorithm, device, servers=options.servers),
+            choose(options.compression, options.ratio or DEFAULT_RATIO),
+            {name: p for name, p in model.named_parameters() if p.requires_grad},
+            device,
+        )
+        # What `apply` does to settle the buckets is not for the hook, which would take part in it.
+        wrapped = ddp.apply(model, device=device, bucket_mb=bucket_mb)
+        assert isinstance(wrapped, DistributedDataParallel)
+        wrapped.register_comm_hook(None, hook.combine)
+        self._hook = hook
+        return wrapped
+
+    def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
+        assert self._hook is not None
+        self._hook.tools = tools
+        super()._backward_and_average(loss, tools)
+
+    def average_gradients(self) -> None:
+        assert self._hook is not None
+        self._hook.check()
+
+    def sync_state(self) -> dict[str, Tensor]:
+        return self._hook.compression.state_dict() if self._hook is not None else {}
+
+    def load_sync_state(self, state: Mapping[str, Tensor]) -> None:
+        if self._hook is not None:
+            self._hook.compression.load_state_dict(state)
 
 
 class _Worker:

@@ -106,6 +106,7 @@ class Loop:
             strategy=parallelism.strategy,
             degrees=spec.degrees,
             bucket_mb=parallelism.gradient_sync.bucket_mb,
+            gradient_sync=spec.gradient_sync,
             reshard_after_forward=parallelism.reshard_after_forward,
             sequence_parallel=parallelism.sequence_parallel,
             schedule=spec.schedule,

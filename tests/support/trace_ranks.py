@@ -3,7 +3,8 @@
 import json
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.distributed import process_group
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.schedule import Round
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
 from trainhall.parallelism.fsdp import FullyShardedData
@@ -101,6 +104,20 @@ def skipped_all_reduce(path: Path) -> int:
         return apply(model, **options)
 
     ddp.apply = skipping
+    return rank.main()
+
+
+def lost_addition(path: Path) -> int:
+    """In a ring's first round a chunk replaces what it should be added to."""
+    rounds = Ring.rounds
+
+    def losing(self: Ring, rank: int) -> Iterator[Round]:
+        first, *others = rounds(self, rank)
+        assert first.receive is not None
+        yield replace(first, receive=replace(first.receive, add=False))
+        yield from others
+
+    Ring.rounds = losing  # type: ignore[method-assign]
     return rank.main()
 
 

@@ -29,6 +29,13 @@ from trainhall.parallelism.degrees import (
     check_schedule,
     solve,
 )
+from trainhall.parallelism.gradient_sync import (
+    Algorithm,
+    BadGradientSync,
+    CompressionName,
+    SyncOptions,
+)
+from trainhall.parallelism.gradient_sync import check as check_sync
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
@@ -176,9 +183,13 @@ class ResourcesSpec(SpecModel):
 class GradientSync(SpecModel):
     """How gradients are combined over the ranks."""
 
-    algorithm: Literal["native"] = "native"
-    """`native` is the backend's own all-reduce (NCCL, Gloo)."""
-    compression: Literal["none"] = "none"
+    algorithm: Algorithm = "native"
+    """`native` is the backend's own all-reduce (NCCL, Gloo). `ring`, `tree`, `halving_doubling`,
+    `hierarchical`, `parameter_server` and `naive` are those of docs/collectives.md, under `ddp`."""
+    compression: CompressionName = "none"
+    """What is sent of the gradients (docs/compression.md), under `ddp`."""
+    ratio: Annotated[float, Field(gt=0, le=1)] | None = None
+    """`topk` and `powersgd`: the share of a gradient's numbers that is sent; 0.01 if left out."""
     bucket_mb: Annotated[float, Field(gt=0, le=4096)] = 25.0
     """Size of DDP's gradient buckets in MiB."""
 
@@ -216,7 +227,8 @@ class ParallelismSpec(SpecModel):
     """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
     them: more memory, a third less communication."""
     servers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`parameter_server`: how many of the workers are servers; 1 if left out. The others train."""
+    """`parameter_server`: how many of the workers are servers; 1 if left out. The others train. Of
+    the algorithm of that name under `ddp`, where servers train too: one per host if left out."""
     gradient_sync: GradientSync = GradientSync()
 
 
@@ -385,6 +397,7 @@ class JobSpec(SpecModel):
         if self.task is None and self.script is None:
             raise problem_at("task", None, "give exactly one of task and script")
         self._check_parallelism()
+        self._check_gradient_sync()
         if self.training.reproducible:
             self._check_reproducible()
         if self.task is not None:
@@ -401,7 +414,16 @@ class JobSpec(SpecModel):
             "tensor": asked.tensor,
             "pipeline": asked.pipeline,
         }
-        return solve(asked.strategy, self.resources.workers, given, asked.servers)
+        adds_up = asked.strategy == "ddp" and asked.gradient_sync.algorithm == "parameter_server"
+        servers = None if adds_up else asked.servers
+        return solve(asked.strategy, self.resources.workers, given, servers)
+
+    @property
+    def gradient_sync(self) -> SyncOptions:
+        """How gradients are combined over the ranks."""
+        asked = self.parallelism.gradient_sync
+        servers = self.parallelism.servers if asked.algorithm == "parameter_server" else None
+        return SyncOptions(asked.algorithm, asked.compression, asked.ratio, servers)
 
     @property
     def schedule(self) -> Schedule:
@@ -440,6 +462,17 @@ class JobSpec(SpecModel):
             raise problem_at(("parallelism", "strategy"), strategy,
                 f"{strategy} is for tasks; a script spreads its model itself, so leave it out",
             )  # fmt: skip
+
+    def _check_gradient_sync(self) -> None:
+        try:
+            check_sync(
+                self.gradient_sync,
+                "script" if self.task is None else self.parallelism.strategy,
+                self.resources.workers,
+                reproducible=self.training.reproducible,
+            )
+        except BadGradientSync as error:
+            raise problem_at(("parallelism", *error.field), error.value, str(error)) from None
 
     def _check_reproducible(self) -> None:
         strategy, workers = self.parallelism.strategy, self.resources.workers

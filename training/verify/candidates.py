@@ -11,6 +11,7 @@ from math import prod
 from typing import Any, get_args
 
 from trainhall.parallelism.degrees import DEGREES, Schedule, StrategyName
+from trainhall.parallelism.gradient_sync import Algorithm
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
 
@@ -120,6 +121,13 @@ def _meshes(strategy: StrategyName, workers: int) -> Iterator[dict[str, int]]:
 def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
     """What else can be chosen on this mesh, one thing at a time."""
     strategy, degrees = spec.parallelism.strategy, spec.degrees
+    if strategy == "ddp" and degrees.data > 1:
+        own = spec.parallelism.gradient_sync.model_dump(mode="json", exclude_unset=True)
+        yield from (
+            {"gradient_sync": {**own, "algorithm": name}}
+            for name in get_args(Algorithm)
+            if name != spec.gradient_sync.algorithm
+        )
     if strategy == "pipeline":
         yield from (
             {"schedule": name} for name in get_args(Schedule) if name != spec.parallelism.schedule
@@ -161,6 +169,8 @@ def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
         match key:
             case "schedule":
                 parts.append(str(value))
+            case "gradient_sync":
+                parts.append(value["algorithm"])
             case "reshard_after_forward":
                 parts.append("no resharding")
             case _:

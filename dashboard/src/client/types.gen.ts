@@ -600,13 +600,22 @@ export type GradientSync = {
     /**
      * Algorithm
      *
-     * `native` is the backend's own all-reduce (NCCL, Gloo).
+     * `native` is the backend's own all-reduce (NCCL, Gloo). `ring`, `tree`, `halving_doubling`,
+     * `hierarchical`, `parameter_server` and `naive` are those of docs/collectives.md, under `ddp`.
      */
-    algorithm?: 'native';
+    algorithm?: 'native' | 'ring' | 'tree' | 'halving_doubling' | 'hierarchical' | 'parameter_server' | 'naive';
     /**
      * Compression
+     *
+     * What is sent of the gradients (docs/compression.md), under `ddp`.
      */
-    compression?: 'none';
+    compression?: 'none' | 'fp16' | 'bf16' | 'topk' | 'powersgd';
+    /**
+     * Ratio
+     *
+     * `topk` and `powersgd`: the share of a gradient's numbers that is sent; 0.01 if left out.
+     */
+    ratio?: number | null;
     /**
      * Bucket Mb
      *
@@ -1166,7 +1175,8 @@ export type ParallelismSpec = {
     /**
      * Servers
      *
-     * `parameter_server`: how many of the workers are servers; 1 if left out. The others train.
+     * `parameter_server`: how many of the workers are servers; 1 if left out. The others train. Of
+     * the algorithm of that name under `ddp`, where servers train too: one per host if left out.
      */
     servers?: number | null;
     gradient_sync?: GradientSync;

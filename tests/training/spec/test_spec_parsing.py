@@ -81,6 +81,13 @@ def test_no_override_raises_anything_but_advice(field: str, value: str) -> None:
         parse_spec(json.dumps(MINIMAL), "json", {field: value})
 
 
+def synchronised(strategy: str = "ddp", **options: Any) -> dict[str, Any]:
+    return {
+        "parallelism": {"strategy": strategy, "gradient_sync": options},
+        "resources": {"workers": 2},
+    }
+
+
 def problems(document: Any) -> dict[str, str]:
     with pytest.raises(SpecError) as caught:
         validate_spec(document)
@@ -250,6 +257,48 @@ def problems(document: Any) -> dict[str, str]:
             {"parallelism": {"gradient_sync": {"algorithm": "rings"}}},
             "parallelism.gradient_sync.algorithm",
             "native",
+        ),
+        (synchronised(ratio=0), "parallelism.gradient_sync.ratio", "must be more than 0"),
+        (synchronised(ratio=1.5), "parallelism.gradient_sync.ratio", "must be at most 1"),
+        (
+            synchronised(compression="fp16", ratio=0.1),
+            "parallelism.gradient_sync.ratio",
+            "is for compression topk and powersgd",
+        ),
+        (synchronised(bucket_mb=0), "parallelism.gradient_sync.bucket_mb", "must be more than 0"),
+        (
+            synchronised(algorithm="tree", compression="topk"),
+            "parallelism.gradient_sync.algorithm",
+            "each rank chooses other numbers: it is gathered, which is for native and ring",
+        ),
+        (
+            synchronised("fsdp", algorithm="ring"),
+            "parallelism.gradient_sync.algorithm",
+            "is for strategy ddp, where every rank has a gradient of the whole model to be "
+            "averaged; the collectives of fsdp are its own",
+        ),
+        (
+            synchronised("parameter_server", compression="topk"),
+            "parallelism.gradient_sync.compression",
+            "set parallelism.strategy to ddp",
+        ),
+        (
+            {**synchronised(algorithm="ring"), "training": {"reproducible": True}},
+            "parallelism.gradient_sync.algorithm",
+            "reproducible training adds in that of one tree",
+        ),
+        (
+            {**synchronised(algorithm="ring"), "script": {"path": "/a.py"}, "task": None},
+            "parallelism.gradient_sync.algorithm",
+            "a script combines its gradients itself",
+        ),
+        (
+            {
+                "parallelism": {"servers": 3, "gradient_sync": {"algorithm": "parameter_server"}},
+                "resources": {"workers": 2},
+            },
+            "parallelism.servers",
+            "3 servers are more than the 2 workers, and these are what serves; give at most 2",
         ),
         (
             {"parallelism": {"strategy": "fspd"}},

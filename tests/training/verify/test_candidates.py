@@ -44,7 +44,8 @@ def test_every_mesh_that_a_spec_takes_is_compared_once(workers: int) -> None:
 def test_meshes_of_two_dimensions_and_every_option_are_among_them() -> None:
     names = {f"{c.strategy}: {c.mesh}" for c in all_of(GPT, 4, global_batch_size=48) if c.spec}
     assert names >= {
-        "ddp: data 4", "fsdp: shard 4", "fsdp: shard 4, no resharding", "fsdp: shard 2 × data 2",
+        "ddp: data 4", "ddp: data 4, ring", "ddp: data 4, hierarchical",
+        "fsdp: shard 4", "fsdp: shard 4, no resharding", "fsdp: shard 2 × data 2",
         "fsdp: shard 2 × tensor 2", "fsdp: shard 2 × tensor 2, sequence parallel",
         "tensor: tensor 2 × data 2", "tensor: tensor 2 × data 2, sequence parallel",
         "pipeline: pipeline 4", "pipeline: pipeline 4, gpipe", "pipeline: pipeline 2 × data 2",

@@ -56,6 +56,11 @@ def job(kind: str, workers: int, parallelism: dict[str, Any], **training: Any) -
     }
 
 
+def synchronised(algorithm: str) -> dict[str, Any]:
+    """Several buckets, combined by an algorithm of ours."""
+    return {"gradient_sync": {"algorithm": algorithm, "bucket_mb": 0.002}}
+
+
 @pytest.fixture(scope="module")
 def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The steps of one rank alone, by model."""
@@ -100,6 +105,14 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("gpt", 2, {"strategy": "pipeline", "schedule": "zbv"}, RECOMPUTED),
         ("gpt", 3, {"strategy": "parameter_server"}, {"gradient_accumulation": 2}),
         ("mlp", 5, {"strategy": "parameter_server", "servers": 2}, {}),
+        ("gpt", 2, synchronised("ring"), {"gradient_accumulation": 2}),
+        ("mlp", 3, synchronised("ring"), {}),
+        ("mlp", 3, synchronised("tree"), {}),
+        ("mlp", 3, synchronised("halving_doubling"), {}),
+        ("mlp", 4, synchronised("halving_doubling"), {}),
+        ("mlp", 3, synchronised("hierarchical"), {}),
+        ("mlp", 3, synchronised("naive"), {}),
+        ("mlp", 4, {**synchronised("parameter_server"), "servers": 3}, {}),
     ],
 )
 def test_a_strategy_computes_what_one_rank_computes(
@@ -166,6 +179,7 @@ def test_compiled_layers_compute_the_same(
         ("skipped_all_reduce", "mlp", "ddp", ("gradient", "2.weight")),
         # The gradients are right, and what is made of them is not.
         ("local_norm", "mlp", "fsdp", ("weight", "0.weight")),
+        ("lost_addition", "mlp", "ddp", ("gradient", "0.weight")),
         ("forgotten_tie", "gpt", "pipeline", ("gradient", "embedding.tokens.weight")),
     ],
 )
@@ -178,7 +192,8 @@ def test_a_planted_bug_is_seen_at_the_first_step_and_its_layer_named(
     strategy: str,
     first: tuple[str, str],
 ) -> None:
-    spec = job(kind, 2, {"strategy": strategy})
+    parallelism = synchronised("ring") if bug == "lost_addition" else {"strategy": strategy}
+    spec = job(kind, 2, parallelism)
     found = compared(ranks, tmp_path, spec, serial[kind], f"support.trace_ranks:{bug}")
     assert (found[0]["first"]["kind"], found[0]["first"]["name"]) == first
     assert max(found[0][kind] for kind in ("gradient", "gradient_norm")) > 1e-3
