@@ -42,6 +42,7 @@ JOB: Example = {
     "finished_at": None,
     "spec": SPEC,
     "metrics": {"loss": 0.412, "samples_per_second": 51200.0},
+    "plan": None,
 }
 QUEUED: Example = JOB | {
     "state": "queued",

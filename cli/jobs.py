@@ -244,6 +244,7 @@ def _job_page(
         ("step", _step(job)),
         ("attempt", str(job["attempt"])),
         ("workers", str(job["world_size"])),
+        *([("plan", job["plan"]["told"])] if job.get("plan") else []),
         ("priority", str(job["priority"])),
         ("created", job["created_at"]),
         ("ran", out.between(job["started_at"], job["finished_at"])),
@@ -251,6 +252,8 @@ def _job_page(
         ("page", page),
     ]
     parts = [out.pairs(entries)]
+    if job.get("plan"):
+        parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
     if job["metrics"]:
         metrics = [(name, out.number(value)) for name, value in sorted(job["metrics"].items())]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
@@ -259,6 +262,26 @@ def _job_page(
     if words:
         parts.append(words)
     return "\n\n".join(parts)
+
+
+def plan_page(plan: out.Json) -> str:
+    """Why a planned job runs as it does, and how well that was foretold."""
+    measured, errors = plan["measured"] or {}, plan["error"] or {}
+    rows = [
+        {"of": "memory", "key": "peak_memory_bytes", "told": lambda n: out.size(round(n))},
+        {"of": "step", "key": "step_seconds", "told": lambda n: f"{n:.3g} s"},
+    ]
+
+    def told(row: out.Json, values: out.Json) -> str:
+        return str(row["told"](values[row["key"]])) if values else ""
+
+    columns = [
+        out.Column("OF", lambda row: row["of"]),
+        out.Column("PREDICTED", lambda row: told(row, plan["prediction"]), right=True),
+        out.Column("MEASURED", lambda row: told(row, measured), right=True),
+        out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
+    ]
+    return f"{plan['reason']}\n{out.table(rows, columns)}"
 
 
 def _event_columns() -> list[out.Column]:

@@ -3,6 +3,7 @@
     DIR/metrics.jsonl      see `metrics_file`
     DIR/checkpoints/       one folder per checkpoint
     DIR/result.json        once it completed
+    DIR/plan.json          of strategy `auto`: see `local_plan`
     DIR/attempts/N/        what attempt N wrote: its output, metric frames and events
 
 Everything that ranks tell is in the files of the attempt, so a run that was killed outright is
@@ -22,7 +23,7 @@ from typing import Any, Literal
 from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
 from trainhall.cli.metrics_file import ChainFile, MetricsFile
-from trainhall.cli.output import duration, number, say
+from trainhall.cli.output import duration, number, say, size
 from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
@@ -41,6 +42,7 @@ from trainhall.training.link import (
     replace_json,
 )
 from trainhall.training.spec import Device, JobSpec, ResourcesSpec
+from trainhall.training.spec.plan import Prediction
 
 JOB_ID = "local"
 FAILED = 1
@@ -53,8 +55,15 @@ SHOWN_LINES = 20
 class LocalRun:
     """Trains a spec in a folder, from nothing or from what is there."""
 
-    def __init__(self, spec: JobSpec, output: Path, *, resume: bool) -> None:
+    def __init__(
+        self, spec: JobSpec, output: Path, *, resume: bool, prediction: Prediction | None = None
+    ) -> None:
+        """
+        Args:
+            prediction: of a spec whose strategy was planned.
+        """
         self._spec = spec
+        self._prediction = prediction
         self._output = output
         self._checkpoints = output / "checkpoints"
         self._result = output / "result.json"
@@ -131,6 +140,7 @@ class LocalRun:
             num_nodes=1,
             ranks=places(self._spec.resources),
             code=self._spec.code,
+            prediction=self._prediction,
             checkpoint=CheckpointPlan(
                 folder=str(self._checkpoints), upload=False, resume=found[:RESUME_CANDIDATES]
             ),
@@ -247,6 +257,8 @@ class LocalRun:
             told = f"Completed {result['steps']} steps in {duration(result['seconds'])}"
             accuracy = result["metrics"].get("eval_accuracy")
             say(told + (f", held-out accuracy {number(accuracy)}" if accuracy is not None else ""))
+            if self._prediction is not None and self._completed.get("measured"):
+                say(predicted_and_measured(self._prediction, self._completed["measured"]))
             return 0
         if outcome in (Outcome.PAUSED, Outcome.STOPPED) and self._signals:
             saved = "saved" if outcome is Outcome.PAUSED else "nothing was saved"
@@ -300,6 +312,15 @@ def visible_gpus() -> list[int]:
             break
         found += match
     return found
+
+
+def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:
+    """How well a plan has foretold a run."""
+    return (
+        f"A step took {measured['step_seconds']:.3g} s ({prediction.step_seconds:.3g} s were "
+        f"predicted), and {size(measured['peak_memory_bytes'])} of memory "
+        f"({size(prediction.peak_memory_bytes)})."
+    )
 
 
 def read_status(folder: AttemptFolder) -> ShimStatus | None:

@@ -1,25 +1,22 @@
 """`trainhall plan`: what a job would take under every strategy, before it runs."""
 
-import json
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainhall.cli import quantities, specs
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import Usage
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Overrides, SpecFile
 from trainhall.cli.output import Column, Json, rendered, say, size, table
+from trainhall.cli.planner import planned
 
 if TYPE_CHECKING:
     from trainhall.training.spec import JobSpec
+    from trainhall.training.spec.plan import PlanDevice
 
-PLANNING_MODULE = "trainhall.training.planning"
 _ASSUMED_GPU = "H100"
 _KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
-_SHOWN_LINES = 20
 
 
 def plan(
@@ -79,16 +76,8 @@ def plan(
         raise Usage("`trainhall plan` plans tasks; a script spreads its model itself")
     check_installed("torch", "planning")
     limit = None if memory is None else round(quantities.size(memory, "--memory"))
-    name, limit = _device(spec, gpu, limit)
-    made = _planned(
-        {
-            "spec": spec.model_dump(mode="json", exclude_unset=True),
-            "code": spec.code,
-            "workers": devices or spec.resources.workers,
-            "memory": limit,
-            "gpu": name,
-        }
-    )
+    workers = devices or spec.resources.workers
+    made = planned(spec, workers, _device(spec, gpu, limit, workers))
     print(as_table(made) if output is Format.TABLE else rendered(made, output))
     say(f"\nAssumed: {made['assumed']}.")
     say(f"Choice: {made['reason']}.")
@@ -96,32 +85,23 @@ def plan(
         raise typer.Exit(1)
 
 
-def _device(spec: "JobSpec", gpu: str | None, limit: int | None) -> tuple[str | None, int | None]:
-    """The GPU to plan for, None for this host's CPU, and the memory of a device, if it is known."""
-    from trainhall.cluster.agent.devices import list_gpus
+def _device(spec: "JobSpec", gpu: str | None, limit: int | None, workers: int) -> "PlanDevice":
+    """The device to plan for: this host's GPU or CPU, or a GPU that is asked for."""
+    from trainhall.cluster.agent.devices import list_gpus, processor_name
+    from trainhall.parallelism.sheets import SHEETS, known_as
+    from trainhall.training.spec.plan import PlanDevice
 
-    if spec.resources.device == "cpu" and gpu is None:
-        return None, limit
-    gpus = list_gpus() if gpu is None else []
+    if gpu is not None and known_as(gpu) is None:
+        raise Usage(f"no rates are known for {gpu!r}; name one of {', '.join(SHEETS)}")
+    gpus = list_gpus() if gpu is None and spec.resources.device != "cpu" else []
     if gpus:
-        return gpus[0].name, limit or min(found.memory_total for found in gpus)
-    if gpu is None and limit is not None:
-        return _ASSUMED_GPU, limit
-    return gpu, limit
-
-
-def _planned(request: dict[str, Any]) -> Json:
-    done = subprocess.run(
-        [sys.executable, "-m", PLANNING_MODULE],
-        input=json.dumps(request).encode(),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").splitlines() or ["it ended without a word"]
-        raise CliError(lines[-1], lines[:-1][-_SHOWN_LINES:])
-    made: Json = json.loads(done.stdout)
-    return made
+        least = min(found.memory_total for found in gpus)
+        return PlanDevice(kind="cuda", name=gpus[0].name, memory=limit or least)
+    if gpu is None and limit is not None and spec.resources.device != "cpu":
+        gpu = _ASSUMED_GPU
+    if gpu is not None:
+        return PlanDevice(kind="cuda", name=gpu, memory=limit)
+    return PlanDevice(kind="cpu", name=processor_name(), memory=limit, sharing=workers)
 
 
 def as_table(made: Json) -> str:

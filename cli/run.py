@@ -50,8 +50,13 @@ def run(
     _check_folder(folder, resume)
     check_installed("torch", "training")
     from trainhall.cli.local import LocalRun
+    from trainhall.cli.local_plan import choose
 
-    raise typer.Exit(LocalRun(spec, folder.absolute(), resume=resume).run())
+    prediction = None
+    if spec.is_auto:
+        spec, prediction = choose(spec, folder.absolute())
+    run_ = LocalRun(spec, folder.absolute(), resume=resume, prediction=prediction)
+    raise typer.Exit(run_.run())
 
 
 def _check_folder(output: Path, resume: bool) -> None:

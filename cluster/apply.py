@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import CursorResult, bindparam, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster import plans
 from trainhall.cluster.decisions import (
     Decision,
     EndAttempt,
     Explain,
+    KeepPlan,
     MarkRunning,
     MoveNode,
     Release,
@@ -96,6 +98,9 @@ class Applier:
                     case MarkRunning():
                         await self._mark_running(session, decision)
                         touched.jobs.add(decision.token[0])
+                    case KeepPlan():
+                        attempt = await self._keep_plan(session, decision)
+                        touched.attempt(attempt)
                     case StopAttempt():
                         attempt = await self._stop(session, decision)
                         touched.attempt(attempt)
@@ -160,6 +165,41 @@ class Applier:
         )
         if decision.job_state is JobState.STARTING:
             await self._move_job(session, decision, JobState.STARTING, JobState.RUNNING, now)
+
+    async def _keep_plan(self, session: AsyncSession, decision: KeepPlan) -> Attempt:
+        job_id, number, generation = decision.token
+        await lock_job(session, job_id)
+        answered = await session.execute(
+            update(Attempt)
+            .where(
+                Attempt.job_id == job_id,
+                Attempt.number == number,
+                Attempt.generation == generation,
+                Attempt.planning.is_(True),
+                Attempt.revoked.is_(False),
+                Attempt.state == AttemptState.STARTING.value,
+            )
+            .values(planning=False)
+        )
+        assert isinstance(answered, CursorResult)
+        _check(answered.rowcount == 1)
+        attempt = await _attempt(session, job_id, number)
+        job = await session.get(Job, job_id)
+        assert job is not None
+        job.plan, job.measured_on = plans.kept(decision.plan, job, attempt), None
+        if job.state == JobState.STARTING:
+            job.reason = decision.reason
+        await session.flush()
+        await record_event(
+            session,
+            job_id,
+            time=self._clock.now(),
+            kind="plan",
+            reason=decision.reason,
+            attempt=number,
+            data=job.plan,
+        )
+        return attempt
 
     async def _stop(self, session: AsyncSession, decision: StopAttempt) -> Attempt:
         now = self._clock.now()
@@ -269,6 +309,11 @@ class Applier:
         if job is None or ready != len(node_ids) or job.world_size != facts.workers:
             raise Stale
         number = facts.attempt + 1
+        allocation = allocation_of(entry.placed, entry.needs.device)
+        planning = plans.is_auto(job) and not plans.keeps_plan(job, entry.needs.device)
+        reason = decision.reason
+        if planning:
+            reason = f"planning its strategy on node {entry.placed[0].node_name}; {reason}"
         plan, notes = await checkpoint_plan(session, job, self._options.resume_candidates)
         _check(
             await move_job(
@@ -276,10 +321,11 @@ class Applier:
                 facts.id,
                 facts.state,
                 JobState.STARTING,
-                reason=decision.reason,
+                reason=reason,
                 now=now,
                 attempt=facts.attempt,
                 changes={
+                    **({"plan": None, "measured_on": None} if planning else {}),
                     "attempt": number,
                     "generation": 1,
                     "started_at": job.started_at or now,
@@ -287,7 +333,8 @@ class Applier:
                 },
             )
         )
-        allocation = allocation_of(entry.placed, entry.needs.device)
+        if plans.is_auto(job) and job.plan is not None and not planning:
+            notes.append(f"keeps its plan: {job.plan['told']}")
         attempt = Attempt(
             job_id=facts.id,
             number=number,
@@ -297,6 +344,7 @@ class Applier:
             revoked=False,
             world_size=facts.workers,
             allocation=allocation,
+            planning=planning,
             checkpoint_plan=plan,
             node_outcomes={},
             started_at=now,

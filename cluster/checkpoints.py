@@ -232,6 +232,7 @@ class CheckpointService:
             changes: dict[str, Any] = {
                 "spec": spec.model_dump(mode="json"),
                 "world_size": spec.resources.workers,
+                **({} if spec.is_auto else {"plan": None, "measured_on": None}),
                 "restore_checkpoint_id": row.id,
                 "restarts": 0,
                 "restarts_step": progress.step,

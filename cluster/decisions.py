@@ -23,6 +23,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.restarts import AfterFailure, after_failure
 from trainhall.cluster.scheduler import QueueEntry, schedule
 from trainhall.training.link import Failure, Outcome
+from trainhall.training.spec.plan import ChosenPlan
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,14 @@ class MarkRunning(_OfAttempt):
     """Every host of the attempt runs its ranks."""
 
     job_state: JobState
+    reason: str
+
+
+@dataclass(frozen=True)
+class KeepPlan(_OfAttempt):
+    """The attempt's first host has planned the job's strategy: all its hosts run with it."""
+
+    plan: ChosenPlan
     reason: str
 
 
@@ -137,6 +146,7 @@ Decision = (
     | RemoveNode
     | Release
     | MarkRunning
+    | KeepPlan
     | StopAttempt
     | EndAttempt
     | StartAttempt
@@ -240,6 +250,10 @@ def _decide_unfinished(
     if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
         reason = f"node {leaving[0]} is being removed: it saves and moves"
         return StopAttempt(attempt.token, "pause", reason)
+    first = attempt.hosts[0].told
+    planned = first.plan if first is not None and attempt.plans else None
+    if planned is not None and attempt.state is AttemptState.STARTING:
+        return KeepPlan(attempt.token, planned, f"planned: {planned.reason}")
     runs = all(_runs(host) for host in attempt.hosts)
     if attempt.state is AttemptState.STARTING and runs and failure is None:
         return _mark_running(attempt, job)
@@ -275,6 +289,8 @@ def _phase_in_words(host: HostFacts) -> str:
     match host.told.phase if host.told is not None else None:
         case None:
             return "its agent has not taken them up"
+        case "planning":
+            return "still planning the job's strategy"
         case "preparing":
             return "still fetching a checkpoint or the code, or waiting for the first host"
         case phase:
@@ -348,6 +364,8 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
 
 
 def _no_restart(job: JobFacts, failure: Failure, after: AfterFailure) -> str:
+    if failure.final:
+        return describe(failure)
     if after.repeated:
         step = "a new step" if after.step else "a step"
         return f"failed twice in the same way without {step}: {describe(failure)}"

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
 from trainhall.training.link import Failure, Outcome
+from trainhall.training.spec.plan import ChosenPlan
 
 
 class NodeState(StrEnum):
@@ -74,6 +75,8 @@ class Told:
     shipped: bool = False
     agent_stopped: bool = False
     """It ended because the node's agent was told to end."""
+    plan: ChosenPlan | None = None
+    """What it has planned, while the attempt waits for that."""
     ended_at: datetime | None = None
     """When the outcome was first heard."""
 
@@ -101,6 +104,8 @@ class AttemptFacts:
     hosts: tuple[HostFacts, ...]
     """In the order of node ranks."""
     script: bool = False
+    plans: bool = False
+    """It waits until its first host has planned the job's strategy."""
     started_at: datetime | None = None
     """When its devices were granted."""
     begun: bool = False

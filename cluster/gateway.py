@@ -219,7 +219,10 @@ class Gateway:
             report.address,
             report.agent_version,
             report.devices,
-            [(_key(a), a.phase, a.rendezvous, a.outcome, a.shipped) for a in report.assignments],
+            [
+                (_key(a), a.phase, a.rendezvous, a.plan, a.outcome, a.shipped)
+                for a in report.assignments
+            ],
             report.removed,
             report.stopping,
         )

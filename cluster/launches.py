@@ -1,13 +1,19 @@
 """What a node is told: the assignments of the attempts that are placed on it."""
 
+from typing import Any
+
 import structlog
 from pydantic import ValidationError
 from sqlalchemy import exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster import plans
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.protocol import Assignment
 from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.spec.strategies import with_parallelism
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +31,7 @@ async def assignments_for(
         Grant.attempt == Attempt.number,
     )
     rows = await session.execute(
-        select(Attempt, Job.spec, Node.address)
+        select(Attempt, Job.spec, Node.address, Job.plan)
         .join(Job, Job.id == Attempt.job_id)
         .join(Node, Node.id == node_id)
         .where(
@@ -36,20 +42,38 @@ async def assignments_for(
         .order_by(Attempt.job_id)
     )
     found = []
-    for attempt, spec, address in rows:
+    for attempt, spec, address, plan in rows.all():
         if (attempt.job_id, attempt.number) in withheld:
             continue
         try:
-            found.append(assignment(attempt, spec, node_id, address))
-        except ValidationError as error:
+            told = assignment(attempt, spec, node_id, address, plan)
+            if attempt.planning and told.launch.node_rank == 0:
+                told.launch.planning = await plans.request(session, attempt)
+            found.append(told)
+        except (ValidationError, SpecError) as error:
             # Stored by another version; the node's other attempts must not suffer for it.
             log.error("a job's spec is not understood", job=attempt.job_id, error=str(error))
     return found
 
 
-def assignment(attempt: Attempt, spec: dict[str, object], node_id: str, address: str) -> Assignment:
+def assignment(
+    attempt: Attempt,
+    spec: dict[str, Any],
+    node_id: str,
+    address: str,
+    planned: dict[str, Any] | None,
+) -> Assignment:
+    """
+    Args:
+        planned: `Job.plan`.
+    """
     host = next(host for host in attempt.allocation if host["node_id"] == node_id)
     plan = attempt.checkpoint_plan
+    chosen = None
+    if spec["parallelism"]["strategy"] == "auto" and planned is not None and not attempt.planning:
+        chosen = ChosenPlan.model_validate(planned)
+        job = JobSpec.model_validate(spec)
+        spec = with_parallelism(job, attempt.world_size, chosen.parallelism).model_dump(mode="json")
     return Assignment.model_validate(
         {
             "goal": attempt.goal,
@@ -65,6 +89,7 @@ def assignment(attempt: Attempt, spec: dict[str, object], node_id: str, address:
                 # The first host opens the store; the others wait until they are told where it is.
                 "rendezvous": attempt.rendezvous if host["node_rank"] > 0 else None,
                 "address": address,
+                "prediction": chosen.prediction if chosen is not None else None,
                 "checkpoint": {
                     # Empty: each host keeps its own folder and uploads from it.
                     "folder": plan.get("folder") or "",

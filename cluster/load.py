@@ -184,6 +184,7 @@ def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
         failure=Failure.model_validate(attempt.failure) if attempt.failure else None,
         hosts=_hosts(attempt),
         script=script,
+        plans=attempt.planning,
         started_at=attempt.started_at,
         begun=attempt.first_step is not None,
     )

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Any
 
+from trainhall.cluster import plans
 from trainhall.cluster.resume import STORE
 from trainhall.cluster.views import (
     AttemptView,
@@ -32,6 +33,7 @@ def job_view(job: Job, progress: JobProgress) -> JobView:
         finished_at=job.finished_at,
         spec=job.spec,
         metrics=progress.metrics,
+        plan={**job.plan, "error": plans.errors(job.plan)} if job.plan is not None else None,
     )
 
 

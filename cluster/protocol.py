@@ -26,6 +26,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainhall.training.link import Failure, Launch, Outcome, RankState, Rendezvous
+from trainhall.training.spec.plan import ChosenPlan
 
 PROTOCOL_VERSION = 1
 
@@ -91,11 +92,15 @@ class AssignmentReport(Message):
     job_id: str
     attempt: int
     generation: int
-    phase: Literal["preparing", "starting", "running", "stopping", "exited"]
-    """`preparing`: the agent fetches a checkpoint or waits for the rendezvous."""
+    phase: Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
+    """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or waits
+    for the rendezvous."""
     ranks: list[RankState] = []
     rendezvous: Rendezvous | None = None
     """Told by node rank 0 once the store listens."""
+    plan: ChosenPlan | None = None
+    """Told while `planning`, once it is done and until the coordinator answers with a launch that
+    has a strategy."""
     outcome: Outcome | None = None
     """Told once the attempt's last process on this node is gone."""
     failure: Failure | None = None

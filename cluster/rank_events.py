@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster import plans
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
 from trainhall.cluster.lifecycle import lock_job
@@ -112,6 +113,7 @@ class RankEvents:
                 await self._checkpoint(session, job, attempt, event)
             case "completed":
                 await self._completed(session, attempt, event, data)
+                await self._measured(session, job, attempt, data)
             case "failure":
                 kind, message = data.get("type"), data.get("message")
                 why = (
@@ -122,6 +124,7 @@ class RankEvents:
                 await self._note(
                     session, attempt, event, f"stopped at step {data.get('step')} and saved", data
                 )
+                await self._measured(session, job, attempt, data)
             case "note":
                 await self._note(session, attempt, event, str(data.get("message", "")), data)
 
@@ -199,6 +202,17 @@ class RankEvents:
         if isinstance(metrics, dict):
             progress.metrics = {**progress.metrics, **metrics}
         await self._note(session, attempt, event, f"took its last step, {steps}", data)
+
+    async def _measured(
+        self, session: AsyncSession, job: Job, attempt: Attempt, data: dict[str, Any]
+    ) -> None:
+        """Put what a planned job has taken beside what was expected of it."""
+        if job.plan is None or not plans.is_auto(job):
+            return
+        plan = plans.with_measured(job.plan, data.get("measured"), attempt.number)
+        if plan is not None:
+            job.plan, job.measured_on = plan, plan["device"]
+            await session.flush()
 
     async def _note(
         self,

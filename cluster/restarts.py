@@ -46,7 +46,7 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
     return AfterFailure(
         restarts=restarts,
         step=max(job.step, job.restarts_step),
-        goes_on=not repeated and restarts <= job.max_restarts,
+        goes_on=not failure.final and not repeated and restarts <= job.max_restarts,
         repeated=repeated,
     )
 

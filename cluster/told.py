@@ -6,7 +6,9 @@ from typing import Any
 
 from trainhall.cluster.facts import Told
 from trainhall.cluster.protocol import AssignmentReport
+from trainhall.cluster.storable import storable
 from trainhall.training.link import Failure, Outcome
+from trainhall.training.spec.plan import ChosenPlan
 
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
@@ -24,6 +26,7 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
         failure=Failure.model_validate(failure) if failure else None,
         shipped=bool(stored.get("shipped")),
         agent_stopped=bool(stored.get("agent_stopped")),
+        plan=ChosenPlan.model_validate(stored["plan"]) if stored.get("plan") else None,
         ended_at=datetime.fromtimestamp(ended_at, UTC) if ended_at else None,
     )
 
@@ -33,6 +36,8 @@ def with_report(
 ) -> dict[str, Any]:
     """An outcome stands once it was told: a report that arrives late does not take it back."""
     told: dict[str, Any] = {"phase": report.phase}
+    if report.plan is not None:
+        told["plan"] = storable(report.plan.model_dump(mode="json"))
     if stored is not None and stored.get("outcome"):
         told = {key: value for key, value in stored.items() if key != "missing"}
         told["shipped"] = bool(stored.get("shipped")) or report.shipped
@@ -61,7 +66,7 @@ def without_report(
     """What an up-to-date report that does not list the attempt says of it."""
     if not active:
         return Absent({**(stored or {}), "phase": "gone"})
-    if stored is None or stored["phase"] == "preparing":
+    if stored is None or stored["phase"] in ("planning", "preparing"):
         return Absent(stored)  # nothing of it was launched yet: it may still be
     if stored.get("outcome"):
         return Absent({**stored, "shipped": True})  # it forgot: nothing more will come

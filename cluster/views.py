@@ -35,6 +35,8 @@ class JobView:
     spec: dict[str, Any]
     metrics: dict[str, Any]
     """Last value of every job-wide series; NaN and infinities as text."""
+    plan: dict[str, Any] | None = None
+    """Of strategy `auto`, once it is planned: `trainhall.cluster.plans`, with `error`."""
 
 
 @dataclass(frozen=True)

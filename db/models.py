@@ -63,6 +63,10 @@ class Job(Base):
     """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
     """The step that `restarts` counts from."""
+    plan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Of strategy `auto`: what was planned (`trainhall.cluster.plans`), and what runs measured."""
+    measured_on: Mapped[str | None] = mapped_column(String(128), index=True)
+    """The kind of device on which `plan` was measured."""
     restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))
     """Start the next attempt from this checkpoint instead of the newest good one."""
     created_at: Mapped[datetime]
@@ -121,6 +125,8 @@ class Attempt(Base):
     """One a node: `{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_…}]}`."""
     checkpoint_plan: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """`{folder | null, upload, resume: [names]}`; null where each node has its own folder."""
+    planning: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its first host is to plan the job's strategy, and has not answered yet."""
     rendezvous: Mapped[dict[str, Any] | None]
     node_outcomes: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """node id → `{outcome, failure}`, as each node's last process ended."""

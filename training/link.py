@@ -45,6 +45,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.plan import PlanRequest, Prediction
 
 FRAME_MAGIC = b"THM1"
 _FRAME = struct.Struct("<4sIQI")
@@ -153,6 +154,10 @@ class Launch(LinkModel):
     checkpoint: CheckpointPlan
     code: str | None = None
     """This attempt's own folder with the code of the spec; the agent unpacks it."""
+    planning: PlanRequest | None = None
+    """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
+    prediction: Prediction | None = None
+    """What is expected of the strategy that a plan has chosen."""
     trace: TracePlan | None = None
     """Compare strategies instead of training for a result; no agent is asked to."""
 
@@ -185,6 +190,8 @@ class Failure(LinkModel):
     signal: int | None = None
     message: str
     """One line for people."""
+    final: bool = False
+    """Another attempt would end in the same way."""
     log_tail: str = ""
     """The last lines of the rank's stderr, at most 4 KiB."""
 
@@ -223,8 +230,9 @@ class RankEvent(LinkModel):
     gradients    rank 0, after a step whose gradients were captured: a
                  `training.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
-                 chain?}`; `chain` is the last link of a reproducible job
-    paused       rank 0, after the checkpoint was committed: `{step}`
+                 measured, chain?}`; `chain` is the last link of a reproducible job
+    paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is
+                 `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
     note         anything worth an event on the job: `{message}`
     """
 

@@ -32,6 +32,7 @@ from trainhall.training.link import (
     MetricSpool,
 )
 from trainhall.training.loader import Loader, Share, Workers, eval_batches
+from trainhall.training.measured import Measured
 from trainhall.training.optim import (
     allocate_state,
     build_optimizer,
@@ -93,6 +94,7 @@ class Loop:
         self.total_steps = self.training.steps or (
             (self.training.epochs or 1) * self.sampler.batches_per_epoch
         )
+        self.measured = Measured(self.device)
         model = self.task.build_model()
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
         self.capture = GradientCapture(
@@ -103,7 +105,7 @@ class Loop:
         self.utilization = self.count_operations(model)
         parallelism = spec.parallelism
         asked = choose.Asked(
-            strategy=parallelism.strategy,
+            strategy=spec.strategy,
             degrees=spec.degrees,
             bucket_mb=parallelism.gradient_sync.bucket_mb,
             gradient_sync=spec.gradient_sync,
@@ -244,7 +246,7 @@ class Loop:
             self.save()
         if pausing:
             self.saving.finish()
-            self.tell("paused", {"step": step})
+            self.tell("paused", {"step": step, "measured": self.measured.told()})
             self.console.ended("paused", step)
             return EXIT_PAUSED
         return None
@@ -327,6 +329,7 @@ class Loop:
         )
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
+        self.measured.add(columns.get("step_seconds", ()), beat.peak_memory_bytes)
         if self.chain is not None and columns:
             self.state.link = self.chain.add(
                 self.state.link, first, columns["loss"], columns["gradient_norm"]
@@ -400,6 +403,7 @@ class Loop:
             "metrics": self.recorder.finite(),
             "weights_sha256": weights_sha256(self.strategy.whole_weights()),
             "seconds": seconds,
+            "measured": self.measured.told(),
         }
         if self.chain is not None:
             result["chain"] = self.state.link

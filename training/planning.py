@@ -7,17 +7,17 @@ of the ranks. Run as a program, it reads a request from standard input and write
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 from trainhall.parallelism.choose import Asked
 from trainhall.parallelism.declaration import check
-from trainhall.parallelism.degrees import DEGREES, BadDegrees, StrategyName
+from trainhall.parallelism.degrees import DEGREES, BadDegrees
 from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
@@ -27,15 +27,25 @@ from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import JobSpec, Precision, SpecError
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.plan import (
+    EXIT_REFUSED,
+    Alternative,
+    Calibration,
+    ChosenPlan,
+    PlanDevice,
+    PlanRequest,
+)
+from trainhall.training.spec.plan import Prediction as Told
+from trainhall.training.spec.strategies import candidates, with_mesh
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
 
 _SAMPLES_READ = 2
-_MICROBATCHES = (4, 2, 1)
-"""Of a pipeline, in multiples of its ranks, where the spec does not say: the first that divides."""
-_OF_A_STRATEGY = ("strategy", "data", "shard", "tensor", "pipeline", "servers", "microbatches")
-_NOT_PLANNED = ("parameter_server",)
+_STAND_IN = "A100"
+"""For a GPU whose data sheet is not known."""
+_SMALLER = 3
+"""Alternatives that are named to a job whose memory turns out not to be enough."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,7 @@ class Plan:
     rates: Rates
     memory: int | None
     """Bytes of a device; None: no limit is known."""
+    calibration: Calibration
 
 
 def plan(
@@ -65,15 +76,19 @@ def plan(
     rates: Rates,
     memory: int | None,
     progress: Callable[[str], None] = lambda _: None,
+    calibration: Calibration | None = None,
 ) -> Plan:
     """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
+
+    Args:
+        calibration: what predictions are multiplied by.
 
     Raises:
         CannotTrace: the model cannot be run without values.
         TaskUnavailable, BadData, BadTask: the task cannot be built here.
     """
     with pretended(workers):
-        return _plan(spec, workers, rates, memory, progress)
+        return _plan(spec, workers, rates, memory, progress, calibration or Calibration())
 
 
 def _plan(
@@ -82,13 +97,16 @@ def _plan(
     rates: Rates,
     memory: int | None,
     progress: Callable[[str], None],
+    calibration: Calibration,
 ) -> Plan:
     tracing = Tracing(subject_of(spec))
     predictions: list[Prediction] = []
     refused: list[Refused] = []
     for strategy, mesh in candidates(workers):
+        if strategy == "parameter_server" or min(mesh.get("pipeline", 1), mesh.get("tensor", 1)) > 1:
+            continue
         try:
-            asked = asked_of(_with(spec, workers, strategy, mesh))
+            asked = asked_of(with_mesh(spec, workers, strategy, mesh))
             check(
                 tracing.subject.declaration,
                 asked.degrees,
@@ -102,7 +120,7 @@ def _plan(
         except BadDegrees as error:
             refused.append(Refused(strategy, mesh, str(error)))
         else:
-            predictions.append(prediction)
+            predictions.append(_calibrated(prediction, calibration))
     choice = best(predictions, memory)
 
     def order(prediction: Prediction) -> tuple[bool, bool, float]:
@@ -110,7 +128,12 @@ def _plan(
         rank = prediction.seconds if fits else prediction.peak
         return prediction is not choice, not fits, rank
 
-    return Plan(sorted(predictions, key=order), choice, refused, rates, memory)
+    return Plan(sorted(predictions, key=order), choice, refused, rates, memory, calibration)
+
+
+def _calibrated(prediction: Prediction, calibration: Calibration) -> Prediction:
+    memory = {kind: round(n * calibration.memory) for kind, n in prediction.memory.items()}
+    return replace(prediction, memory=memory, seconds=prediction.seconds * calibration.time)
 
 
 def predicted_memory(spec: JobSpec) -> dict[str, int]:
@@ -124,7 +147,7 @@ def asked_of(spec: JobSpec) -> Asked:
     """What a spec says of its strategy."""
     parallelism = spec.parallelism
     return Asked(
-        strategy=parallelism.strategy,
+        strategy=spec.strategy,
         degrees=spec.degrees,
         bucket_mb=parallelism.gradient_sync.bucket_mb,
         reshard_after_forward=parallelism.reshard_after_forward,
@@ -167,62 +190,14 @@ def subject_of(spec: JobSpec) -> Subject:
     )
 
 
-def candidates(workers: int) -> Iterator[tuple[StrategyName, dict[str, int]]]:
-    """Every strategy with every mesh of so many workers that divides something."""
-    for strategy in cast(tuple[StrategyName, ...], get_args(StrategyName)):
-        if strategy in _NOT_PLANNED:
-            continue
-        names = DEGREES[strategy]
-        for sizes in _factors(workers, len(names)):
-            mesh = dict(zip(names, sizes, strict=True))
-            # The first degree is what the strategy is about.
-            if strategy != "ddp" and sizes[0] == 1:
-                continue
-            if mesh.get("pipeline", 1) > 1 and mesh.get("tensor", 1) > 1:
-                continue  # stages are traced on plain layers
-            yield strategy, mesh
-
-
-def _factors(number: int, length: int) -> Iterator[tuple[int, ...]]:
-    if length == 1:
-        yield (number,)
-        return
-    for first in range(number, 0, -1):
-        if number % first == 0:
-            for rest in _factors(number // first, length - 1):
-                yield (first, *rest)
-
-
-def _with(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> JobSpec:
-    """The spec with another strategy, checked as any spec is."""
-    data = spec.model_dump(mode="json", exclude_unset=True)
-    given = spec.parallelism
-    kept = {k: v for k, v in data.get("parallelism", {}).items() if k not in _OF_A_STRATEGY}
-    if mesh.get("tensor", 1) == 1:
-        kept.pop("sequence_parallel", None)
-    data["resources"] = {**data.get("resources", {}), "workers": workers}
-    data["parallelism"] = {**kept, "strategy": strategy, **mesh}
-    if strategy == "pipeline":
-        ranks = mesh["pipeline"]
-        number = given.microbatches or next(
-            (m * ranks for m in _MICROBATCHES if _divides(m * mesh["data"] * ranks, spec)), ranks
-        )
-        data["parallelism"]["microbatches"] = number
-    return validate_spec(data)
-
-
-def _divides(parts: int, spec: JobSpec) -> bool:
-    training = spec.training
-    return training.global_batch_size % (parts * training.gradient_accumulation) == 0
-
-
 def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
     """A plan as JSON."""
     limit = made.memory
     return {
         "choice": None if made.choice is None else parallelism_of(made.choice),
+        "chosen": None if made.choice is None else chosen(made, made.choice).model_dump(),
         "reason": reason(made),
-        "assumed": made.rates.told,
+        "assumed": assumed(made),
         "memory_limit": limit,
         "precision": str(spec.training.precision),
         "items": [
@@ -246,6 +221,43 @@ def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
             {"strategy": r.strategy, "mesh": r.mesh, "reason": r.reason} for r in made.refused
         ],
     }
+
+
+def chosen(made: Plan, choice: Prediction) -> ChosenPlan:
+    """What a job of strategy `auto` is run with, and what is expected of it."""
+    smaller = sorted((p for p in made.predictions if p.peak < choice.peak), key=lambda p: p.peak)
+    return ChosenPlan(
+        parallelism=parallelism_of(choice),
+        told=in_words(choice.asked),
+        reason=reason(made),
+        assumed=assumed(made),
+        device=made.rates.name,
+        prediction=Told(
+            peak_memory_bytes=choice.peak,
+            memory=choice.memory,
+            step_seconds=choice.seconds,
+            bubble_fraction=choice.bubble,
+            communication_bytes=sum(choice.communication.values()),
+            memory_limit=made.memory,
+            smaller=[
+                Alternative(told=in_words(p.asked), peak_memory_bytes=p.peak)
+                for p in smaller[:_SMALLER]
+            ],
+        ),
+        calibration=made.calibration,
+    )
+
+
+def assumed(made: Plan) -> str:
+    """Of the devices."""
+    factors = made.calibration
+    if not factors.runs:
+        return made.rates.told
+    runs = f"{factors.runs} run{'s' if factors.runs > 1 else ''}"
+    return (
+        f"{made.rates.told}; of {runs} on such devices: times × {factors.time:.2f}, memory × "
+        f"{factors.memory:.2f}"
+    )
 
 
 def parallelism_of(prediction: Prediction) -> dict[str, Any]:
@@ -310,46 +322,48 @@ def _gib(count: int) -> str:
     return f"{count / 1024:.1f} KiB"
 
 
-def rates_of(gpu: str | None, workers: int, *, half: bool) -> Rates:
-    """Of a known GPU, or without a name of this host's CPU.
+def rates_of(device: PlanDevice, *, half: bool) -> Rates:
+    """What a device reaches: by its data sheet, or, of this host's CPU, by a trial.
 
-    Raises:
-        UnknownDevice: no rates are known for it.
+    A GPU without a data sheet here is taken for another, which orders strategies alike.
     """
-    if gpu is None:
-        return devices.of_this_cpu(workers, half=half)
-    found = devices.of_gpu(gpu, half=half)
-    if found is None:
-        raise UnknownDevice(
-            f"no rates are known for {gpu!r}; name one of {', '.join(devices.KNOWN)}"
-        )
-    return found
-
-
-class UnknownDevice(ValueError):
-    """No rates are known for a device."""
+    if device.kind == "cpu":
+        return replace(devices.of_this_cpu(device.sharing, half=half), name=device.name)
+    found = devices.of_gpu(device.name, half=half)
+    if found is not None:
+        return replace(found, name=device.name)
+    stand_in = devices.of_gpu(_STAND_IN, half=half)
+    assert stand_in is not None
+    told = f"no data sheet of {device.name} is known; {stand_in.told}"
+    return replace(stand_in, name=device.name, told=told)
 
 
 def main() -> int:
-    request = json.load(sys.stdin)
-    if request["code"] is not None:
-        sys.path.insert(0, request["code"])
+    document_ = json.load(sys.stdin)
+    request = PlanRequest.model_validate(document_)
+    if document_["code"] is not None:
+        sys.path.insert(0, document_["code"])
     try:
-        spec = validate_spec(request["spec"])
-        workers = request["workers"]
+        spec = validate_spec(document_["spec"])
         half = spec.training.precision is not Precision.FP32
-        rates = rates_of(request["gpu"], workers, half=half)
-        made = plan(spec, workers, rates, request["memory"])
+        rates = rates_of(request.device, half=half)
+        made = plan(
+            spec,
+            request.workers,
+            rates,
+            request.device.memory,
+            calibration=request.calibration,
+        )
     except CannotTrace as error:
         sys.stderr.write(
             f"the model cannot be planned: it needs values of tensors while it runs ({error}); "
-            "try strategies by `trainhall run` with a few steps, or take what depends on values "
-            "out of its forward pass\n"
+            "name a strategy, try it by `trainhall run` with a few steps, or take what depends on "
+            "values out of its forward pass\n"
         )
-        return 1
-    except (BadTask, BadData, TaskUnavailable, UnknownDevice) as error:
+        return EXIT_REFUSED
+    except (BadTask, BadData, TaskUnavailable) as error:
         sys.stderr.write(f"{error}\n")
-        return 1
+        return EXIT_REFUSED
     json.dump(document(made, spec), sys.stdout)
     return 0
 

@@ -6,6 +6,76 @@ from trainhall.api.schemas.base import JsonObject, ListPage, MetricValue, Schema
 from trainhall.cluster.lifecycle import AttemptState, JobState
 
 
+class PlanAlternative(Schema):
+    """A strategy and mesh that was not chosen, and needs less memory."""
+
+    told: str
+    peak_memory_bytes: int
+
+
+class PlanPrediction(Schema):
+    """What a planned job is expected to take."""
+
+    peak_memory_bytes: int
+    """Of the rank that needs most."""
+    memory: dict[str, int]
+    """The same by kind: parameters, gradients, optimizer, activations and buffers."""
+    step_seconds: float
+    bubble_fraction: float
+    communication_bytes: int
+    """That a rank sends in a step."""
+    memory_limit: int | None
+    """Bytes of a device."""
+    smaller: list[PlanAlternative]
+    """Those that need the least memory, the smallest first."""
+
+
+class PlanMeasured(Schema):
+    """What the newest attempt that ended well has taken."""
+
+    peak_memory_bytes: float
+    step_seconds: float
+    steps: float
+    """Those that were measured."""
+    attempt: int
+
+
+class PlanError(Schema):
+    """By how much what was measured lies above the prediction, as a share of it."""
+
+    peak_memory_bytes: float
+    step_seconds: float
+
+
+class PlanCalibration(Schema):
+    """What the prediction was multiplied by: medians of runs on the same kind of device."""
+
+    memory: float
+    time: float
+    runs: int
+
+
+class Plan(Schema):
+    """What was planned for a job of strategy `auto`, and how well."""
+
+    told: str
+    """The choice in words, as in `fsdp (shard 4)`."""
+    parallelism: JsonObject
+    """The choice as it would stand in a job spec."""
+    reason: str
+    assumed: str
+    """Of the devices."""
+    device: str
+    attempt: int
+    """The one that it was made for; later ones with as many workers keep it."""
+    world_size: int
+    prediction: PlanPrediction
+    calibration: PlanCalibration
+    measured: PlanMeasured | None
+    """Null until an attempt has completed or paused."""
+    error: PlanError | None
+
+
 class Job(Schema):
     """A job and how it stands."""
 
@@ -32,6 +102,8 @@ class Job(Schema):
     """The job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are texts."""
+    plan: Plan | None
+    """Of strategy `auto`, once it is planned."""
 
 
 class JobPage(ListPage[Job]):

@@ -19,6 +19,7 @@ from trainhall.cluster.agent import (
     claims,
     linux,
     outcome,
+    planner,
     processes,
     recovered,
     threads,
@@ -33,6 +34,7 @@ from trainhall.cluster.agent.reconcile import (
     Conclude,
     Forget,
     Found,
+    Plan,
     Prepare,
     Stage,
     Start,
@@ -53,6 +55,7 @@ from trainhall.training.link import (
     ShimStatus,
     replace_json,
 )
+from trainhall.training.spec.plan import ChosenPlan, PlanFailed
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +73,7 @@ class Attempt:
     folder: AttemptFolder
     launch: Launch
     stage: Stage
+    plan: ChosenPlan | None = None
     status: ShimStatus | None = None
     status_stamp: tuple[int, int] = (0, 0)
     """Inode and time of the status file that was read last."""
@@ -106,7 +110,8 @@ class Attempt:
     def report(self, shipped: bool) -> AssignmentReport:
         job_id, attempt, generation = self.token
         status = self.status
-        phase = "preparing" if self.stage is Stage.PREPARING else "starting"
+        early = {Stage.PLANNING: "planning", Stage.PREPARING: "preparing"}
+        phase = early.get(self.stage, "starting")
         if self.stage is Stage.LIVE and status is not None:
             # The end is told by `outcome`, which this agent sets when it has seen to it.
             phase = "stopping" if status.phase == "exited" else status.phase
@@ -119,6 +124,7 @@ class Attempt:
                 "phase": "exited" if ended else phase,
                 "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
                 "rendezvous": status.rendezvous if status is not None else None,
+                "plan": self.plan if self.stage is Stage.PLANNING else None,
                 "outcome": self.outcome if ended else None,
                 "failure": self.failure if ended else None,
                 "shipped": ended and shipped,
@@ -281,7 +287,7 @@ class Attempts:
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(a.goal, _waits(a.launch))
+                token: Wanted(a.goal, _waits(a.launch), a.launch.planning is not None)
                 for token, a in self._desired.items()
                 if token in self._attempts or not self._is_leaving(token[0])
             }
@@ -297,7 +303,8 @@ class Attempts:
         self._agent_ends = True
         self.refresh()
         for attempt in self._attempts.values():
-            if attempt.stage is Stage.PREPARING and attempt.task is not None:
+            early = attempt.stage in (Stage.PLANNING, Stage.PREPARING)
+            if early and attempt.task is not None:
                 attempt.task.cancel()
         for attempt in self.live():
             is_failing = attempt.status is not None and attempt.status.failure is not None
@@ -320,8 +327,12 @@ class Attempts:
 
     def _act(self, action: Action) -> None:
         match action:
+            case Plan(token):
+                attempt = self._take_up(token, Stage.PLANNING)
+                self._begin(attempt, self._plan(attempt))
             case Prepare(token):
-                self._prepare(token)
+                attempt = self._take_up(token, Stage.PREPARING)
+                self._begin(attempt, self._make_ready(attempt))
             case Start(token):
                 attempt = self._attempts[token]
                 self._begin(attempt, self._start(attempt))
@@ -349,12 +360,29 @@ class Attempts:
 
         attempt.task = asyncio.create_task(guarded(), name=f"attempt {attempt.token}")
 
-    def _prepare(self, token: Token) -> None:
+    def _take_up(self, token: Token, stage: Stage) -> Attempt:
         assert self._desired is not None
+        before = self._attempts.get(token)
+        if before is not None and before.task is not None:
+            before.task.cancel()  # it plans what another agent of this host has planned
         launch = self._desired[token].launch
-        attempt = Attempt(token, self._data_dir.attempt(token), launch, Stage.PREPARING)
+        attempt = Attempt(token, self._data_dir.attempt(token), launch, stage)
         self._attempts[token] = attempt
-        self._begin(attempt, self._make_ready(attempt))
+        return attempt
+
+    async def _plan(self, attempt: Attempt) -> None:
+        """Find the strategy of a job that leaves it to us. What runs follows from the answer."""
+        final = attempt.folder.path
+        part = final.with_name(f".preparing-plan-{final.name}")
+        try:
+            attempt.plan = await planner.plan(attempt.launch, self._code, part)
+        except PlanFailed as error:
+            told = "\n".join([*error.lines, str(error)])
+            message = f"its strategy cannot be planned: {error}"
+            failure = Failure(
+                message=message, final=error.final, log_tail=told[-outcome.LOG_TAIL_BYTES :]
+            )
+            self._end(attempt, Outcome.FAILED, failure)
 
     async def _make_ready(self, attempt: Attempt) -> None:
         """Fetch what the attempt starts from and make its folder, which appears at once."""

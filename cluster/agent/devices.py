@@ -31,7 +31,7 @@ class Devices:
         gpus = list_gpus()
         slots = self.slots if self.slots is not None else (0 if gpus else os.cpu_count() or 1)
         self._num_slots = slots
-        self.infos = [*gpus, *_slots(slots, start=len(gpus))]
+        self.infos = [*gpus, *cpu_slots(slots, start=len(gpus))]
         psutil.cpu_percent(interval=None)
 
     def use(self, ranks: Mapping[int, Iterable[int]]) -> list[DeviceUse]:
@@ -112,7 +112,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def _slots(count: int, start: int) -> list[DeviceInfo]:
+def cpu_slots(count: int, start: int = 0) -> list[DeviceInfo]:
     """CPU slots: equal shares of the host, numbered behind its GPUs."""
     name = processor_name()
     memory = psutil.virtual_memory().total // max(count, 1)

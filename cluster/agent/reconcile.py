@@ -22,6 +22,8 @@ COMMANDS: dict[Goal, Command] = {
 
 
 class Stage(Enum):
+    PLANNING = "planning"
+    """The job's strategy is being planned, or was and the coordinator has yet to take it up."""
     PREPARING = "preparing"
     """The agent fetches what the attempt starts from; there is no folder yet."""
     READY = "ready"
@@ -52,6 +54,13 @@ class Wanted:
     goal: Goal
     waits: bool = False
     """The ranks' meeting place is not known yet."""
+    plans: bool = False
+    """This host is to plan the job's strategy first."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    token: Token
 
 
 @dataclass(frozen=True)
@@ -88,7 +97,7 @@ class Forget:
     token: Token
 
 
-Action = Prepare | Start | Tell | Conclude | Forget
+Action = Plan | Prepare | Start | Tell | Conclude | Forget
 
 
 def decide(
@@ -133,11 +142,13 @@ def _towards(
 ) -> list[Action]:
     state = found.get(token)
     command = COMMANDS[wanted.goal]
-    if state is None or state.stage in (Stage.PREPARING, Stage.READY):
+    if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
             return [Conclude(token, _unstarted(command))]
         if state is None:
             return _first(token, wanted, found, launched)
+        if state.stage is Stage.PLANNING:
+            return [] if wanted.plans else [Prepare(token)]
         return [Start(token)] if state.stage is Stage.READY else []
     if state.stage is Stage.LIVE and state.asked < command:
         return [Tell(token, command)]
@@ -159,7 +170,9 @@ def _first(
     waits = any(
         other[0] == job_id and state.stage is not Stage.ENDED for other, state in found.items()
     )
-    return [] if waits or wanted.waits else [Prepare(token)]
+    if waits or wanted.waits:
+        return []
+    return [Plan(token) if wanted.plans else Prepare(token)]
 
 
 def _unstarted(command: Command) -> Outcome:
@@ -172,5 +185,5 @@ def _away(token: Token, state: Found) -> list[Action]:
             return [Tell(token, Command.STOP)] if state.asked < Command.STOP else []
         case Stage.ENDED:
             return [Forget(token)] if state.shipped else []
-        case Stage.PREPARING | Stage.READY:
+        case Stage.PLANNING | Stage.PREPARING | Stage.READY:
             return [Forget(token)]

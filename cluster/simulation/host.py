@@ -16,6 +16,7 @@ from trainhall.cluster.agent.reconcile import (
     Conclude,
     Forget,
     Found,
+    Plan,
     Prepare,
     Stage,
     Start,
@@ -31,6 +32,7 @@ from trainhall.cluster.protocol import (
     DeviceUse,
     HostUse,
 )
+from trainhall.cluster.simulation import planning
 from trainhall.cluster.simulation.gpu import IDLE, gpus
 from trainhall.cluster.simulation.node import Node, Token
 from trainhall.cluster.simulation.spool import Spool
@@ -46,7 +48,9 @@ from trainhall.training.link import (
     RankState,
     Rendezvous,
 )
+from trainhall.training.spec.plan import ChosenPlan, PlanFailed
 
+PLAN_SECONDS = (3.0, 6.0)
 PREPARE_SECONDS = (0.3, 0.8)
 FETCH_SECONDS = (0.8, 2.5)
 """To have a checkpoint of the coordinator's store at hand."""
@@ -61,7 +65,7 @@ _EXIT_CODES = {
 }
 _TIB = 2**40
 
-Phase = Literal["preparing", "starting", "running", "stopping", "exited"]
+Phase = Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
 
 
 @dataclass
@@ -78,6 +82,7 @@ class HostAttempt:
     outcome: Outcome | None = None
     failure: Failure | None = None
     rendezvous: Rendezvous | None = None
+    plan: ChosenPlan | None = None
     ranks: list[RankState] = field(default_factory=list)
     spools: dict[int, Spool] = field(default_factory=dict)
     silent: bool = False
@@ -95,6 +100,8 @@ class HostAttempt:
         stage = Stage.LIVE
         if self.outcome is not None:
             stage = Stage.ENDED
+        elif self.phase == "planning":
+            stage = Stage.PLANNING
         elif self.phase == "preparing":
             stage = Stage.PREPARING
         return Found(stage, self.asked, self.shipped)
@@ -122,6 +129,7 @@ class HostAttempt:
             phase=self.phase,
             ranks=self.ranks,
             rendezvous=self.rendezvous,
+            plan=self.plan,
             outcome=self.outcome,
             failure=self.failure,
             shipped=self.shipped,
@@ -201,7 +209,7 @@ class Host(Node):
         content = (
             self.revision,
             [
-                (token, a.phase, a.outcome, a.rendezvous is None, a.shipped)
+                (token, a.phase, a.outcome, a.rendezvous is None, a.plan is None, a.shipped)
                 for token, a in self.attempts.items()
             ],
         )
@@ -228,7 +236,11 @@ class Host(Node):
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(a.goal, a.launch.node_rank > 0 and a.launch.rendezvous is None)
+                token: Wanted(
+                    a.goal,
+                    a.launch.node_rank > 0 and a.launch.rendezvous is None,
+                    plans=a.launch.planning is not None,
+                )
                 for token, a in self._desired.items()
             }
         found = {token: attempt.found() for token, attempt in self.attempts.items()}
@@ -238,6 +250,11 @@ class Host(Node):
     def _act(self, action: Action) -> None:
         now = self._now()
         match action:
+            case Plan(token):
+                assert self._desired is not None
+                attempt = HostAttempt(self.name, self._desired[token].launch, "planning")
+                attempt.until = now + self._chance.uniform(*PLAN_SECONDS)
+                self.attempts[token] = attempt
             case Prepare(token):
                 assert self._desired is not None
                 launch = self._desired[token].launch
@@ -279,6 +296,13 @@ class Host(Node):
     def _next_phase(self, token: Token, attempt: HostAttempt, now: float) -> None:
         launch = attempt.launch
         match attempt.phase:
+            case "planning":
+                attempt.until = inf
+                try:
+                    attempt.plan = planning.plan(launch)
+                except PlanFailed as error:
+                    message = f"its strategy cannot be planned: {error}"
+                    attempt.end(Outcome.FAILED, now, Failure(message=message, final=True))
             case "preparing":
                 self._launched[token[0]] = (token[1], token[2])
                 attempt.phase = "starting"

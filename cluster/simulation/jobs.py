@@ -33,6 +33,7 @@ def model(
     priority: int = PRIORITY,
     restarts: int = 3,
     every: int | None = None,
+    strategy: str = "ddp",
 ) -> JobSpec:
     """A larger model: the synthetic task, which takes `seconds` a step."""
     return _spec(
@@ -62,6 +63,7 @@ def model(
         },
         recovery={"max_restarts": restarts},
         priority=priority,
+        parallelism={"strategy": strategy},
     )
 
 

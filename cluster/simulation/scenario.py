@@ -248,7 +248,8 @@ def opening_jobs() -> list[tuple[float, Order]]:
         (1950, Order(jobs.model("ranker nightly", 16, steps=900, seconds=2.2, every=100))),
         (1500, Order(jobs.script("tune.py", 2, "/srv/jobs/tune.py", "--trials", "12"),
                      {1: Fate("error", 17, 1)})),
-        (640, Order(jobs.model("ocr decoder", 2, steps=500, seconds=1.5))),
+        (640, Order(jobs.model("ocr decoder", 2, steps=500, seconds=1.5,
+                                strategy="auto"))),
         (590, Order(jobs.model("sweep lr=1e-4", 2, steps=600, seconds=1.4, rate=1e-4,
                                shared=False))),
         (560, Order(jobs.model("sweep lr=3e-4", 2, steps=520, seconds=1.4, rate=3e-4,
@@ -256,6 +257,7 @@ def opening_jobs() -> list[tuple[float, Order]]:
         (320, Order(jobs.model("sweep lr=1e-3", 2, steps=600, seconds=1.4, rate=1e-3,
                                shared=False), {1: Fate("killed", 195, 0)})),
         (230, Order(jobs.model("text encoder", 16, steps=110, seconds=2.2, priority=-8))),
-        (160, Order(jobs.model("ranker no dropout", 2, steps=200, seconds=1.5))),
+        (160, Order(jobs.model("ranker no dropout", 2, steps=60, seconds=1.5,
+                                strategy="auto"))),
         (90, Order(jobs.model("pretraining 64 GPUs", 64, steps=20_000, seconds=4.0))),
     ]  # fmt: skip

@@ -214,7 +214,8 @@ class Training(Work):
         if last or pausing or wished or _divides(checkpoint.every_steps, self.step):
             self._save()
         if pausing:
-            self.group.spool(0).event("paused", {"step": self.step}, self._finished_at)
+            data = {"step": self.step, "measured": self._measured()}
+            self.group.spool(0).event("paused", data, self._finished_at)
             self.group.spool(0).write(f"paused at step {self.step}/{self.total}")
             self.group.end(Outcome.PAUSED, self._finished_at)
         elif last:
@@ -245,11 +246,21 @@ class Training(Work):
                 "metrics": self._finite(),
                 "weights_sha256": digest.hexdigest(),
                 "seconds": self._finished_at - self._begun_at,
+                "measured": self._measured(),
             },
             self._finished_at,
         )
         self.group.spool(0).write(f"completed at step {self.step}/{self.total}")
         self.group.end(Outcome.COMPLETED, self._finished_at)
+
+    def _measured(self) -> dict[str, float]:
+        steps = self.step - self._first
+        seconds = (self._finished_at - self._begun_at) / steps
+        return {
+            "peak_memory_bytes": float(self._memory.max()),
+            "step_seconds": seconds,
+            "steps": steps,
+        }
 
     def _finite(self) -> dict[str, float]:
         return {name: value for name, value in self.last.items() if math.isfinite(value)}

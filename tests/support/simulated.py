@@ -17,6 +17,7 @@ from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
 from trainhall.training.link import Failure, Outcome, RankEvent, Rendezvous
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.plan import ChosenPlan, Prediction
 
 
 class CountingIds:
@@ -39,6 +40,7 @@ class RunningAttempt:
     outcome: Outcome | None = None
     failure: Failure | None = None
     shipped: bool = False
+    plan: ChosenPlan | None = None
 
     @property
     def token(self) -> Token:
@@ -58,6 +60,8 @@ class SimulatedNode(Node):
         self.gave_up: set[str] = set()
         """Every folder that it was asked to remove."""
         self.goals: list[str] = []
+        self.answer: ChosenPlan | Failure = planned("fsdp")
+        """What it plans."""
 
     @property
     def devices(self) -> Sequence[DeviceInfo]:
@@ -78,6 +82,7 @@ class SimulatedNode(Node):
             generation=launch.generation,
             phase=attempt.phase,  # type: ignore[arg-type]
             rendezvous=Rendezvous(address=self.address, port=29500) if opens else None,
+            plan=attempt.plan if attempt.phase == "planning" else None,
             outcome=attempt.outcome,
             failure=attempt.failure,
             shipped=attempt.shipped,
@@ -99,9 +104,12 @@ class SimulatedNode(Node):
                 if assignment.goal == "stop":
                     attempt = RunningAttempt(assignment, "exited", Outcome.STOPPED, shipped=True)
                 else:
-                    attempt = RunningAttempt(assignment)
+                    planning = assignment.launch.planning is not None
+                    attempt = RunningAttempt(assignment, "planning" if planning else "preparing")
                 self.attempts[token] = attempt
             attempt.assignment = assignment
+            if attempt.phase == "planning" and assignment.launch.planning is None:
+                attempt.phase = "preparing"
             if attempt.outcome is None and assignment.goal != "run":
                 attempt.phase = "stopping"
         for token in [t for t in self.attempts if t not in wanted]:
@@ -121,6 +129,11 @@ class SimulatedNode(Node):
                 self.end(attempt, Outcome.PAUSED)
             elif goal == "stop":
                 self.end(attempt, Outcome.STOPPED)
+            elif attempt.phase == "planning":
+                if isinstance(self.answer, Failure):
+                    self.end(attempt, Outcome.FAILED, self.answer)
+                else:
+                    attempt.plan = self.answer
             elif attempt.phase == "preparing":
                 if launch.node_rank == 0 or launch.rendezvous is not None:
                     attempt.phase = "starting"
@@ -135,6 +148,20 @@ class SimulatedNode(Node):
 
     def running(self, job_id: str) -> RunningAttempt:
         return next(a for t, a in self.attempts.items() if t[0] == job_id and a.outcome is None)
+
+
+def planned(strategy: str, **degrees: int) -> ChosenPlan:
+    """A plan that a node might answer."""
+    return ChosenPlan(
+        parallelism={"strategy": strategy, **degrees},
+        told=f"{strategy} of a test",
+        reason=f"{strategy} of a test has the shortest step",
+        assumed="nothing",
+        device="cpu 0",
+        prediction=Prediction(
+            peak_memory_bytes=2 << 30, memory={"parameters": 2 << 30}, step_seconds=0.5
+        ),
+    )
 
 
 class SimulatedCluster(Network[SimulatedNode]):

@@ -72,6 +72,7 @@ def _program(value: str) -> str:
     return value
 
 
+AskedStrategy = Literal[StrategyName, "auto"]
 Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
 
@@ -198,11 +199,13 @@ class ParallelismSpec(SpecModel):
     """How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
     has multiply to the number of workers; one of them may be left out."""
 
-    strategy: StrategyName = "ddp"
+    strategy: AskedStrategy = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
     optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
     each, and micro-batches pass through them. `model`: the same, one batch at a time.
-    `parameter_server`: some ranks hold weights and optimizer, the others compute gradients."""
+    `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
+    `auto`: the fastest of them that fits the devices, with its degrees, planned before the job
+    begins (docs/plan.md)."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
     1, if left out."""
@@ -368,6 +371,10 @@ class RecoverySpec(SpecModel):
     """Seconds between SIGTERM and SIGKILL for a script."""
 
 
+class NotPlanned(RuntimeError):
+    """What a strategy decides was asked of a job that has none yet."""
+
+
 class JobSpec(SpecModel):
     """What a user submits."""
 
@@ -405,8 +412,28 @@ class JobSpec(SpecModel):
         return self
 
     @property
+    def strategy(self) -> StrategyName:
+        """The strategy to train under.
+
+        Raises:
+            NotPlanned: it is `auto`, for which no plan was made yet.
+        """
+        if self.parallelism.strategy == "auto":
+            raise NotPlanned("parallelism.strategy is auto, and no plan was made yet")
+        return self.parallelism.strategy
+
+    @property
+    def is_auto(self) -> bool:
+        """Strategy and degrees are yet to be planned."""
+        return self.parallelism.strategy == "auto"
+
+    @property
     def degrees(self) -> Degrees:
-        """The mesh of ranks that `parallelism` asks for."""
+        """The mesh of ranks that `parallelism` asks for.
+
+        Raises:
+            NotPlanned: as `strategy`.
+        """
         asked = self.parallelism
         given = {
             "data": asked.data,
@@ -414,9 +441,9 @@ class JobSpec(SpecModel):
             "tensor": asked.tensor,
             "pipeline": asked.pipeline,
         }
-        adds_up = asked.strategy == "ddp" and asked.gradient_sync.algorithm == "parameter_server"
+        adds_up = self.strategy == "ddp" and asked.gradient_sync.algorithm == "parameter_server"
         servers = None if adds_up else asked.servers
-        return solve(asked.strategy, self.resources.workers, given, servers)
+        return solve(self.strategy, self.resources.workers, given, servers)
 
     @property
     def gradient_sync(self) -> SyncOptions:
@@ -439,6 +466,9 @@ class JobSpec(SpecModel):
 
     def _check_parallelism(self) -> None:
         strategy = self.parallelism.strategy
+        if strategy == "auto":
+            self._check_auto()
+            return
         try:
             degrees = self.degrees
             if strategy == "pipeline":
@@ -467,12 +497,25 @@ class JobSpec(SpecModel):
         try:
             check_sync(
                 self.gradient_sync,
-                "script" if self.task is None else self.parallelism.strategy,
+                # What is for one strategy alone leaves `auto` no other.
+                "script" if self.task is None else "ddp" if self.is_auto else self.strategy,
                 self.resources.workers,
                 reproducible=self.training.reproducible,
             )
         except BadGradientSync as error:
             raise problem_at(("parallelism", *error.field), error.value, str(error)) from None
+
+    def _check_auto(self) -> None:
+        if self.task is None:
+            raise problem_at(("parallelism", "strategy"), "auto",
+                "auto is for tasks; a script spreads its model itself, so leave it out",
+            )  # fmt: skip
+        for name in (*Degrees().sizes, "servers"):
+            given = getattr(self.parallelism, name)
+            if given is not None:
+                raise problem_at(("parallelism", name), given,
+                    "auto chooses the degrees; leave it out, or name a strategy that has it",
+                )  # fmt: skip
 
     def _check_reproducible(self) -> None:
         strategy, workers = self.parallelism.strategy, self.resources.workers
@@ -481,7 +524,7 @@ class JobSpec(SpecModel):
             raise problem_at(("training", "reproducible"), True,
                 "is for tasks; a script trains by itself, so leave it out",
             )  # fmt: skip
-        if strategy != "ddp":
+        if strategy not in ("ddp", "auto"):
             raise problem_at(("training", "reproducible"), True,
                 f"needs strategy ddp: {strategy} adds numbers in an order that depends on the "
                 "ranks; leave it out, or set parallelism.strategy to ddp",
@@ -521,8 +564,10 @@ class JobSpec(SpecModel):
 
     def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
-        parts, microbatches = self.degrees.samples, self.microbatches
-        who = "workers"
+        # Which strategies can divide the batch is the planner's to see.
+        parts, microbatches, who = 1, 1, "worker"
+        if not self.is_auto:
+            parts, microbatches, who = self.degrees.samples, self.microbatches, "workers"
         if self.training.reproducible:
             parts, who = self.training.logical_shards, "logical shards"
         step = parts * rounds * microbatches

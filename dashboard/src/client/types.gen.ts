@@ -767,6 +767,10 @@ export type Job = {
     metrics: {
         [key: string]: number | string | null;
     };
+    /**
+     * Of strategy `auto`, once it is planned.
+     */
+    plan: Plan | null;
 };
 
 /**
@@ -1115,8 +1119,10 @@ export type ParallelismSpec = {
      * optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
      * each, and micro-batches pass through them. `model`: the same, one batch at a time.
      * `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
+     * `auto`: the fastest of them that fits the devices, with its degrees, planned before the job
+     * begins (docs/plan.md).
      */
-    strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model' | 'parameter_server';
+    strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model' | 'parameter_server' | 'auto';
     /**
      * Data
      *
@@ -1180,6 +1186,185 @@ export type ParallelismSpec = {
      */
     servers?: number | null;
     gradient_sync?: GradientSync;
+};
+
+/**
+ * Plan
+ *
+ * What was planned for a job of strategy `auto`, and how well.
+ */
+export type Plan = {
+    /**
+     * Told
+     *
+     * The choice in words, as in `fsdp (shard 4)`.
+     */
+    told: string;
+    /**
+     * Parallelism
+     *
+     * The choice as it would stand in a job spec.
+     */
+    parallelism: {
+        [key: string]: unknown;
+    };
+    /**
+     * Reason
+     */
+    reason: string;
+    /**
+     * Assumed
+     *
+     * Of the devices.
+     */
+    assumed: string;
+    /**
+     * Device
+     */
+    device: string;
+    /**
+     * Attempt
+     *
+     * The one that it was made for; later ones with as many workers keep it.
+     */
+    attempt: number;
+    /**
+     * World Size
+     */
+    world_size: number;
+    prediction: PlanPrediction;
+    calibration: PlanCalibration;
+    /**
+     * Null until an attempt has completed or paused.
+     */
+    measured: PlanMeasured | null;
+    error: PlanError | null;
+};
+
+/**
+ * PlanAlternative
+ *
+ * A strategy and mesh that was not chosen, and needs less memory.
+ */
+export type PlanAlternative = {
+    /**
+     * Told
+     */
+    told: string;
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number;
+};
+
+/**
+ * PlanCalibration
+ *
+ * What the prediction was multiplied by: medians of runs on the same kind of device.
+ */
+export type PlanCalibration = {
+    /**
+     * Memory
+     */
+    memory: number;
+    /**
+     * Time
+     */
+    time: number;
+    /**
+     * Runs
+     */
+    runs: number;
+};
+
+/**
+ * PlanError
+ *
+ * By how much what was measured lies above the prediction, as a share of it.
+ */
+export type PlanError = {
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number;
+    /**
+     * Step Seconds
+     */
+    step_seconds: number;
+};
+
+/**
+ * PlanMeasured
+ *
+ * What the newest attempt that ended well has taken.
+ */
+export type PlanMeasured = {
+    /**
+     * Peak Memory Bytes
+     */
+    peak_memory_bytes: number;
+    /**
+     * Step Seconds
+     */
+    step_seconds: number;
+    /**
+     * Steps
+     *
+     * Those that were measured.
+     */
+    steps: number;
+    /**
+     * Attempt
+     */
+    attempt: number;
+};
+
+/**
+ * PlanPrediction
+ *
+ * What a planned job is expected to take.
+ */
+export type PlanPrediction = {
+    /**
+     * Peak Memory Bytes
+     *
+     * Of the rank that needs most.
+     */
+    peak_memory_bytes: number;
+    /**
+     * Memory
+     *
+     * The same by kind: parameters, gradients, optimizer, activations and buffers.
+     */
+    memory: {
+        [key: string]: number;
+    };
+    /**
+     * Step Seconds
+     */
+    step_seconds: number;
+    /**
+     * Bubble Fraction
+     */
+    bubble_fraction: number;
+    /**
+     * Communication Bytes
+     *
+     * That a rank sends in a step.
+     */
+    communication_bytes: number;
+    /**
+     * Memory Limit
+     *
+     * Bytes of a device.
+     */
+    memory_limit: number | null;
+    /**
+     * Smaller
+     *
+     * Those that need the least memory, the smallest first.
+     */
+    smaller: Array<PlanAlternative>;
 };
 
 /**

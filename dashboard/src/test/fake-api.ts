@@ -53,6 +53,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     finished_at: null,
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
+    plan: null,
     ...change,
   };
 }

@@ -25,6 +25,8 @@ def upgrade() -> None:
         sa.Column(
             "restarts_step", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),
+        sa.Column("plan", sa.JSON(), nullable=True),
+        sa.Column("measured_on", sa.String(length=128), nullable=True),
         sa.Column("restore_checkpoint_id", sa.String(length=32), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("queued_at", sa.BigInteger(), nullable=False),
@@ -36,6 +38,7 @@ def upgrade() -> None:
     with op.batch_alter_table("jobs", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_jobs_code"), ["code"], unique=False)
         batch_op.create_index("ix_jobs_created_at_id", ["created_at", "id"], unique=False)
+        batch_op.create_index(batch_op.f("ix_jobs_measured_on"), ["measured_on"], unique=False)
         batch_op.create_index(batch_op.f("ix_jobs_state"), ["state"], unique=False)
 
     op.create_table(
@@ -74,6 +77,7 @@ def upgrade() -> None:
         sa.Column("world_size", sa.Integer(), nullable=False),
         sa.Column("allocation", sa.JSON(), nullable=False),
         sa.Column("checkpoint_plan", sa.JSON(), nullable=False),
+        sa.Column("planning", sa.Boolean(), nullable=False),
         sa.Column("rendezvous", sa.JSON(), nullable=True),
         sa.Column("node_outcomes", sa.JSON(), nullable=False),
         sa.Column(

@@ -265,3 +265,53 @@ async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database]
 def test_tasks_of_ones_own_have_parameters_of_their_own() -> None:
     task = {"name": "lab.tasks:Mine", "params": {"samples": "many"}}
     assert model_of(validate_spec({"name": "mine", "task": task})).samples > 0
+
+
+async def test_a_simulated_host_plans_and_what_it_foretold_is_measured(
+    hall: WorkingCluster,
+) -> None:
+    job_id = await hall.submit(workers=2, parallelism={"strategy": "auto"})
+    job = await hall.until(job_id, "completed")
+    assert job.plan is not None
+    assert job.plan["told"] == "ddp (data 2)"
+    assert job.plan["measured"]["steps"] == 100
+    assert 0 < job.plan["error"]["step_seconds"] < 0.5
+    again = await hall.submit(workers=2, parallelism={"strategy": "auto"})
+    corrected = await hall.until(again, "completed")
+    assert corrected.plan is not None
+    assert corrected.plan["calibration"]["runs"] == 1
+    assert abs(corrected.plan["error"]["step_seconds"]) < job.plan["error"]["step_seconds"]
+
+
+async def test_a_simulated_host_says_when_nothing_fits(hall: WorkingCluster) -> None:
+    huge = {"name": "synthetic", "params": {"step_seconds": 9.0}}
+    job_id = await hall.submit(
+        workers=3, task=huge, training={"steps": 5, "global_batch_size": 7},
+        parallelism={"strategy": "auto"},
+    )  # fmt: skip
+    job = await hall.until(job_id, "failed")
+    assert job.attempt == 1
+    assert "no strategy can train this job on so many workers" in job.reason
+
+
+async def test_gradients_are_told_when_they_are_asked_for(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=2, training={"capture_gradients_every_steps": 25})
+    await hall.until_step(job_id, 30)
+    service = hall.coordinator.gradients
+    await service.ask(job_id)
+    await hall.let_pass(6.0)
+    asked, found = await service.history(job_id, 100)
+    assert asked.answered == 1
+    norms = await hall.curve(job_id, "gradient_norm")
+    for record in found:
+        squares = [norm**2 for norm in record.norms if isinstance(norm, float)]
+        assert math.sqrt(sum(squares)) == pytest.approx(norms[record.step], rel=1e-4)
+    (one,) = [record for record in found if record.request]
+    _, histograms = await service.one(job_id, one.step)
+    assert histograms is not None
+    sizes = dict(zip(one.names, histograms, strict=True))
+    assert list(sizes) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert sum(sizes["0.bias"]["counts"]) == 64
+    await hall.until(job_id, "completed")
+    _, found = await service.history(job_id, 100)
+    assert [record.step for record in found if not record.request] == [25, 50, 75, 100]

@@ -18,6 +18,7 @@ import { Ago, Moment } from "@/shared/ui/time";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
 import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
+import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
 
 interface Props {
@@ -56,6 +57,7 @@ export function Header({ job, live }: Props) {
       </Group>
       <Reason job={job} />
       <Facts job={job} />
+      {job.plan ? <PlanCard plan={job.plan} /> : null}
       <JobProgress job={job} live={live} />
       <LastLine job={job} live={live} />
       <Numbers job={job} live={live} />
@@ -100,7 +102,9 @@ function Reason({ job }: { job: Job }) {
 function Facts({ job }: { job: Job }) {
   const spec = job.spec as { parallelism?: Parallelism; task?: { name?: string } | null };
   // A script spreads its model by itself.
-  const spread = spec.task && spec.parallelism ? spreadOf(spec.parallelism, job.world_size) : [];
+  // What was planned takes the place of `auto`.
+  const parallelism = job.plan ? (job.plan.parallelism as Parallelism) : spec.parallelism;
+  const spread = spec.task && parallelism ? spreadOf(parallelism, job.world_size) : [];
   return (
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>

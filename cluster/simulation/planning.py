@@ -1,0 +1,91 @@
+"""What a simulated host answers when it is asked to plan: quickly, and a little off the mark."""
+
+from trainhall.cluster.simulation.curves import Model, model_of
+from trainhall.training.link import Launch
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.plan import (
+    Alternative,
+    ChosenPlan,
+    PlanFailed,
+    PlanRequest,
+    Prediction,
+)
+from trainhall.training.spec.strategies import candidates, with_mesh
+
+_SHARES = {"ddp": 0.92, "fsdp": 0.55, "tensor": 0.5}
+"""Of a model's memory under ddp, by strategy in the order of preference."""
+_OPTIMISM = 0.9
+"""Predicted by actual time of a step."""
+_KINDS = {"parameters": 0.14, "gradients": 0.14, "optimizer": 0.28, "activations": 0.42}
+"""Shares of the memory; buffers have the rest."""
+
+
+def plan(launch: Launch) -> ChosenPlan:
+    """The first strategy that the job may have and that fits.
+
+    Raises:
+        PlanFailed: there is none.
+    """
+    asked = launch.planning
+    assert asked is not None
+    model = model_of(launch.spec)
+    peaks = {s: round(model.memory * share) for s, share in _SHARES.items()}
+    possible = [
+        (strategy, mesh)
+        for strategy, mesh in candidates(asked.workers)
+        if strategy in peaks and _allowed(launch.spec, asked.workers, strategy, mesh)
+    ]
+    if not possible:
+        raise PlanFailed("no strategy can train this job on so many workers")
+    limit = asked.device.memory
+    for strategy, mesh in possible:
+        if limit is None or peaks[strategy] <= limit:
+            return _chosen(strategy, mesh, asked, model, peaks)
+    least = min(peaks[strategy] for strategy, _ in possible)
+    assert limit is not None
+    raise PlanFailed(f"nothing fits: the least that is needed is {_gib(least - limit)} too much")
+
+
+def _allowed(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> bool:
+    try:
+        with_mesh(spec, workers, strategy, mesh)
+    except SpecError:
+        return False
+    return True
+
+
+def _chosen(
+    strategy: str, mesh: dict[str, int], asked: PlanRequest, model: Model, peaks: dict[str, int]
+) -> ChosenPlan:
+    factors = asked.calibration
+    peak = round(peaks[strategy] * factors.memory)
+    seconds = model.step_seconds * _OPTIMISM * factors.time
+    memory = {kind: round(peak * share) for kind, share in _KINDS.items()}
+    memory["buffers"] = peak - sum(memory.values())
+    told = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
+    words = f"{strategy} ({told})" if told else strategy
+    room = f" of {_gib(asked.device.memory)}" if asked.device.memory is not None else ""
+    return ChosenPlan(
+        parallelism={"strategy": strategy, **mesh},
+        told=words,
+        reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {_gib(peak)}{room}",
+        assumed=f"{asked.device.name}, simulated",
+        device=asked.device.name,
+        prediction=Prediction(
+            peak_memory_bytes=peak,
+            memory=memory,
+            step_seconds=seconds,
+            communication_bytes=2 * 4 * model.parameters,
+            memory_limit=asked.device.memory,
+            smaller=[
+                Alternative(told=other, peak_memory_bytes=size)
+                for other, size in sorted(peaks.items(), key=lambda item: item[1])
+                if size < peak
+            ],
+        ),
+        calibration=factors,
+    )
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"

@@ -1,0 +1,80 @@
+"""The strategies that a job could have, and its spec with one of them. Free of torch."""
+
+from collections.abc import Iterator
+from typing import Any, cast, get_args
+
+from trainhall.parallelism.degrees import DEGREES, StrategyName
+from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.parse import validate_spec
+
+_MICROBATCHES = (4, 2, 1)
+"""Of a pipeline, in multiples of its ranks, where the spec does not say: the first that divides."""
+_OF_A_STRATEGY = (
+    "strategy", "data", "shard", "tensor", "pipeline", "servers", "microbatches",
+)  # fmt: skip
+
+
+def candidates(workers: int) -> Iterator[tuple[StrategyName, dict[str, int]]]:
+    """Every strategy with every mesh of so many workers that divides something."""
+    for strategy in cast(tuple[StrategyName, ...], get_args(StrategyName)):
+        if strategy == "parameter_server":
+            for servers in _servers(workers):
+                yield strategy, {"data": workers - servers, "servers": servers}
+            continue
+        names = DEGREES[strategy]
+        for sizes in _factors(workers, len(names)):
+            # The first degree is what the strategy is about.
+            if strategy == "ddp" or sizes[0] > 1:
+                yield strategy, dict(zip(names, sizes, strict=True))
+
+
+def _servers(workers: int) -> Iterator[int]:
+    """One server, and as many as there are workers, which is where a server has no more to send
+    than a worker."""
+    if workers > 1:
+        yield from sorted({1, workers // 2})
+
+
+def _factors(number: int, length: int) -> Iterator[tuple[int, ...]]:
+    if length == 1:
+        yield (number,)
+        return
+    for first in range(number, 0, -1):
+        if number % first == 0:
+            for rest in _factors(number // first, length - 1):
+                yield (first, *rest)
+
+
+def with_mesh(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> JobSpec:
+    """The spec with a strategy and mesh, checked as any spec is.
+
+    Raises:
+        SpecError: the job cannot have it.
+    """
+    parallelism: dict[str, Any] = {"strategy": strategy, **mesh}
+    if strategy == "pipeline":
+        ranks = mesh["pipeline"]
+        parallelism["microbatches"] = spec.parallelism.microbatches or next(
+            (m * ranks for m in _MICROBATCHES if _divides(m * mesh["data"] * ranks, spec)), ranks
+        )
+    return with_parallelism(spec, workers, parallelism)
+
+
+def with_parallelism(spec: JobSpec, workers: int, parallelism: dict[str, Any]) -> JobSpec:
+    """The spec with what a plan says of `parallelism`, and its own options beside it.
+
+    Raises:
+        SpecError: the job cannot have it.
+    """
+    data = spec.model_dump(mode="json", exclude_unset=True)
+    kept = {k: v for k, v in data.get("parallelism", {}).items() if k not in _OF_A_STRATEGY}
+    if parallelism.get("tensor", 1) == 1:
+        kept.pop("sequence_parallel", None)
+    data["resources"] = {**data.get("resources", {}), "workers": workers}
+    data["parallelism"] = {**kept, **parallelism}
+    return validate_spec(data)
+
+
+def _divides(parts: int, spec: JobSpec) -> bool:
+    training = spec.training
+    return training.global_batch_size % (parts * training.gradient_accumulation) == 0
