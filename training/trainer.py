@@ -8,15 +8,20 @@ from numbers import Real
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trainhall.parallelism.ddp import Replicas
+from trainhall.parallelism.gradient_sync import check as check_sync
+from trainhall.parallelism.hook import HookedReplicas
 from trainhall.training.batches import mapped, to_device
 from trainhall.training.clock import NoClock
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.sdk import api
-from trainhall.training.spec import Precision
+from trainhall.training.spec import GradientSync, Precision
+from trainhall.training.spec.wording import in_words
 from trainhall.training.step import OptimizerStep
 
 LossFunction = Callable[[nn.Module, Any], Tensor]
@@ -54,7 +59,9 @@ class Trainer:
             the ranks with the last one alone.
         gradient_clip: largest global L2 norm of the gradient; larger ones are scaled down to it.
         device: another device than this rank's own.
-        bucket_mb: MiB of gradients that are averaged in one collective.
+        gradient_sync: how gradients are averaged over the ranks, by the keys and values that a job
+            spec has under this name: `algorithm`, `compression`, `ratio`, `bucket_mb`. What a
+            compression has kept back is not in `state_dict`.
 
     Raises:
         ValueError: naming what is allowed.
@@ -70,7 +77,7 @@ class Trainer:
         gradient_accumulation: int = 1,
         gradient_clip: float | None = None,
         device: torch.device | str | None = None,
-        bucket_mb: float = 25.0,
+        gradient_sync: Mapping[str, Any] | None = None,
     ) -> None:
         _check_choice("strategy", strategy, STRATEGIES)
         _check_choice("precision", precision, tuple(Precision))
@@ -78,14 +85,14 @@ class Trainer:
             raise ValueError(
                 f"gradient_accumulation must be 1 or more, not {gradient_accumulation!r}"
             )
-        _check_positive("bucket_mb", bucket_mb)
+        synchronised = _gradient_sync(gradient_sync or {})
         if gradient_clip is not None:
             _check_positive("gradient_clip", gradient_clip)
         context = api.init()
         self.device: torch.device = torch.device(context.device if device is None else device)
         self.plain_model = model.to(self.device)
         """The model itself, for its weights and for evaluation."""
-        spread = Replicas(self.plain_model, device=self.device, bucket_mb=bucket_mb, timed=False)
+        spread = _spread(self.plain_model, self.device, synchronised)
         self.model: nn.Module = spread.called
         """The model as it is trained: call it within a loss function alone."""
         parameters = list(spread.parameters.values())
@@ -161,6 +168,24 @@ def _part(tensor: Any, *, part: int, rounds: int) -> Any:
         )
     share = size // rounds
     return tensor[part * share : (part + 1) * share]
+
+
+def _gradient_sync(given: Mapping[str, Any]) -> GradientSync:
+    try:
+        return GradientSync.model_validate(dict(given))
+    except ValidationError as error:
+        told = "; ".join(f"{'.'.join(map(str, e['loc']))} {in_words(e)}" for e in error.errors())
+        raise ValueError(f"gradient_sync: {told}") from None
+
+
+def _spread(model: nn.Module, device: torch.device, synchronised: GradientSync) -> Replicas:
+    options = synchronised.options()
+    bucket_mb = synchronised.bucket_mb
+    ranks = dist.get_world_size() if dist.is_initialized() else 1
+    check_sync(options, "ddp", ranks, reproducible=False)
+    if options.is_native:
+        return Replicas(model, device=device, bucket_mb=bucket_mb, timed=False)
+    return HookedReplicas(model, options, device=device, bucket_mb=bucket_mb)
 
 
 def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ It reads one JSON object a line, `{"function": "module:name", "world_size": …,
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,8 @@ def fork(work: Callable[[], int]) -> int:
     code = 70
     try:
         code = work()
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

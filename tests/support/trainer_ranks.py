@@ -30,12 +30,19 @@ def make_batch(step: int) -> dict[str, torch.Tensor]:
     return {"x": x, "y": x.sum(dim=1, keepdim=True)}
 
 
-def train(folder: Path) -> int:
+def train_over_a_ring(folder: Path) -> int:
+    return train(folder, {"algorithm": "ring", "bucket_mb": 1e-4})
+
+
+def train(folder: Path, gradient_sync: dict[str, Any] | None = None) -> int:
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
     with process_group.joined(environment, device=torch.device("cpu"), namespace="test"):
         trainer = Trainer(
-            make_model(), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), gradient_accumulation=2
+            make_model(),
+            optimizer=lambda p: torch.optim.SGD(p, lr=0.1),
+            gradient_accumulation=2,
+            gradient_sync=gradient_sync,
         )
         share = BATCH // environment.world_size
         mine = slice(environment.rank * share, (environment.rank + 1) * share)

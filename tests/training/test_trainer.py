@@ -61,7 +61,13 @@ def test_it_goes_on_from_its_state() -> None:
         ({"gradient_clip": 0}, "gradient_clip must be a finite number above 0, not 0"),
         ({"gradient_clip": float("nan")}, "gradient_clip must be a finite number above 0"),
         ({"gradient_clip": "1"}, "gradient_clip must be a finite number above 0, not '1'"),
-        ({"bucket_mb": -1}, "bucket_mb must be a finite number above 0, not -1"),
+        ({"gradient_sync": {"bucket_mb": -1}}, "gradient_sync: bucket_mb must be more than 0"),
+        ({"gradient_sync": {"algorithm": "rings"}}, "did you mean ring?"),
+        ({"gradient_sync": {"algoritm": "ring"}}, "gradient_sync: algoritm unknown key"),
+        (
+            {"gradient_sync": {"algorithm": "tree", "compression": "topk"}},
+            "it is gathered, which is for native and ring",
+        ),
     ],
 )
 def test_wrong_options_name_what_is_allowed(options: dict[str, Any], why: str) -> None:
@@ -82,8 +88,11 @@ def test_a_batch_must_divide() -> None:
         trainer.train_step(make_batch(1), loss_fn)
 
 
-def test_ranks_agree_with_one_that_has_the_whole_batch(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.trainer_ranks:train", 2, tmp_path) == [0, 0]
+@pytest.mark.parametrize("function", ["train", "train_over_a_ring"])
+def test_ranks_agree_with_one_that_has_the_whole_batch(
+    ranks: RankServer, tmp_path: Path, function: str
+) -> None:
+    assert ranks.call(f"support.trainer_ranks:{function}", 2, tmp_path) == [0, 0]
     alone = Trainer(make_model(), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), device="cpu")
     for step in range(1, STEPS + 1):
         alone.train_step(make_batch(step), loss_fn)

@@ -194,6 +194,11 @@ class GradientSync(SpecModel):
     bucket_mb: Annotated[float, Field(gt=0, le=4096)] = 25.0
     """Size of DDP's gradient buckets in MiB."""
 
+    def options(self, servers: int | None = None) -> SyncOptions:
+        """The same without torch's part, and with the `servers` that belong to an algorithm."""
+        theirs = servers if self.algorithm == "parameter_server" else None
+        return SyncOptions(self.algorithm, self.compression, self.ratio, theirs)
+
 
 class ParallelismSpec(SpecModel):
     """How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
@@ -448,9 +453,7 @@ class JobSpec(SpecModel):
     @property
     def gradient_sync(self) -> SyncOptions:
         """How gradients are combined over the ranks."""
-        asked = self.parallelism.gradient_sync
-        servers = self.parallelism.servers if asked.algorithm == "parameter_server" else None
-        return SyncOptions(asked.algorithm, asked.compression, asked.ratio, servers)
+        return self.parallelism.gradient_sync.options(self.parallelism.servers)
 
     @property
     def schedule(self) -> Schedule:
