@@ -19,6 +19,8 @@ from report import Figure, report
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.draft import Committed
+from trainhall.training.checkpoint.removal import retire
+from trainhall.training.spec.job import CheckpointSpec
 
 GOAL = 1.3
 
@@ -55,9 +57,13 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="trainhall-benchmark-", dir=options.folder))
     committed: list[Committed] = []
     errors: list[Exception] = []
-    checkpointer = Checkpointer(
-        folder, ("benchmark", 1, 1), None, committed.append, on_error=errors.append, keep_latest=1
-    )
+    rule = CheckpointSpec(keep_latest=1)
+
+    def keep(done: Committed) -> None:
+        committed.append(done)
+        retire(folder, rule)
+
+    checkpointer = Checkpointer(folder, ("benchmark", 1, 1), None, keep, on_error=errors.append)
     copies, stalls, writes = [], [], []
     try:
         begun = time.perf_counter()

@@ -8,8 +8,8 @@ import typer
 from trainhall.cli import output as out
 from trainhall.cli import quantities
 from trainhall.cli.errors import CliError, Usage
-from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Output
+from trainhall.cli.plots import check_plot
 
 if TYPE_CHECKING:
     from trainhall.cli.bench_forecast import Forecast
@@ -91,7 +91,7 @@ def collectives(
         raise Usage("say --simulate: times are computed from a model of the links")
     _no_names(output)
     if plot:
-        _check_plot(plot)
+        check_plot(plot)
     counts = [quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks)]
     names = _items(algorithms) if algorithms else list(NAMES)
     if unknown := [name for name in names if name not in NAMES]:
@@ -217,12 +217,3 @@ def _items(text: str) -> list[str]:
 def _no_names(output: Format) -> None:
     if output is Format.NAME:
         raise Usage("-o name prints ids, and there are none here; take table, json or yaml")
-
-
-def _check_plot(path: Path) -> None:
-    """Say what is wrong before anything is computed."""
-    check_installed("matplotlib", "--plot")
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise Usage(f"--plot writes .png, .svg or .pdf files, not {path.name!r}")
-    if not path.absolute().parent.is_dir():
-        raise Usage(f"--plot cannot write {path}: there is no folder {path.parent}")

@@ -17,6 +17,7 @@ from trainhall.cli.errors import Usage
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Overrides, Url
 from trainhall.cli.output import Column, say, table
+from trainhall.cli.plots import check_plot
 
 if TYPE_CHECKING:
     from trainhall.cli.verify_runs import Result
@@ -85,7 +86,7 @@ def verify(
             "--plot",
             metavar="FILE",
             dir_okay=False,
-            help="Draw the errors by step to a .png or .svg file.",
+            help="Draw the errors by step to a .png, .svg or .pdf file.",
         ),
     ] = None,
     overrides: Overrides = None,
@@ -121,7 +122,7 @@ def verify(
     if spec.code is not None and not Path(spec.code).is_dir():
         raise Usage(f"code: {spec.code} is not a folder; `trainhall verify` uses it in place")
     if plot is not None:
-        _check_plot(plot)
+        check_plot(plot)
     check_installed("torch", "training")
     wanted = _candidates(spec, steps, _strategies(strategies), _number(spec, workers))
     results = _compare(spec, steps, dtype, *wanted)
@@ -256,14 +257,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     return [_finite(each) for each in value] if isinstance(value, list) else value
-
-
-def _check_plot(path: Path) -> None:
-    if path.suffix not in (".png", ".svg"):
-        raise Usage(f"--plot: {path} must end with .png or .svg")
-    if not path.absolute().parent.is_dir():
-        raise Usage(f"--plot: there is no folder {path.absolute().parent}")
-    check_installed("matplotlib", "--plot")
 
 
 def _error(kind: str) -> Column:

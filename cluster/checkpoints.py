@@ -16,7 +16,7 @@ from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
-from trainhall.cluster.resume import STORE
+from trainhall.cluster.resume import STORE, candidates
 from trainhall.cluster.storable import storable
 from trainhall.cluster.store import Store
 from trainhall.cluster.views import CheckpointView, JobView, Page, RetentionView
@@ -106,7 +106,7 @@ class CheckpointService:
                 raise WrongState(f"checkpoint {checkpoint_id} is pinned; unpin it first", "pinned")
             job = await session.get(Job, row.job_id)
             assert job is not None
-            if job.restore_checkpoint_id == row.id:
+            if await _starts_from(session, job, row):
                 raise WrongState(
                     f"job {job.id} is about to start from checkpoint {checkpoint_id}", row.state
                 )
@@ -336,9 +336,9 @@ class CheckpointService:
         )
         ordered = sorted(rows, key=_age, reverse=True)
         good = [row for row in ordered if row.state == "committed"]
-        told = dict(
-            zip([r.id for r in good], verdicts(rule, [*map(_candidate, good)]), strict=True)
-        )
+        lineage, _ = await candidates(session, job)
+        judged = verdicts(rule, [*map(_candidate, good)], lineage)
+        told = dict(zip([row.id for row in good], judged, strict=True))
         for row in ordered:
             if row.state == "corrupt":
                 told[row.id] = Verdict(True, "corrupt, for you to look into: delete it by hand")
@@ -470,6 +470,14 @@ async def _mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
         .values(state="deleted")
     )
     assert isinstance(result, CursorResult)
+
+
+async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool:
+    """The job waits to start from this checkpoint, or its hosts may be fetching it."""
+    if job.restore_checkpoint_id == row.id:
+        return True
+    lineage, _ = await candidates(session, job)
+    return job.state == JobState.STARTING and lineage[:1] == [row.name]
 
 
 def _may_write(attempt: Attempt, name: CheckpointName) -> bool:

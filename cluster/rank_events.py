@@ -61,7 +61,7 @@ class RankEvents:
             batch = ordered[at : at + _BATCH]
             acked, allocation = await self._accept_batch(job_id, attempt, writer, batch)
             checkpoint = checkpoint or any(event.kind == "checkpoint" for event in batch)
-            suspects = [name for event in batch for name in _damaged(event)]
+            suspects = [name for event in batch for name in _suspects(event)]
             if suspects:
                 await self._verify_stored(job_id, suspects)
         self._wakeups.job(job_id)
@@ -145,7 +145,8 @@ class RankEvents:
         if data.get("note"):
             why = f"{why}: {data['note']}"
         for each in _passed_over(data):
-            if each.get("reason") == Reason.DAMAGED:
+            # With another one loaded from the same storage, it is not the storage that is away.
+            if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
                 await self._mark_damaged(session, attempt, each)
         await self._note(session, attempt, event, why, data, kind="attempt")
 
@@ -163,7 +164,7 @@ class RankEvents:
             await self._checkpoints.corrupt(session, row, text(str(passed_over.get("text"))))
 
     async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
-        """A host's copy was damaged; whether the store's own is too, its files tell."""
+        """A host has no good copy; whether the store has none either, its files tell."""
         async with self._db.session() as session:
             rows = await session.scalars(
                 select(Checkpoint.id).where(
@@ -241,11 +242,12 @@ def _passed_over(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
 
 
-def _damaged(event: RankEvent) -> list[str]:
+def _suspects(event: RankEvent) -> list[str]:
     if event.kind != "started":
         return []
+    bad = (Reason.DAMAGED, Reason.GONE, Reason.MISSING)
     told = _passed_over(event.data)
-    return [str(each.get("name")) for each in told if each.get("reason") == Reason.DAMAGED]
+    return [str(each.get("name")) for each in told if each.get("reason") in bad]
 
 
 def _count(value: Any) -> int | None:

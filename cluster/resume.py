@@ -22,7 +22,7 @@ async def checkpoint_plan(
     """`Attempt.checkpoint_plan` of the job's next attempt, and notes for people."""
     path = job.spec["checkpoint"].get("path")
     folder = f"{str(path).rstrip('/')}/{job.id}" if path else None
-    names, notes = await _candidates(session, job)
+    names, notes = await candidates(session, job)
     plan: dict[str, Any] = {"folder": folder, "upload": folder is None, "resume": names[:limit]}
     if folder is not None and job.restore_checkpoint_id is None:
         plan["unrecorded"] = await _unrecorded(session, job)
@@ -48,7 +48,8 @@ async def _unrecorded(session: AsyncSession, job: Job) -> dict[str, int] | None:
     return {"attempt": last.number, "generation": last.generation, "after_step": after}
 
 
-async def _candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
+async def candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
+    """What the job would go back to, best first, and notes for people."""
     rows = await session.scalars(
         select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.state == "committed")
     )

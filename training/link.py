@@ -116,8 +116,6 @@ class CheckpointPlan(LinkModel):
     """Where the folder is shared: checkpoints to look for there, which are better than `resume`."""
     lacking: dict[str, str] = {}
     """Of better ones that this host could not get, why not."""
-    keep_latest: int | None = None
-    """Rank 0 removes all but so many. None: the coordinator decides what goes."""
 
 
 class TracePlan(LinkModel):

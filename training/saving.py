@@ -62,7 +62,6 @@ class Saving:
             on_error=self._failed,
             replicated=state.strategy.replicated,
             mesh={name: size for name, size in degrees.sizes.items() if size > 1},
-            keep_latest=launch.checkpoint.keep_latest,
         )
 
     def check_folder(self) -> None:

@@ -315,7 +315,7 @@ def test_a_killed_comparison_leaves_no_process_behind(start: Start, tmp_path: Pa
     ("text", "arguments", "told"),
     [
         (MLP, ["--strategies", "dpp"], "--strategies: there is no 'dpp'; there are ddp, fsdp, "),
-        (MLP, ["--plot", "errors.pdf"], "--plot: errors.pdf must end with .png or .svg"),
+        (MLP, ["--plot", "errors.txt"], "--plot writes .png, .svg or .pdf files, not 'errors.txt'"),
         (
             MLP,
             ["--set", "resources.workers=12"],

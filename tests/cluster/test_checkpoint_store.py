@@ -4,6 +4,7 @@ import asyncio
 import errno
 import hashlib
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -382,9 +383,27 @@ async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
 
+async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
+        await service.receive(job_id, NAME, path, pieces(data))
+    await service.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    shutil.rmtree((await service.fetch(job_id, NAME, "state.json")).parent)
+    passed_over = [{"name": NAME, "reason": "missing", "text": "no host could get it: not found"}]
+    await hall.tell(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
+    (view,) = (await service.list(job_id)).items
+    assert view.state == "corrupt"
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    assert "the folder: expected a folder, found nothing" in events[-1].reason
+
+
 async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall)
-    for step in (5, 10, 20):
+    job_id = await running_job(hall, keep_latest=4)
+    for step in (5, 10, 20, 30):
         await hall.save_checkpoint(job_id, step)
     await hall.coordinator.jobs.pause(job_id)
     await hall.settle()
@@ -393,6 +412,7 @@ async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> Non
     await hall.settle()
     await hall.run_until(job_id, "running")
     passed_over = [
+        {"name": "step-00000030-a1-g1", "reason": "gone", "text": "the folder: found nothing"},
         {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
         {"name": "step-00000010-a1-g1", "reason": "missing", "text": "rank 1 does not have it"},
         {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
@@ -400,7 +420,7 @@ async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> Non
     told = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
     await hall.tell(job_id, "started", {**told, "passed_over": passed_over})
     states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
-    assert states == {20: "corrupt", 10: "committed", 5: "committed"}
+    assert states == {30: "corrupt", 20: "corrupt", 10: "committed", 5: "committed"}
     await hall.coordinator.jobs.cancel(job_id)
     await hall.run_until(job_id, "cancelled")
     (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items

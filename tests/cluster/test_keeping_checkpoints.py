@@ -94,6 +94,33 @@ async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCl
     }
 
 
+async def test_what_a_restored_job_goes_back_to_stays_until_there_is_newer(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, keep_latest=1)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    await service.pin(first.id)
+    await hall.save_checkpoint(job_id, 20)
+    await hall.finish(job_id)
+    await service.restore(first.id)
+    await hall.settle()
+    await hall.work()
+    assert (await hall.job(job_id)).state == "starting"
+    # Its hosts may be fetching it at this moment.
+    await service.unpin(first.id)
+    assert await told(hall, job_id, dry_run=False) == {
+        20: (True, "the newest"),
+        10: (True, "what the job goes back to"),
+    }
+    with pytest.raises(WrongState, match="about to start"):
+        await service.delete(first.id)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 15)
+    assert await states(hall, job_id) == {20: "deleting", 15: "committed", 10: "deleting"}
+
+
 @pytest.mark.parametrize("command", ["pin", "delete", "restore"])
 async def test_what_changed_while_a_command_waited_for_the_job_counts(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str

@@ -105,7 +105,6 @@ class RankServer:
         attempt: int = 1,
         resume: list[str] | None = None,
         command: Command = Command.RUN,
-        keep_latest: int | None = None,
         trace: TracePlan | None = None,
         function: str = "support.rank_server:train",
         device: Literal["cpu", "cuda"] = "cpu",
@@ -136,7 +135,6 @@ class RankServer:
                 folder=str(folder / "checkpoints"),
                 upload=False,
                 resume=resume or [],
-                keep_latest=keep_latest,
             ),
             # As `trainhall run` has it: the folder itself.
             code=job.code,

@@ -88,8 +88,9 @@ def choose_alike(folder: Path, rank: int) -> None:
     outcome: dict[str, Any]
     try:
         given = json.loads((folder / "names.json").read_text())
-        lacking = {"step-00000009-a1-g1": "its copy is damaged"} if rank == 1 else {}
-        loaded = checkpointer.load(given[rank], target, lacking=lacking)
+        mine, better = given[rank], "step-00000009-a1-g1"
+        lacking = {better: "its copy is damaged"} if better in given[0] and rank == 1 else {}
+        loaded = checkpointer.load(mine, target, lacking=lacking)
         assert loaded is not None
         outcome = {"name": loaded.name, "notes": [str(note) for note in loaded.notes]}
     except NoGoodCheckpoint as error:

@@ -10,7 +10,8 @@ from pathlib import Path
 from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token
-from trainhall.training.checkpoint.removal import keep_latest, remove_leftovers
+from trainhall.training.checkpoint.removal import remove_leftovers, retire
+from trainhall.training.spec.job import CheckpointSpec
 
 
 def write(folder: Path, attempt: int, step: int, job_id: str = "job") -> None:
@@ -29,7 +30,7 @@ def write(folder: Path, attempt: int, step: int, job_id: str = "job") -> None:
         files=draft.files,
     )
     draft.commit(manifest)
-    keep_latest(folder, token.job_id, 1)
+    retire(folder, CheckpointSpec(keep_latest=1))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import torch
 from support.waiting import eventually
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
+from trainhall.training.checkpoint.removal import retire
+from trainhall.training.spec.job import CheckpointSpec
 
 NOT_TRACED = 99
 """Exit code where strace is not allowed to trace."""
@@ -21,13 +23,13 @@ def run(folder: Path) -> int:
     if strace is None:
         return NOT_TRACED
     errors: list[Exception] = []
+    checkpoints, rule = folder / "checkpoints", CheckpointSpec(keep_latest=order["keep"])
     checkpointer = Checkpointer(
-        folder / "checkpoints",
+        checkpoints,
         ("job", 2, 1),
         None,
-        lambda committed: None,
+        lambda committed: retire(checkpoints, rule),
         on_error=errors.append,
-        keep_latest=order["keep"],
     )
     checkpointer.save(2, state(2))
     checkpointer.wait()

@@ -21,14 +21,7 @@ def names(attempt: Attempt) -> list[str]:
     return [e["data"]["name"] for e in reversed(attempt.events(kind="checkpoint"))]
 
 
-def test_without_a_coordinator_the_rank_keeps_the_newest(ranks: RankServer, tmp_path: Path) -> None:
-    attempt = ranks.run(tmp_path, job(every_steps=5), keep_latest=2)
-    assert attempt.codes == [0, 0], attempt.stderr()
-    left = sorted(p.name for p in (tmp_path / "checkpoints").iterdir())
-    assert left == ["step-00000015-a1-g1", "step-00000020-a1-g1"]
-
-
-def test_with_a_coordinator_the_rank_removes_nothing(ranks: RankServer, tmp_path: Path) -> None:
+def test_a_rank_removes_nothing(ranks: RankServer, tmp_path: Path) -> None:
     ranks.run(tmp_path, job(every_steps=5))
     assert len(list((tmp_path / "checkpoints").iterdir())) == 4
 

@@ -55,7 +55,7 @@ from trainhall.training.checkpoint.ranks import (
     together,
     twin,
 )
-from trainhall.training.checkpoint.removal import keep_latest, remove_leftovers
+from trainhall.training.checkpoint.removal import remove_leftovers
 from trainhall.training.checkpoint.staging import Staging
 from trainhall.training.checkpoint.state import (
     FlatState,
@@ -142,7 +142,6 @@ class Checkpointer:
             earlier checkpoints are as they were, training may go on. By default the error is
             logged. Neither callback may call the checkpointer.
         mesh: degrees of parallelism, for the manifest; by default `{"data": world size}`.
-        keep_latest: rank 0 deletes all but so many of the job's checkpoints after each commit.
     """
 
     def __init__(
@@ -155,7 +154,6 @@ class Checkpointer:
         on_error: Callable[[Exception], None] | None = None,
         replicated: bool = True,
         mesh: Mapping[str, int] | None = None,
-        keep_latest: int | None = None,
     ) -> None:
         self.folder = folder
         self.token = Token(*token)
@@ -168,7 +166,6 @@ class Checkpointer:
         self._on_commit = on_commit
         self._on_error = on_error or _log_error
         self._mesh = dict(mesh) if mesh is not None else {"data": self._ranks.size}
-        self._keep_latest = keep_latest
         self._staging = Staging()
         self._plan: Plan | None = None
         self._thread: threading.Thread | None = None
@@ -288,8 +285,13 @@ class Checkpointer:
         told = self._ranks.gather((list(names), dict(lacking or {}), place_of(self.folder)))
         lists = [names for names, _, _ in told]
         self._places = [place for _, _, place in told]
-        notes: list[PassedOver] = []
-        for name in _merged(lists):
+        merged = _merged(lists)
+        nowhere = {n: why for _, whys, _ in told for n, why in whys.items() if n not in merged}
+        notes = [
+            PassedOver(name, Reason.MISSING, f"no host could get it: {why}")
+            for name, why in nowhere.items()
+        ]
+        for name in merged:
             without = [rank for rank, others in enumerate(lists) if name not in others]
             if without:
                 whys = [told[rank][1].get(name) for rank in without]
@@ -356,8 +358,6 @@ class Checkpointer:
             self._on_commit(committed)
         except Exception:
             log.exception("%s was committed, but telling so failed", committed.name)
-        if self._keep_latest is not None:
-            self._retain(self._keep_latest)
 
     def _write(self, save: _Save) -> Committed:
         ranks, first = self._writers, self._writers.rank == 0
@@ -418,13 +418,6 @@ class Checkpointer:
             for name in remove_leftovers(self.folder, self.token):
                 log.info("removed %s, left by an interrupted save or deletion", name)
 
-    def _retain(self, count: int) -> None:
-        try:
-            keep_latest(self.folder, self.token.job_id, count)
-        except (OSError, CheckpointError) as error:
-            # The next commit tries again; the checkpoint itself is safe.
-            log.warning("older checkpoints could not be removed: %s", error)
-
     def _report(self, error: Exception) -> None:
         try:
             self._on_error(error)
@@ -480,7 +473,8 @@ class Checkpointer:
             return None
         first, *_ = reversed(told)
         if len(told) == 1 and all(failures):
-            return first
+            # Alike on hosts that share the storage: it is not one of them that does not see it.
+            return _Why(Reason.GONE, first.text) if first.reason is Reason.MISSING else first
         damaged = any(why.reason is Reason.DAMAGED for why in told)
         text = "; ".join(f"on rank {rank}: {why.text}" for why, rank in reversed(told.items()))
         return _Why(Reason.DAMAGED if damaged else first.reason, text)

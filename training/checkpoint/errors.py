@@ -50,6 +50,8 @@ class Reason(StrEnum):
 
     MISSING = "missing"
     """A rank was not given it, or does not find its folder."""
+    GONE = "gone"
+    """No rank finds its folder."""
     DAMAGED = "damaged"
     """A rank finds other bytes than were written, or lacks some of them."""
     UNREADABLE = "unreadable"

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-from collections.abc import Collection
 from pathlib import Path
 
 from trainhall.training.checkpoint.draft import fsync_folder
@@ -96,28 +95,6 @@ def remove_leftovers(folder: Path, token: Token) -> list[str]:
             if not path.exists():
                 gone.append(path.name)
     return gone
-
-
-def keep_latest(folder: Path, job_id: str, count: int, *, keep: Collection[str] = ()) -> list[str]:
-    """Delete all of a job's checkpoints but the newest `count`; returns the names that are gone.
-
-    A folder whose manifest cannot be read is left alone: whose it is cannot be told.
-
-    Args:
-        keep: names that stay whatever their age; they do not count.
-    """
-    if count < 1:
-        raise ValueError(f"at least one checkpoint must be kept, not {count}")
-    own: list[Path] = []
-    for found in scan(folder):
-        try:
-            if read_manifest(found.path).job_id == job_id and found.path.name not in keep:
-                own.append(found.path)
-        except BadCheckpoint:
-            continue
-    for path in own[count:]:
-        remove_checkpoint(path)
-    return [path.name for path in own[count:]]
 
 
 def retire(folder: Path, rule: CheckpointSpec) -> None:

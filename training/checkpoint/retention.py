@@ -26,8 +26,14 @@ class Verdict:
     reason: str
 
 
-def verdicts(rule: CheckpointSpec, candidates: Sequence[Candidate]) -> list[Verdict]:
+def verdicts(
+    rule: CheckpointSpec, candidates: Sequence[Candidate], lineage: Sequence[str] = ()
+) -> list[Verdict]:
     """What becomes of each checkpoint, in the order in which they are given.
+
+    Args:
+        lineage: names of what the job would go back to, best first. Once an older checkpoint was
+            restored these are others than the newest, and as many of them stay.
 
     A checkpoint stays if it is pinned, one of the newest, or one of the best; each of these counts
     by itself, so that a pinned one takes no place from the others. Of equally good ones the older
@@ -35,6 +41,8 @@ def verdicts(rule: CheckpointSpec, candidates: Sequence[Candidate]) -> list[Verd
     whose own value it is.
     """
     newest = {c.name for c in _newest_first(candidates)[: rule.keep_latest]}
+    given = {str(c.name) for c in candidates}
+    needed = set([name for name in lineage if name in given][: rule.keep_latest])
     best = {c.name for c in _best_first(rule, candidates)[: rule.keep_best]}
     told = []
     for candidate in candidates:
@@ -43,6 +51,8 @@ def verdicts(rule: CheckpointSpec, candidates: Sequence[Candidate]) -> list[Verd
             whys.append("pinned")
         if candidate.name in newest:
             whys.append(_one_of(rule.keep_latest, "newest"))
+        elif str(candidate.name) in needed:
+            whys.append("what the job goes back to")
         if candidate.name in best:
             value = candidate.metrics[str(rule.metric)]
             whys.append(f"{_one_of(rule.keep_best, 'best')} by {rule.metric} ({value:.6g})")

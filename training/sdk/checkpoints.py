@@ -54,9 +54,7 @@ class Checkpoints:
         self._note = note
         self._error: str | None = None
         self._saving_step = 0
-        self._checkpointer = Checkpointer(
-            folder, token, group, committed, on_error=self._failed, keep_latest=None
-        )
+        self._checkpointer = Checkpointer(folder, token, group, committed, on_error=self._failed)
         self.saved_step: int | None = None
 
     def save(self, state: dict[str, Any], step: int, metrics: dict[str, float]) -> None:

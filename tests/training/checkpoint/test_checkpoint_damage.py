@@ -27,7 +27,8 @@ from trainhall.training.checkpoint.manifest import (
     verify_folder,
 )
 from trainhall.training.checkpoint.names import MANIFEST, scan
-from trainhall.training.checkpoint.removal import keep_latest
+from trainhall.training.checkpoint.removal import retire
+from trainhall.training.spec.job import CheckpointSpec
 
 OLD, NEW = "step-00000001-a1-g1", "step-00000002-a1-g1"
 SHARD = "tensors-00000-00000.safetensors"
@@ -93,7 +94,7 @@ def test_a_folder_that_was_removed_by_hand_is_passed_over(saver: Checkpointer) -
     shutil.rmtree(saver.folder / NEW)
     loaded = saver.load([NEW, OLD], state(0))
     assert loaded is not None
-    assert (loaded.name, loaded.notes[0].reason) == (OLD, "missing")
+    assert (loaded.name, loaded.notes[0].reason) == (OLD, "gone")
     shutil.rmtree(saver.folder)
     with pytest.raises(NoGoodCheckpoint, match="expected a folder, found nothing"):
         saver.load([NEW, OLD], state(0))
@@ -208,5 +209,5 @@ def test_a_pickle_is_never_read_wherever_it_lies(
             use()
         except CheckpointError:
             continue
-    keep_latest(saver.folder, "job", 1)
+    retire(saver.folder, CheckpointSpec(keep_latest=1))
     assert not sprung.exists()

@@ -11,7 +11,6 @@ from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.errors import NotRemoved
 from trainhall.training.checkpoint.names import CheckpointName, Token, removed_name, scan
 from trainhall.training.checkpoint.removal import (
-    keep_latest,
     remove_checkpoint,
     remove_leftovers,
     retire,
@@ -87,21 +86,6 @@ def test_only_older_temporary_folders_of_the_same_job_go(tmp_path: Path) -> None
     assert set(gone) == {path.name for path in expected}
     assert set(tmp_path.iterdir()) == {bystander, *drafts.values()} - expected
     assert remove_leftovers(tmp_path / "missing", Token("job", 2, 2)) == []
-
-
-def test_the_newest_are_kept(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    for step in (1, 2, 3):
-        write(source / str(step), 1, step)
-        name = f"step-{step:08d}-a1-g1"
-        shutil.move(source / str(step) / name, tmp_path / name)
-    unreadable = tmp_path / "step-00000000-a1-g1"
-    unreadable.mkdir()
-    assert keep_latest(tmp_path, "another", 1) == []
-    assert keep_latest(tmp_path, "job", 1, keep=["step-00000001-a1-g1"]) == ["step-00000002-a1-g1"]
-    assert [found.name.step for found in scan(tmp_path)] == [3, 1, 0]
-    with pytest.raises(ValueError, match="at least one"):
-        keep_latest(tmp_path, "job", 0)
 
 
 def test_a_damaged_one_stays_and_takes_no_place_from_a_good_one(tmp_path: Path) -> None:

@@ -105,3 +105,18 @@ def test_half_a_rule_is_refused(checkpoint: dict[str, Any], field: str, words: s
     (problem,) = caught.value.problems
     assert problem.field == field
     assert words in problem.message
+
+
+def test_what_a_restored_job_goes_back_to_stays_beside_the_newest() -> None:
+    rule = CheckpointSpec(keep_latest=2)
+    before = [at(step) for step in (10, 20, 30, 40)]
+
+    def left(*written: int) -> list[int]:
+        own = [at(step, attempt=2) for step in written]
+        lineage = [str(c.name) for c in (*reversed(own), *before[1::-1])]
+        told = zip([*before, *own], verdicts(rule, [*before, *own], lineage), strict=True)
+        return [c.name.step for c, verdict in told if verdict.keep]
+
+    assert left() == [10, 20, 30, 40]
+    assert left(25) == [20, 40, 25]
+    assert left(25, 35) == [25, 35]

@@ -211,18 +211,31 @@ def test_a_damaged_one_is_passed_over_with_the_reason(job: Job) -> None:
     assert loaded.extra == {"value": 1.0}
     assert target["model"]["weight"].tolist() == [1.0] * 8
     assert [(n.name, n.reason) for n in loaded.notes] == [
-        ("step-00000009-a1-g1", "missing"),
+        ("step-00000009-a1-g1", "gone"),
         ("../x", "mismatch"),
         (new, "damaged"),
     ]
-    missing, bad_name, damaged = map(str, loaded.notes)
-    assert missing == (
+    gone, bad_name, damaged = map(str, loaded.notes)
+    assert gone == (
         "step-00000009-a1-g1 was not used: the folder: expected a folder, found nothing"
     )
     assert bad_name == "../x was not used: it is not named like a checkpoint"
     assert damaged.startswith(
         f"{new} was not used: {shard.name}: expected SHA-256 {expected}, found "
     )
+
+
+def test_a_better_one_that_no_host_could_get_is_told(job: Job) -> None:
+    old, lacking = job.save(1, small_state(1.0)), {"step-00000009-a1-g1": "it is not in the store"}
+    loaded = job.checkpointer.load([old], small_state(0.0), lacking=lacking)
+    assert loaded is not None
+    (note,) = loaded.notes
+    assert note.reason == "missing"
+    assert str(note) == (
+        "step-00000009-a1-g1 was not used: no host could get it: it is not in the store"
+    )
+    with pytest.raises(NoGoodCheckpoint, match="no host could get it"):
+        job.checkpointer.load([], small_state(), lacking=lacking)
 
 
 def test_a_damaged_one_is_not_read_at_all(job: Job) -> None:
@@ -359,13 +372,6 @@ def test_a_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
     Job(tmp_path, token=("job", 2, 1)).save(6, small_state())
     assert not dead.path.exists()
     assert other.path.exists()
-
-
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
-    job = Job(tmp_path, keep_latest=2)
-    for step in range(1, 5):
-        job.save(step, small_state())
-    assert [found.name.step for found in scan(tmp_path)] == [4, 3]
 
 
 @pytest.mark.parametrize(
