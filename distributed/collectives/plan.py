@@ -47,6 +47,9 @@ class Piece:
     scratch: int | None = None
     """The buffer into which it is received, where it is added."""
 
+    def overlaps(self, other: "Piece") -> bool:
+        return max(self.start, other.start) < min(self.stop, other.stop)
+
 
 def plan(
     rounds: Iterable[Round], cuts: list[int], *, most_elements: int, lockstep: bool
@@ -72,6 +75,8 @@ class _Layout:
     cuts: list[int]
     most_elements: int
     actions: list[tuple[Action, Piece]] = field(default_factory=list)
+    unsent: list[Piece] = field(default_factory=list)
+    """Begun, and not yet waited for."""
     additions: int = 0
     """Messages so far that are added."""
 
@@ -92,27 +97,62 @@ class _Layout:
     def ahead(self, rounds: Iterator[Round]) -> None:
         """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
         round before it sends in it, and where nothing stands against it already in the round
-        before."""
+        before. Each wait that finds its message gone already saves a change of threads, so what is
+        sent is waited for late: before its place is written to, or a round later."""
         r = next(rounds, None)
         incoming = self._begin_receiving(r)
         while r:
+            before = self.unsent
             outgoing = self._sends(r)
             self._do(Action.BEGIN, outgoing)
+            self.unsent = before + outgoing
             after = next(rounds, None)
-            early = after is not None and _may_receive_early(after, r, len(incoming))
+            early = after is not None and self._may_receive_early(after, r, incoming)
             ahead = self._begin_receiving(after) if early else None
             for place, piece in enumerate(incoming, start=2):
-                self._finish([piece])
-                if piece.scratch is not None:  # its buffer is free again
-                    self._do(Action.BEGIN, incoming[place : place + 1])
-            self._do(Action.WAIT, outgoing)  # the next round may overwrite what is being sent
+                if piece.scratch is None:
+                    self._finish([piece])
+                else:
+                    self._settle([other for other in self.unsent if piece.overlaps(other)])
+                    self._finish([piece])
+                    self._do(Action.BEGIN, incoming[place : place + 1])  # its buffer is free again
+            self._settle([sent for sent in before if sent in self.unsent])
             r, incoming = after, self._begin_receiving(after) if ahead is None else ahead
+        self._settle(self.unsent)
 
     def _begin_receiving(self, r: Round | None) -> list[Piece]:
-        incoming = self._receives(r) if r else []
-        if r and r.receive:
-            self._do(Action.BEGIN, incoming[:2] if r.receive.add else incoming)
+        if r is None or r.receive is None:
+            return []
+        incoming = self._receives(r)
+        if r.receive.add:
+            self._do(Action.BEGIN, incoming[:2])
+        else:
+            self._settle(self._in_the_way(incoming))
+            self._do(Action.BEGIN, incoming)
         return incoming
+
+    def _may_receive_early(self, after: Round, r: Round, incoming: list[Piece]) -> bool:
+        """Whether what `after` receives may come while round `r` is under way."""
+        if after.receive is None or (r.receive and r.receive.add and len(incoming) > 2):
+            return False  # it would take the place of pieces of this round that are yet to be begun
+        if after.receive.add:
+            return True  # into a buffer
+        if r.receive and overlap(after.receive.chunks, r.receive.chunks):
+            return False
+        return not self._in_the_way(self._receives(after))
+
+    def _in_the_way(self, incoming: list[Piece]) -> list[Piece]:
+        """What is still being sent from places into which others would be received. A peer that
+        sends there in a later round has received what was sent to it before."""
+        return [
+            sent
+            for sent in self.unsent
+            if any(piece.overlaps(sent) and piece.peer != sent.peer for piece in incoming)
+        ]
+
+    def _settle(self, sent: list[Piece]) -> None:
+        self._do(Action.WAIT, sent)
+        self.unsent = [piece for piece in self.unsent if piece not in sent]
 
     def _sends(self, r: Round) -> list[Piece]:
         return self._cut(r, r.send) if r.send else []
@@ -147,17 +187,3 @@ class _Layout:
 
     def _do(self, action: Action, pieces: Iterable[Piece]) -> None:
         self.actions.extend((action, piece) for piece in pieces)
-
-
-def _may_receive_early(after: Round, r: Round, pieces: int) -> bool:
-    """Whether what `after` receives may come while round `r` is under way, which receives so many
-    pieces."""
-    if after.receive is None or (r.receive and r.receive.add and pieces > 2):
-        return False  # it would take the place of pieces of this round that are yet to be begun
-    if after.receive.add:
-        return True  # into a buffer
-    if r.receive and overlap(after.receive.chunks, r.receive.chunks):
-        return False
-    # What is still being sent may be overwritten by none but who has received it by then.
-    sends = r.send and r.send.peer != after.receive.peer and r.send.chunks
-    return not (sends and overlap(after.receive.chunks, sends))

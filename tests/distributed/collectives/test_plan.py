@@ -109,6 +109,18 @@ def test_in_lockstep_the_same_numbers_come_out(name: str) -> None:
         np.testing.assert_array_equal(tensor, wanted)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_added_to_a_place_that_is_still_being_sent(name: str) -> None:
+    for world_size in range(2, 9):
+        for rank in range(world_size):
+            leaving: set[Piece] = set()
+            for action, piece in planned(laid_out(name, world_size), rank):
+                if piece.sends:
+                    (leaving.add if action is Action.BEGIN else leaving.remove)(piece)
+                elif action is Action.ADD:
+                    assert not any(piece.overlaps(other) for other in leaving)
+
+
 def test_a_ring_of_two_is_ready_for_all_that_comes_before_it_waits() -> None:
     actions = planned(Ring(2), 0, elements=6)
     assert [(action, piece.sends) for action, piece in actions] == [
@@ -116,8 +128,8 @@ def test_a_ring_of_two_is_ready_for_all_that_comes_before_it_waits() -> None:
         (Action.BEGIN, True),
         (Action.BEGIN, False),
         (Action.ADD, False),
-        (Action.WAIT, True),
         (Action.BEGIN, True),
         (Action.WAIT, False),
+        (Action.WAIT, True),
         (Action.WAIT, True),
     ]
