@@ -65,6 +65,36 @@ DRY_RUN: Example = {
     "spec": SPEC,
     "lacks_code": False,
 }
+GRADIENT_REQUESTS: Example = {"asked": 1, "answered": 0}
+_GRADIENT_STEP: Example = {
+    "attempt": 1,
+    "step": 40,
+    "time": "2026-01-05T09:30:00.210000Z",
+    "request": 1,
+    "has_histograms": True,
+    "norms": [0.41, 0.02],
+    "largest": [0.63, 0.05],
+}
+GRADIENT_HISTORY: Example = {
+    "asked": 1,
+    "answered": 1,
+    "names": ["0.weight", "0.bias"],
+    "steps": [_GRADIENT_STEP],
+}
+GRADIENTS: Example = {
+    "attempt": 1,
+    "step": 40,
+    "time": "2026-01-05T09:30:00.210000Z",
+    "lowest_exponent": -48,
+    "entries": [
+        {
+            "name": "0.bias",
+            "norm": 0.02,
+            "largest": 0.05,
+            "histogram": {"first": 38, "counts": [3, 9, 4], "zeros": 0, "not_finite": 0},
+        }
+    ],
+}
 EVENT: Example = {
     "seq": 7,
     "time": "2026-01-05T09:30:00.210000Z",

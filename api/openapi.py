@@ -15,14 +15,16 @@ from trainhall import __version__
 from trainhall.api.auth import authenticated
 from trainhall.api.describe import NULL, REF
 from trainhall.api.params import known_query
-from trainhall.api.routes import checkpoints, cluster, code, jobs, metrics, probes
+from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
 from trainhall.api.schemas.checkpoints import Restore
 from trainhall.api.schemas.nodes import NewNode
 from trainhall.api.schemas.problems import Problem
 from trainhall.training.spec import JobSpec
 
 TITLE = "Trainhall"
-PUBLIC_ROUTERS = (jobs.router, code.router, cluster.router, metrics.router, checkpoints.router)
+PUBLIC_ROUTERS = (
+    jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
+)  # fmt: skip
 PREFIX = "/api/v1"
 _DESCRIPTION = """\
 A self-hosted home for distributed training jobs.

@@ -11,6 +11,7 @@ from trainhall.cluster.apply import Applier
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.code import CodeStore
 from trainhall.cluster.gateway import Gateway
+from trainhall.cluster.gradients import GradientService
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.jobs import JobService
 from trainhall.cluster.nodes import NodeService
@@ -54,6 +55,7 @@ class Coordinator:
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(db, self.clock, self.ids, wakeups, self.code)
         self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
+        self.gradients = GradientService(db, wakeups)
         self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
         self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)
         self.gateway = Gateway(
@@ -72,7 +74,8 @@ class Coordinator:
 
     async def start(self) -> None:
         """Begin to reconcile and to listen. Every node gets a full grace period from here."""
-        self.hearing.was_deaf()
+        # Every pass of the reconciler asks it, and one follows every tick.
+        self.hearing.start(self.options.tick_seconds + self.options.suspect_after_seconds / 3)
         self._tasks.start("reconciler", self.reconciler.run())
         self._tasks.start("readings", self.gateway.keep_flushing())
         self._tasks.start("packer", self._keep_packing())

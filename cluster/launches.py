@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from sqlalchemy import exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster import plans
+from trainhall.cluster import gradients, plans
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.protocol import Assignment
 from trainhall.db.models import Attempt, Grant, Job, Node
@@ -41,14 +41,17 @@ async def assignments_for(
         )
         .order_by(Attempt.job_id)
     )
+    placed = rows.all()
+    requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
     found = []
-    for attempt, spec, address, plan in rows.all():
+    for attempt, spec, address, plan in placed:
         if (attempt.job_id, attempt.number) in withheld:
             continue
         try:
             told = assignment(attempt, spec, node_id, address, plan)
             if attempt.planning and told.launch.node_rank == 0:
                 told.launch.planning = await plans.request(session, attempt)
+            told.gradients = requests.get(attempt.job_id, 0)
             found.append(told)
         except (ValidationError, SpecError) as error:
             # Stored by another version; the node's other attempts must not suffer for it.

@@ -142,6 +142,9 @@ class Assignment(Message):
     goal: Literal["run", "pause", "stop"]
     """`pause`: agree on a step, save, leave. `stop`: end the ranks now, saving nothing (tasks
     within 2 s, scripts within their grace)."""
+    gradients: int = 0
+    """Number of a request for the gradients of a step that no rank has answered; 0: there is none.
+    """
 
 
 class Desired(Message):

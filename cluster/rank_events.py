@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
+from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.cluster import plans
+from trainhall.cluster import gradients, plans
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
 from trainhall.cluster.lifecycle import lock_job
@@ -25,6 +26,7 @@ from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
 from trainhall.training.checkpoint.errors import Reason
+from trainhall.training.gradient_record import GradientRecord
 from trainhall.training.link import RankEvent
 
 log = structlog.get_logger(__name__)
@@ -100,6 +102,10 @@ class RankEvents:
     async def _take(
         self, session: AsyncSession, job: Job, attempt: Attempt, event: RankEvent
     ) -> None:
+        if event.kind == "gradients":
+            if not attempt.revoked:
+                await self._gradients(session, attempt, event)
+            return
         data: dict[str, Any] = storable(event.data)
         if attempt.revoked:
             await self._note(
@@ -190,6 +196,17 @@ class RankEvents:
             await self._note(
                 session, attempt, event, f"a checkpoint was refused: {error.message}", {}
             )
+
+    async def _gradients(self, session: AsyncSession, attempt: Attempt, event: RankEvent) -> None:
+        try:
+            record = GradientRecord.model_validate(event.data)
+        except ValidationError as error:
+            log.warning("gradients were refused", job=attempt.job_id, error=str(error))
+            return
+        await gradients.store(session, attempt, record, _time(event.time, self._clock.now()))
+        if record.request:
+            why = f"captured the gradients of step {record.step}"
+            await self._note(session, attempt, event, why, {"step": record.step})
 
     async def _completed(
         self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]

@@ -343,6 +343,33 @@ class MetricChunk(Base):
     __table_args__ = (Index("ix_metric_chunks_step", "series_id", "level", "last_step"),)
 
 
+class GradientRequest(Base):
+    """How often a job was asked for the gradients of a step, and how far it has answered."""
+
+    __tablename__ = "gradient_requests"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    asked: Mapped[int] = mapped_column(BigInt)
+    answered: Mapped[int] = mapped_column(BigInt)
+
+
+class GradientRecord(Base):
+    """The gradients of one step by parameter, as `trainhall.cluster.gradients` packs them."""
+
+    __tablename__ = "gradient_records"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(BigInt, primary_key=True)
+    time: Mapped[datetime]
+    request: Mapped[int] = mapped_column(BigInt)
+    """Number of the request that it answers; 0: the spec wants it."""
+    columns: Mapped[bytes]
+    """zlib of JSON: names, norms and the largest norms of a rank."""
+    histograms: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """zlib of JSON."""
+
+
 class LogStream(Base):
     """How many bytes of one output file of one rank are stored."""
 

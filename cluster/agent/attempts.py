@@ -31,6 +31,7 @@ from trainhall.cluster.agent.code import CodeCache, NotFetched
 from trainhall.cluster.agent.data_dir import DataDir, Token
 from trainhall.cluster.agent.reconcile import (
     Action,
+    Ask,
     Conclude,
     Forget,
     Found,
@@ -81,6 +82,8 @@ class Attempt:
     failure: Failure | None = None
     last_word: Command = Command.RUN
     """What this agent, which is about to end, wants of it."""
+    gradients: int = 0
+    """The newest request for gradients that this agent has passed on to its ranks."""
     task: asyncio.Task[None] | None = None
     """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
     removal: asyncio.Task[None] | None = None
@@ -96,7 +99,7 @@ class Attempt:
         if stage is Stage.READY and (self.started_at is not None or self.task is not None):
             # A shim is on its way; what is to be told it is told once it listens.
             stage = Stage.LIVE
-        return Found(stage, asked, shipped, self.last_word)
+        return Found(stage, asked, shipped, self.last_word, self.gradients)
 
     @property
     def stopped_mark(self) -> Path:
@@ -287,7 +290,7 @@ class Attempts:
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(a.goal, _waits(a.launch), a.launch.planning is not None)
+                token: Wanted(a.goal, _waits(a.launch), a.launch.planning is not None, a.gradients)
                 for token, a in self._desired.items()
                 if token in self._attempts or not self._is_leaving(token[0])
             }
@@ -338,6 +341,12 @@ class Attempts:
                 self._begin(attempt, self._start(attempt))
             case Tell(token, command):
                 claims.tell(self._attempts[token].folder, command)
+            case Ask(token, gradients):
+                attempt = self._attempts[token]
+                # Without a status there is no page yet, or one that the shim is about to write.
+                if attempt.status is not None:
+                    Control.ask(attempt.folder.control, gradients)
+                    attempt.gradients = gradients
             case Conclude(token, ended, reason):
                 self._conclude(token, ended, reason)
             case Forget(token):

@@ -45,6 +45,8 @@ class Found:
     """Nothing of it is left to ship."""
     last_word: Command = Command.RUN
     """What this agent, which is about to end, wants of it."""
+    gradients: int = 0
+    """The newest request for gradients that this agent has passed on to its ranks."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Wanted:
     """The ranks' meeting place is not known yet."""
     plans: bool = False
     """This host is to plan the job's strategy first."""
+    gradients: int = 0
+    """A request for the gradients of a step that waits for its answer; 0: there is none."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,14 @@ class Tell:
 
 
 @dataclass(frozen=True)
+class Ask:
+    """Have its ranks tell the gradients of a step."""
+
+    token: Token
+    gradients: int
+
+
+@dataclass(frozen=True)
 class Conclude:
     """Nothing was started, and nothing will be: say how that ends."""
 
@@ -97,7 +109,7 @@ class Forget:
     token: Token
 
 
-Action = Plan | Prepare | Start | Tell | Conclude | Forget
+Action = Plan | Prepare | Start | Tell | Ask | Conclude | Forget
 
 
 def decide(
@@ -150,9 +162,11 @@ def _towards(
         if state.stage is Stage.PLANNING:
             return [] if wanted.plans else [Prepare(token)]
         return [Start(token)] if state.stage is Stage.READY else []
-    if state.stage is Stage.LIVE and state.asked < command:
+    if state.stage is not Stage.LIVE:
+        return []
+    if state.asked < command:
         return [Tell(token, command)]
-    return []
+    return [Ask(token, wanted.gradients)] if state.gradients < wanted.gradients else []
 
 
 def _first(

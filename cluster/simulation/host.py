@@ -13,6 +13,7 @@ from trainhall import __version__
 from trainhall.cluster.agent.ranks import writer_name
 from trainhall.cluster.agent.reconcile import (
     Action,
+    Ask,
     Conclude,
     Forget,
     Found,
@@ -79,6 +80,8 @@ class HostAttempt:
     until: float = inf
     """When the present phase passes into the next by itself (seconds since the epoch)."""
     asked: Command = Command.RUN
+    gradients: int = 0
+    """The newest request for gradients that its ranks have heard of."""
     outcome: Outcome | None = None
     failure: Failure | None = None
     rendezvous: Rendezvous | None = None
@@ -104,7 +107,7 @@ class HostAttempt:
             stage = Stage.PLANNING
         elif self.phase == "preparing":
             stage = Stage.PREPARING
-        return Found(stage, self.asked, self.shipped)
+        return Found(stage, self.asked, self.shipped, gradients=self.gradients)
 
     def end(self, outcome: Outcome, now: float, failure: Failure | None = None) -> None:
         if self.outcome is not None:
@@ -240,6 +243,7 @@ class Host(Node):
                     a.goal,
                     a.launch.node_rank > 0 and a.launch.rendezvous is None,
                     plans=a.launch.planning is not None,
+                    gradients=a.gradients,
                 )
                 for token, a in self._desired.items()
             }
@@ -272,6 +276,8 @@ class Host(Node):
                 attempt.asked, attempt.phase = command, "stopping"
                 if command is Command.STOP:
                     attempt.until = now + self._chance.uniform(*STOP_SECONDS)
+            case Ask(token, gradients):
+                self.attempts[token].gradients = gradients
             case Conclude(token, outcome, reason):
                 assert self._desired is not None
                 launch = self._desired[token].launch

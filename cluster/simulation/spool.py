@@ -10,7 +10,7 @@ from trainhall.cluster.errors import ClusterError
 from trainhall.training.link import MetricTable, RankEvent, encode_frame, encode_tables
 
 Stream = Literal["stdout", "stderr"]
-Kind = Literal["started", "checkpoint", "failure", "completed", "paused", "note"]
+Kind = Literal["started", "checkpoint", "failure", "completed", "paused", "gradients", "note"]
 Files = Mapping[str, bytes]
 """The files of a checkpoint by their paths, the manifest last."""
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import zlib
 from collections import deque
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from trainhall.cluster.simulation.curves import (
     total_steps,
 )
 from trainhall.cluster.simulation.gpu import Load
+from trainhall.cluster.simulation.gradients import Gradients
 from trainhall.cluster.simulation.saved import save
 from trainhall.cluster.simulation.work import Fate, Group, Work
 from trainhall.training.checkpoint.names import parse_name
@@ -49,6 +51,15 @@ class Training(Work):
             seed=group.chance.getrandbits(62),
         )
         self._memory = self.curves.memory
+        # A draw of its own: asking must change nothing else.
+        self._gradients = Gradients(
+            self.spec,
+            self.model.parameters,
+            self.launch.world_size,
+            zlib.crc32(self.spec.name.encode()),
+        )
+        self._answered = 0
+        """The newest request for gradients that was answered."""
         self._blocks: deque[Block] = deque()
         self._at = 0
         """Position within the first block: the next step to finish."""
@@ -118,9 +129,12 @@ class Training(Work):
 
     def _landmark(self) -> int:
         """The next step at which something is due beside metrics."""
-        every = self.spec.training.evaluate_every_steps
-        step = self._next_save_or_end()
-        return step if every is None else min(step, _next_multiple(every, self.step))
+        if self.group.gradients > self._answered:
+            return self.step + 1
+        training = self.spec.training
+        rhythms = (training.evaluate_every_steps, training.capture_gradients_every_steps)
+        multiples = [_next_multiple(every, self.step) for every in rhythms if every is not None]
+        return min([self._next_save_or_end(), *multiples])
 
     def _block(self) -> Block:
         if not self._blocks:
@@ -204,6 +218,7 @@ class Training(Work):
     def _do_what_is_due(self) -> None:
         training, checkpoint = self.spec.training, self.spec.checkpoint
         last = self.step == self.total
+        self._capture()
         if self._meets_its_fate():
             return
         if last or _divides(training.evaluate_every_steps, self.step):
@@ -220,6 +235,16 @@ class Training(Work):
             self.group.end(Outcome.PAUSED, self._finished_at)
         elif last:
             self._complete()
+
+    def _capture(self) -> None:
+        request = self.group.gradients
+        asked = request > self._answered
+        if asked or _divides(self.spec.training.capture_gradients_every_steps, self.step):
+            self._answered = max(request, self._answered)
+            record = self._gradients.record(
+                self.step, self.last["gradient_norm"], request if asked else 0
+            )
+            self.group.spool(0).event("gradients", record.as_json(), self._finished_at)
 
     def _evaluate(self) -> None:
         metrics = self.curves.evaluation(self.step)

@@ -38,6 +38,7 @@ class HostRanks(Protocol):
 
     launch: Launch
     asked: Command
+    gradients: int
     spools: dict[int, Spool]
 
     @property
@@ -136,6 +137,11 @@ class Group:
     def asked(self) -> Command:
         """The highest command that any host was given: all ranks agree on it."""
         return max(host.asked for host in self.hosts.values())
+
+    @property
+    def gradients(self) -> int:
+        """The newest request for gradients that any host was given."""
+        return max(host.gradients for host in self.hosts.values())
 
     def ranks(self) -> list[int]:
         return sorted(rank for host in self.hosts.values() for rank in host.spools)

@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -113,6 +113,31 @@ export const readLogs = <ThrowOnError extends boolean = false>(options: Options<
  * The oldest first: where each ran, how it ended and why.
  */
 export const listAttempts = <ThrowOnError extends boolean = false>(options: Options<ListAttemptsData, ThrowOnError>) => (options.client ?? client).get<ListAttemptsResponses, ListAttemptsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/attempts', ...options });
+
+/**
+ * Read a job's gradients by parameter
+ *
+ * The norm of every parameter's gradient at the steps that were captured.
+ *
+ * On overlapping steps the newest valid attempt wins.
+ */
+export const readGradients = <ThrowOnError extends boolean = false>(options: Options<ReadGradientsData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsResponses, ReadGradientsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients', ...options });
+
+/**
+ * Capture the gradients of a step
+ *
+ * Norms and histograms, parameter by parameter, of the next step of a task.
+ *
+ * While a request waits for its answer, asking again changes nothing.
+ */
+export const captureGradients = <ThrowOnError extends boolean = false>(options: Options<CaptureGradientsData, ThrowOnError>) => (options.client ?? client).post<CaptureGradientsResponses, CaptureGradientsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients', ...options });
+
+/**
+ * Read the gradients of a step
+ *
+ * The norms of one captured step, and the histograms of one that was asked for.
+ */
+export const readGradientsOfStep = <ThrowOnError extends boolean = false>(options: Options<ReadGradientsOfStepData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsOfStepResponses, ReadGradientsOfStepErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients/{step}', ...options });
 
 /**
  * See whether code is there

@@ -592,6 +592,151 @@ export type FieldProblem = {
 };
 
 /**
+ * GradientEntry
+ *
+ * One parameter at one step.
+ */
+export type GradientEntry = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Norm
+     */
+    norm: number | string | null;
+    /**
+     * Largest
+     */
+    largest: number | string | null;
+    /**
+     * Null where the step was not captured by request, or where newer ones have taken its place.
+     */
+    histogram: GradientHistogram | null;
+};
+
+/**
+ * GradientHistogram
+ *
+ * How large the numbers of a gradient are, whatever their sign.
+ *
+ * Bin i counts the numbers from 2^(lowest_exponent + i) to below twice that.
+ */
+export type GradientHistogram = {
+    /**
+     * First
+     *
+     * The bin of the first of `counts`; those before it and behind them are empty.
+     */
+    first: number;
+    /**
+     * Counts
+     */
+    counts: Array<number>;
+    /**
+     * Zeros
+     */
+    zeros: number;
+    /**
+     * Not Finite
+     */
+    not_finite: number;
+};
+
+/**
+ * GradientHistory
+ *
+ * What was captured of a job's gradients.
+ */
+export type GradientHistory = {
+    /**
+     * Asked
+     *
+     * Number of the newest request; 0: there was none.
+     */
+    asked: number;
+    /**
+     * Answered
+     *
+     * Number of the newest one that was answered. Less than `asked`: a step is on its way.
+     */
+    answered: number;
+    /**
+     * Names
+     *
+     * Of the model's trained parameters, in its order; of modules, where there are too many.
+     */
+    names: Array<string>;
+    /**
+     * Steps
+     */
+    steps: Array<GradientStep>;
+};
+
+/**
+ * GradientRequests
+ *
+ * How it stands with what a job was asked for.
+ */
+export type GradientRequests = {
+    /**
+     * Asked
+     *
+     * Number of the newest request; 0: there was none.
+     */
+    asked: number;
+    /**
+     * Answered
+     *
+     * Number of the newest one that was answered. Less than `asked`: a step is on its way.
+     */
+    answered: number;
+};
+
+/**
+ * GradientStep
+ *
+ * The gradients of one step.
+ */
+export type GradientStep = {
+    /**
+     * Attempt
+     */
+    attempt: number;
+    /**
+     * Step
+     */
+    step: number;
+    /**
+     * Time
+     */
+    time: string;
+    /**
+     * Request
+     *
+     * Number of the request that it answers; 0: the job's spec wants it.
+     */
+    request: number;
+    /**
+     * Has Histograms
+     */
+    has_histograms: boolean;
+    /**
+     * Norms
+     *
+     * L2 norm of the gradient averaged over the ranks, before it was clipped, in the order of
+     * `names`; null where this step told nothing of that name. NaN and infinities are texts.
+     */
+    norms: Array<number | string | null>;
+    /**
+     * Largest
+     *
+     * The largest L2 norm that any rank had accumulated by itself, before averaging.
+     */
+    largest: Array<number | string | null>;
+};
+
+/**
  * GradientSync
  *
  * How gradients are combined over the ranks.
@@ -622,6 +767,34 @@ export type GradientSync = {
      * Size of DDP's gradient buckets in MiB.
      */
     bucket_mb?: number;
+};
+
+/**
+ * Gradients
+ *
+ * The gradients of one step, parameter by parameter.
+ */
+export type Gradients = {
+    /**
+     * Attempt
+     */
+    attempt: number;
+    /**
+     * Step
+     */
+    step: number;
+    /**
+     * Time
+     */
+    time: string;
+    /**
+     * Lowest Exponent
+     */
+    lowest_exponent: number;
+    /**
+     * Entries
+     */
+    entries: Array<GradientEntry>;
 };
 
 /**
@@ -2565,6 +2738,165 @@ export type ListAttemptsResponses = {
 };
 
 export type ListAttemptsResponse = ListAttemptsResponses[keyof ListAttemptsResponses];
+
+export type ReadGradientsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: {
+        /**
+         * Max Steps
+         *
+         * How many steps at most; they are evenly chosen.
+         */
+        max_steps?: number;
+    };
+    url: '/api/v1/training/jobs/{job_id}/gradients';
+};
+
+export type ReadGradientsErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ReadGradientsError = ReadGradientsErrors[keyof ReadGradientsErrors];
+
+export type ReadGradientsResponses = {
+    /**
+     * What was captured, the oldest step first.
+     */
+    200: GradientHistory;
+};
+
+export type ReadGradientsResponse = ReadGradientsResponses[keyof ReadGradientsResponses];
+
+export type CaptureGradientsData = {
+    body?: never;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/gradients';
+};
+
+export type CaptureGradientsErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The present state does not allow this
+     */
+    409: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type CaptureGradientsError = CaptureGradientsErrors[keyof CaptureGradientsErrors];
+
+export type CaptureGradientsResponses = {
+    /**
+     * The next step that it takes is captured.
+     */
+    202: GradientRequests;
+};
+
+export type CaptureGradientsResponse = CaptureGradientsResponses[keyof CaptureGradientsResponses];
+
+export type ReadGradientsOfStepData = {
+    body?: never;
+    path: {
+        /**
+         * Step
+         */
+        step: number;
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/gradients/{step}';
+};
+
+export type ReadGradientsOfStepErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ReadGradientsOfStepError = ReadGradientsOfStepErrors[keyof ReadGradientsOfStepErrors];
+
+export type ReadGradientsOfStepResponses = {
+    /**
+     * Parameter by parameter.
+     */
+    200: Gradients;
+};
+
+export type ReadGradientsOfStepResponse = ReadGradientsOfStepResponses[keyof ReadGradientsOfStepResponses];
 
 export type GetCodeData = {
     body?: never;

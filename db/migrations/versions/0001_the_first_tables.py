@@ -352,6 +352,38 @@ def upgrade() -> None:
     )
     op.create_index("ix_device_readings_time", "device_readings", ["time"], unique=False)
 
+    op.create_table(
+        "gradient_requests",
+        sa.Column("job_id", sa.String(length=32), nullable=False),
+        sa.Column("asked", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("answered", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"],
+            ["jobs.id"],
+            name=op.f("fk_gradient_requests_job_id_jobs"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_gradient_requests")),
+    )
+
+    op.create_table(
+        "gradient_records",
+        sa.Column("job_id", sa.String(length=32), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("step", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("request", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("columns", sa.LargeBinary(), nullable=False),
+        sa.Column("histograms", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["job_id"],
+            ["jobs.id"],
+            name=op.f("fk_gradient_records_job_id_jobs"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("job_id", "attempt", "step", name=op.f("pk_gradient_records")),
+    )
+
 
 def downgrade() -> None:
     raise NotImplementedError("there is nothing before the first tables")

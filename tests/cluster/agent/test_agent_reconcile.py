@@ -9,6 +9,7 @@ from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.reconcile import (
     COMMANDS,
     Action,
+    Ask,
     Conclude,
     Forget,
     Found,
@@ -199,3 +200,15 @@ def test_the_next_attempt_waits_for_the_devices_of_the_last() -> None:
     assert decide({new: Wanted("run")}, found, {"a": (1, 1)}) == []
     found = {old: Found(Stage.ENDED)}
     assert decide({new: Wanted("run")}, found, {"a": (1, 1)}) == [Prepare(new)]
+
+
+def test_a_request_for_gradients_is_passed_on_once_to_ranks_that_run() -> None:
+    token = ("a", 1, 1)
+    wanted = {token: Wanted("run", gradients=2)}
+    assert decide(wanted, {token: Found(Stage.LIVE)}, {}) == [Ask(token, 2)]
+    assert decide(wanted, {token: Found(Stage.LIVE, gradients=2)}, {}) == []
+    assert decide(wanted, {token: Found(Stage.PREPARING)}, {}) == []
+    assert decide(wanted, {token: Found(Stage.ENDED)}, {}) == []
+    assert decide({token: Wanted("run")}, {token: Found(Stage.LIVE, gradients=2)}, {}) == []
+    pausing = {token: Wanted("pause", gradients=2)}
+    assert decide(pausing, {token: Found(Stage.LIVE)}, {}) == [Tell(token, Command.PAUSE)]

@@ -11,6 +11,7 @@ import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
 import { CheckpointsTab } from "./checkpoints-tab";
+import { GradientsTab } from "./gradients-tab";
 import { Header } from "./header";
 import classes from "./job-page.module.css";
 import { LogsTab } from "./logs-tab";
@@ -26,6 +27,7 @@ const route = getRouteApi("/jobs/$jobId");
 
 const LABELS: Record<Tab, string> = {
   curves: "Curves",
+  gradients: "Gradients",
   logs: "Logs",
   timeline: "What happened",
   checkpoints: "Checkpoints",
@@ -93,6 +95,7 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
       <Tabs.Panel value={tab} pt="md">
         <Suspense fallback={<Skeleton height={420} />}>
           {tab === "curves" ? <CurvesTab job={job} live={live} /> : null}
+          {tab === "gradients" ? <GradientsTab job={job} /> : null}
           {tab === "logs" ? <LogsTab job={job} live={live} /> : null}
           {tab === "timeline" ? <TimelineTab job={job} live={live} /> : null}
           {tab === "checkpoints" ? <CheckpointsTab job={job} /> : null}

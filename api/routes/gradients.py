@@ -1,0 +1,118 @@
+"""/training/jobs/{id}/gradients: ask for the gradients of a step, and read what was captured."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+
+from trainhall.api import examples
+from trainhall.api.context import Hall
+from trainhall.api.describe import NO_JOB, answers, name_operations, wrong_state
+from trainhall.api.params import MAX_SEQUENCE, JobId
+from trainhall.api.problems import Refusal, invalid
+from trainhall.api.schemas.gradients import (
+    GradientEntry,
+    GradientHistory,
+    GradientRequests,
+    Gradients,
+    GradientStep,
+)
+from trainhall.cluster.gradients import KEPT_RECORDS
+from trainhall.training.gradient_record import LOWEST_EXPONENT
+
+router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
+
+_NO_STEP = Refusal(404, "not-found", "there is no captured step '40 of job 3f2a9c51d07b'")
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Capture the gradients of a step",
+    responses=answers(
+        examples.GRADIENT_REQUESTS,
+        NO_JOB,
+        wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
+        status=202,
+        told="The next step that it takes is captured.",
+    ),
+)
+async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
+    """Norms and histograms, parameter by parameter, of the next step of a task.
+
+    While a request waits for its answer, asking again changes nothing.
+    """
+    return GradientRequests.model_validate(await hall.gradients.ask(job_id))
+
+
+@router.get(
+    "",
+    summary="Read a job's gradients by parameter",
+    responses=answers(
+        examples.GRADIENT_HISTORY,
+        NO_JOB,
+        invalid("max_steps", 0, "must be at least 1"),
+        told="What was captured, the oldest step first.",
+    ),
+)
+async def read_gradients(
+    hall: Hall,
+    job_id: JobId,
+    max_steps: Annotated[
+        int,
+        Query(ge=1, le=KEPT_RECORDS, description="How many steps at most; they are evenly chosen."),
+    ] = 200,
+) -> GradientHistory:
+    """The norm of every parameter's gradient at the steps that were captured.
+
+    On overlapping steps the newest valid attempt wins.
+    """
+    asked, records = await hall.gradients.history(job_id, max_steps)
+    names = records[-1].names if records else []
+    steps = []
+    for record in records:
+        columns = zip(record.norms, record.largest, strict=True)
+        known = dict(zip(record.names, columns, strict=True))
+        pairs = [known.get(name, (None, None)) for name in names]
+        steps.append(
+            GradientStep(
+                attempt=record.attempt,
+                step=record.step,
+                time=record.time,
+                request=record.request,
+                has_histograms=record.has_histograms,
+                norms=[norm for norm, _ in pairs],
+                largest=[largest for _, largest in pairs],
+            )
+        )
+    return GradientHistory(asked=asked.asked, answered=asked.answered, names=names, steps=steps)
+
+
+@router.get(
+    "/{step}",
+    summary="Read the gradients of a step",
+    responses=answers(examples.GRADIENTS, _NO_STEP, told="Parameter by parameter."),
+)
+async def read_gradients_of_step(
+    hall: Hall, job_id: JobId, step: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)]
+) -> Gradients:
+    """The norms of one captured step, and the histograms of one that was asked for."""
+    record, histograms = await hall.gradients.one(job_id, step)
+    each: list[dict[str, Any] | None] = [None] * len(record.names)
+    if histograms is not None:
+        each = [*histograms]
+    columns = zip(record.names, record.norms, record.largest, each, strict=True)
+    return Gradients(
+        attempt=record.attempt,
+        step=record.step,
+        time=record.time,
+        lowest_exponent=LOWEST_EXPONENT,
+        entries=[
+            GradientEntry.model_validate(
+                {"name": name, "norm": norm, "largest": largest, "histogram": histogram}
+            )
+            for name, norm, largest, histogram in columns
+        ],
+    )
+
+
+name_operations(router)

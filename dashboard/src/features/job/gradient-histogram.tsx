@@ -1,0 +1,50 @@
+import { Group, Text } from "@mantine/core";
+import type { GradientHistogram as Counts } from "@/shared/api/types";
+import { count, metric } from "@/shared/format";
+import { barsOf } from "./gradients";
+import classes from "./gradients-tab.module.css";
+
+interface Props {
+  name: string;
+  histogram: Counts;
+  lowestExponent: number;
+}
+
+/** How large the numbers of one parameter's gradient are, in powers of two. */
+export function GradientHistogram({ name, histogram, lowestExponent }: Props) {
+  const bars = barsOf(histogram, lowestExponent);
+  const first = bars.at(0);
+  const last = bars.at(-1);
+  const all = bars.reduce((sum, bar) => sum + bar.count, histogram.zeros + histogram.not_finite);
+  return (
+    <div>
+      <div className={classes.bars} role="img" aria-label={`Magnitudes of the gradient of ${name}`}>
+        {bars.map((bar) => (
+          <div
+            key={bar.from}
+            className={classes.bar}
+            style={{ height: `${Math.max(bar.count > 0 ? 2 : 0, bar.share * 100)}%` }}
+            title={`${metric(bar.from)} to ${metric(bar.from * 2)}: ${count(bar.count)}`}
+          />
+        ))}
+      </div>
+      {first !== undefined && last !== undefined ? (
+        <Group justify="space-between" className={`numbers ${classes.axis}`}>
+          <Text size="xs" c="dimmed">
+            {metric(first.from)}
+          </Text>
+          <Text size="xs" c="dimmed">
+            magnitude
+          </Text>
+          <Text size="xs" c="dimmed">
+            {metric(last.from * 2)}
+          </Text>
+        </Group>
+      ) : null}
+      <Text size="xs" c="dimmed" className="numbers">
+        {count(all)} numbers, {count(histogram.zeros)} of them zero
+        {histogram.not_finite > 0 ? `, ${count(histogram.not_finite)} not finite` : ""}
+      </Text>
+    </div>
+  );
+}

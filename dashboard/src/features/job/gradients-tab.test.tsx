@@ -1,0 +1,82 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { render, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, it } from "vitest";
+import type { Job } from "@/shared/api/types";
+import { fakeApi, job } from "@/test/fake-api";
+import { GradientsTab } from "./gradients-tab";
+
+const PATH = "/training/jobs/3f2a9c51d07b/gradients";
+const STEP = {
+  attempt: 1,
+  step: 40,
+  time: "2026-01-01T00:00:00Z",
+  request: 1,
+  has_histograms: true,
+  norms: [0.5, 0],
+  largest: [0.75, 0],
+};
+const HISTORY = { asked: 1, answered: 1, names: ["0.weight", "0.bias"], steps: [STEP] };
+const ONE = {
+  attempt: 1,
+  step: 40,
+  time: STEP.time,
+  lowest_exponent: -48,
+  entries: [
+    {
+      name: "0.weight",
+      norm: 0.5,
+      largest: 0.75,
+      histogram: { first: 44, counts: [10, 20], zeros: 2, not_finite: 0 },
+    },
+    {
+      name: "0.bias",
+      norm: 0,
+      largest: 0,
+      histogram: { first: 0, counts: [], zeros: 7, not_finite: 0 },
+    },
+  ],
+};
+
+function show(change: Record<string, unknown> = {}) {
+  render(
+    <MantineProvider>
+      <QueryClientProvider client={new QueryClient()}>
+        <GradientsTab job={job(change) as unknown as Job} />
+      </QueryClientProvider>
+    </MantineProvider>,
+  );
+}
+
+it("shows norms by parameter and the histogram of the chosen one", async () => {
+  fakeApi({ [`GET ${PATH}`]: HISTORY, [`GET ${PATH}/40`]: ONE });
+  show();
+  const table = await screen.findByRole("table", { name: "Gradients by parameter" });
+  expect(within(table).getByText("dead")).toBeInTheDocument();
+  expect(await screen.findByText("32 numbers, 2 of them zero")).toBeInTheDocument();
+  await userEvent.click(within(table).getByRole("button", { name: "0.bias" }));
+  expect(await screen.findByText("7 numbers, 7 of them zero")).toBeInTheDocument();
+});
+
+it("asks for a step, and says that it waits", async () => {
+  let asked = 0;
+  fakeApi({
+    [`GET ${PATH}`]: () => ({ asked, answered: 0, names: [], steps: [] }),
+    [`POST ${PATH}`]: () => {
+      asked = 1;
+      return { asked, answered: 0 };
+    },
+  });
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "Capture the next step" }));
+  expect(await screen.findByText("The next step of the job is captured …")).toBeInTheDocument();
+});
+
+it("offers nothing for a job that has ended, nor for a script", async () => {
+  fakeApi({ [`GET ${PATH}`]: { asked: 0, answered: 0, names: [], steps: [] } });
+  show({ state: "completed" });
+  expect(await screen.findByRole("button", { name: "Capture the next step" })).toBeDisabled();
+  show({ spec: { name: "mine", script: { path: "train.py" } } });
+  expect(await screen.findByText("A script computes its gradients by itself")).toBeInTheDocument();
+});
