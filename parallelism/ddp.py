@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.parallelism.buckets import Buckets
 from trainhall.parallelism.degrees import Degrees
+from trainhall.parallelism.same_model import check_same_parameters
 from trainhall.parallelism.sending import TimedAverage
 from trainhall.parallelism.strategy import Strategy, Tools, clip_gradients
 
@@ -84,12 +85,16 @@ def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Mod
     """Spread a plain model over the default process group; a group of one needs nothing.
 
     Args:
-        model: on `device` already, with equal shapes on all ranks; rank 0's weights win.
+        model: on `device` already; rank 0's weights win.
         bucket_mb: MiB of gradients that are averaged in one collective, while the backward pass
             still computes the next ones (Li et al., arXiv:2006.15704).
+
+    Raises:
+        DifferentModels: parameters have other shapes on other ranks.
     """
     if dist.get_world_size() == 1:
         return model
+    check_same_parameters(model)
     wrapped = DistributedDataParallel(
         model,
         device_ids=[device] if device.type == "cuda" else None,

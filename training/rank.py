@@ -10,8 +10,10 @@ from pathlib import Path
 import torch
 
 from trainhall.distributed import process_group
-from trainhall.distributed.environment import RankEnvironment, required
+from trainhall.distributed.collectives.errors import BadInput, BadSchedule, CollectiveError
+from trainhall.distributed.environment import BadEnvironment, RankEnvironment, required
 from trainhall.parallelism.degrees import BadDegrees
+from trainhall.parallelism.same_model import DifferentModels
 from trainhall.training import deterministic, loop
 from trainhall.training.blame import Blame
 from trainhall.training.link import AttemptFolder, EventSpool, Launch
@@ -24,6 +26,7 @@ from trainhall.training.verify import trace
 EXIT_FAILED = 1
 TOLD = (
     BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed, OutOfMemory,
+    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels,
 )  # fmt: skip
 """Exceptions whose message says already where they come from."""
 

@@ -37,5 +37,14 @@ def test_every_rank_evaluates_with_the_buffers_that_are_saved(
         assert torch.equal(shared[name], expected)
 
 
+def test_every_rank_is_told_whose_model_differs(ranks: RankServer, tmp_path: Path) -> None:
+    assert ranks.call("support.ddp_ranks:differ", 3, tmp_path) == [0, 0, 0]
+    told = (
+        "ranks hold different models: parameter weight is [2, 6] of torch.float32 on ranks 0, 2, "
+        "and [3, 6] of torch.float32 on rank 1; give all hosts the same code and data"
+    )
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [told] * 3
+
+
 def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ddp_ranks:wrap", 2, tmp_path) == [0, 0]

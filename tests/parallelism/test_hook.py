@@ -22,6 +22,18 @@ def test_every_algorithm_gives_the_mean_and_leaves_no_thread(
         assert int((tmp_path / algorithm).read_text()) > 2, "buckets"
 
 
+def test_hosts_may_have_unequally_many_ranks(ranks: RankServer, tmp_path: Path) -> None:
+    assert ranks.call("support.hook_ranks:hosts", 4, tmp_path) == [0] * 4
+    assert not list(tmp_path.glob("*.txt"))
+    (tmp_path / "odd").touch()
+    assert ranks.call("support.hook_ranks:hosts", 4, tmp_path) == [0] * 4
+    told = (
+        "LOCAL_RANK and LOCAL_WORLD_SIZE of 4 ranks make no hosts: a host of 3 would have the "
+        "ranks 0 to 2, numbered from 0, but rank 0 has 0 of 3, rank 1 has 1 of 3, rank 2 has 0 of 2"
+    )
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(4)] == [told] * 4
+
+
 def test_a_rank_that_dies_ends_the_backward_pass_of_the_others(
     ranks: RankServer, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from torch import nn
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
+from trainhall.parallelism.same_model import DifferentModels
 
 STEPS, ROUNDS, BATCH = 5, 3, 24
 
@@ -59,6 +60,20 @@ def _particular() -> nn.Module:
     model.forward = lambda x: 2 * plain(x)  # type: ignore[method-assign]
     model.register_forward_pre_hook(lambda _, inputs: (inputs[0] + 1,))
     return model
+
+
+def differ(folder: Path) -> int:
+    """Rank 1 has another model; every rank writes down what it is told."""
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="test"):
+        width = 3 if environment.rank == 1 else 2
+        try:
+            ddp.apply(nn.Linear(6, width), device=device, bucket_mb=25)
+        except DifferentModels as error:
+            (folder / f"{environment.rank}.txt").write_text(str(error))
+    return 0
 
 
 def train(folder: Path) -> int:

@@ -15,13 +15,14 @@ from support.waiting import eventually
 from torch import Tensor, nn
 
 from trainhall.distributed import process_group
-from trainhall.distributed.compression.interface import Dense
-from trainhall.distributed.environment import RankEnvironment
+from trainhall.distributed.compression.interface import Bucket, Dense
+from trainhall.distributed.environment import BadEnvironment, RankEnvironment
 from trainhall.distributed.exchange import open_exchange
 from trainhall.parallelism import ddp
 from trainhall.parallelism.gradient_sync import Algorithm
 from trainhall.parallelism.hook import GradientHook
 from trainhall.parallelism.strategy import Tools
+from trainhall.training.rank import main as rank_main
 
 CPU = torch.device("cpu")
 DIES = 1
@@ -97,6 +98,29 @@ def average(folder: Path) -> int:
     return as_rank(work)
 
 
+def hosts(folder: Path) -> int:
+    """Hosts of 3 and 1 ranks; with `odd` in the folder the launcher says 2 and 2 besides."""
+
+    def work(rank: int) -> None:
+        local, size = (rank, 3) if rank < 3 else (0, 1)
+        if (folder / "odd").exists() and rank == 2:
+            local, size = 0, 2
+        os.environ |= {"LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(size)}
+        for algorithm in ("hierarchical", "parameter_server"):
+            try:
+                exchange = open_exchange(algorithm, CPU, timeout=TIMEOUT)
+            except BadEnvironment as error:
+                (folder / f"{rank}.txt").write_text(str(error))
+                continue
+            tensor = torch.full((5,), float(rank))
+            exchange.sum(tensor)
+            assert tensor.eq(6).all()
+            rows = exchange.gather(torch.tensor([rank, -rank]))
+            assert rows.tolist() == [[r, -r] for r in range(4)]
+
+    return as_rank(work)
+
+
 def lose_one(folder: Path) -> int:
     """One rank dies before its second backward pass; the others write down what they are told."""
 
@@ -155,3 +179,16 @@ def differ(folder: Path) -> int:
             assert gradient.eq(1).all(), "it was combined"
 
     return as_rank(work)
+
+
+def die_in_a_job(folder: Path) -> int:
+    """Rank 1 of the folder's job is killed when its second step's gradients are due."""
+    combine = GradientHook._average
+
+    def dies(self: GradientHook, bucket: Bucket) -> None:
+        if os.environ["RANK"] == str(DIES) and bucket.index in self._layouts:
+            os.kill(os.getpid(), signal.SIGKILL)
+        combine(self, bucket)
+
+    GradientHook._average = dies  # type: ignore[method-assign]
+    return rank_main()

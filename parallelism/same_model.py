@@ -1,0 +1,36 @@
+"""Whether all ranks hold the same model, before anything of it is combined."""
+
+from itertools import chain
+
+import torch.distributed as dist
+from torch import nn
+
+
+class DifferentModels(RuntimeError):
+    """Ranks hold parameters of other shapes or types than others."""
+
+
+def check_same_parameters(model: nn.Module) -> None:
+    """See that all ranks of the default process group bring the same parameters. A collective.
+
+    DDP looks too, but tells it to all ranks but the first, which then waits for the others.
+
+    Raises:
+        DifferentModels: on every rank, with the first parameter that differs and what each has.
+    """
+    own = {name: f"{list(p.shape)} of {p.dtype}" for name, p in model.named_parameters()}
+    all_: list[dict[str, str]] = [{}] * dist.get_world_size()
+    dist.all_gather_object(all_, own)
+    for name in dict.fromkeys(chain(*all_)):
+        holders: dict[str, list[str]] = {}
+        for rank, parameters in enumerate(all_):
+            holders.setdefault(parameters.get(name, "absent"), []).append(str(rank))
+        if len(holders) > 1:
+            told = ", and ".join(
+                f"{what} on rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)}"
+                for what, ranks in holders.items()
+            )
+            raise DifferentModels(
+                f"ranks hold different models: parameter {name} is {told}; give all hosts the same "
+                "code and data"
+            )
