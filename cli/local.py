@@ -226,6 +226,8 @@ class LocalRun:
                 retire(self._checkpoints, launch.spec.checkpoint)
             case "note":
                 say(f"Note: {data['message']}")
+            case "network":
+                say(f"Network: {data['message']}.")
             case "completed":
                 self._completed = data
 
@@ -251,8 +253,9 @@ class LocalRun:
                 "world_size": self._spec.resources.workers,
                 "weights_sha256": self._completed["weights_sha256"],
             }
-            if "chain" in self._completed:
-                result["chain"] = self._completed["chain"]
+            for key in ("network", "chain"):
+                if key in self._completed:
+                    result[key] = self._completed[key]
             write_json(self._result, result)
             told = f"Completed {result['steps']} steps in {duration(result['seconds'])}"
             accuracy = result["metrics"].get("eval_accuracy")

@@ -131,7 +131,7 @@ class RankEvents:
                     session, attempt, event, f"stopped at step {data.get('step')} and saved", data
                 )
                 await self._measured(session, job, attempt, data)
-            case "note":
+            case "note" | "network":
                 await self._note(session, attempt, event, str(data.get("message", "")), data)
 
     async def _started(

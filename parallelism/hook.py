@@ -97,9 +97,7 @@ class GradientHook:
         with torch.cuda.stream(self._stream), torch.no_grad():
             try:
                 if self._failure is None:
-                    begun = self.tools.now()
                     self._average(bucket)
-                    self.tools.sent(begun, self.tools.now())
             except Exception as error:
                 self._failure = error
             done.set_result(bucket.flat)
@@ -116,7 +114,42 @@ class GradientHook:
             self._exchange.agree(flat)
             self._layouts[bucket.index] = layout
         flat.div_(self._exchange.world_size)
-        self.compression.combine(bucket, self._exchange)
+        watched = _Watched(self._exchange, self.tools)
+        self.compression.combine(bucket, watched)
+        watched.combined()
+
+
+class _Watched:
+    """An exchange, and what tells a compression's own time from that of sending."""
+
+    def __init__(self, exchange: OpenExchange, tools: Tools) -> None:
+        self.rank = exchange.rank
+        self.world_size = exchange.world_size
+        self._exchange = exchange
+        self._tools = tools
+        self._since = tools.now()
+
+    def sum(self, tensor: Tensor) -> None:
+        self.combined()
+        self._exchange.sum(tensor)
+        self._sent()
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        self.combined()
+        rows = self._exchange.gather(tensor)
+        self._sent()
+        return rows
+
+    def combined(self) -> None:
+        """The compression has computed since the last call of it or of the exchange."""
+        now = self._tools.now()
+        self._tools.compressed(self._since, now)
+        self._since = now
+
+    def _sent(self) -> None:
+        now = self._tools.now()
+        self._tools.sent(self._since, now)
+        self._since = now
 
 
 class HookedReplicas(Replicas):
@@ -131,6 +164,7 @@ class HookedReplicas(Replicas):
                 so.
         """
         self._options = options
+        self.compresses = options.compression != "none"
         self._hook: GradientHook | None = None
         super().__init__(model, device=device, bucket_mb=bucket_mb)
 

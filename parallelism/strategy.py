@@ -35,6 +35,8 @@ class Tools:
     sent: Callable[[Any, Any], None] = lambda begun, ended: None
     """Told between which moments gradients were on their way to other ranks, of each part of them
     and from any thread, before `communication_ended`."""
+    compressed: Callable[[Any, Any], None] = lambda begun, ended: None
+    """Likewise told between which moments gradients were compressed and decompressed."""
     shard_begins: Callable[[int], None] = lambda _: None
     """Told before the passes of a logical shard, where there are such: seeds what they draw."""
 
@@ -52,6 +54,7 @@ class Strategy(ABC):
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
         tells_sending: it calls `Tools.sent`.
+        compresses: it calls `Tools.compressed` as well.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
         stream: which of the independent sequences of random numbers this rank draws from.
         expected_bubble: the share of a step in which the ranks of a pipeline must wait for others;
@@ -68,6 +71,7 @@ class Strategy(ABC):
     parameters: dict[str, nn.Parameter]
     averages = True
     tells_sending = False
+    compresses = False
     replicated = True
     evaluates_together = False
     step = 0

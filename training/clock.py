@@ -26,6 +26,8 @@ class Phase(IntEnum):
 PHASE_NAMES = tuple(f"{phase.name.lower()}_seconds" for phase in Phase)
 HIDDEN = "communication_hidden_seconds"
 """The time in which gradients were on their way to other ranks while the backward pass went on."""
+COMPRESSION = "compression_seconds"
+"""The time in which gradients were compressed and decompressed, whatever went on beside it."""
 
 Seconds = npt.NDArray[np.float64]
 
@@ -37,6 +39,8 @@ class Times(NamedTuple):
     """[step, phase]; the phases of a step are all of it."""
     hidden: Seconds
     """[step]: `HIDDEN`, which is a part of other phases."""
+    compression: Seconds
+    """[step]: `COMPRESSION`, likewise."""
 
 
 class StepClock(Protocol):
@@ -52,6 +56,9 @@ class StepClock(Protocol):
     def sent(self, begun: Any, ended: Any) -> None:
         """Gradients were on their way between two moments of this step. From any thread."""
 
+    def compressed(self, begun: Any, ended: Any) -> None:
+        """A compression has computed between two moments of this step. From any thread."""
+
     def finish(self) -> None:
         """The step has ended."""
 
@@ -65,13 +72,16 @@ class HostClock:
     def __init__(self) -> None:
         self._rows: list[list[float]] = []
         self._hidden: list[float] = []
+        self._compression: list[float] = []
         self._row: list[float] = []
         self._sent: list[tuple[float, float]] = []
+        self._compressed = 0.0
         self._last = self._backward_ended = 0.0
 
     def start(self) -> None:
         self._row = [0.0] * len(Phase)
         self._sent = []
+        self._compressed = 0.0
         self._last = perf_counter()
 
     def mark(self, phase: Phase) -> None:
@@ -87,33 +97,40 @@ class HostClock:
     def sent(self, begun: float, ended: float) -> None:
         self._sent.append((begun, ended))
 
+    def compressed(self, begun: float, ended: float) -> None:
+        self._compressed += ended - begun
+
     def finish(self) -> None:
         self._rows.append(self._row)
+        self._compression.append(self._compressed)
         self._hidden.append(covered(self._sent, self._backward_ended) if self._sent else 0.0)
 
     def take(self) -> Times:
         rows, self._rows = self._rows, []
         hidden, self._hidden = self._hidden, []
+        compression, self._compression = self._compression, []
         return Times(
             np.asarray(rows, dtype=np.float64).reshape(-1, len(Phase)),
             np.asarray(hidden, dtype=np.float64),
+            np.asarray(compression, dtype=np.float64),
         )
 
 
 _Marks = list[tuple[Phase | None, torch.cuda.Event]]
-_Sent = list[tuple[torch.cuda.Event, torch.cuda.Event]]
+_Spans = list[tuple[torch.cuda.Event, torch.cuda.Event]]
 
 
 class CudaClock:
     """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it."""
 
     def __init__(self) -> None:
-        self._steps: list[tuple[_Marks, _Sent]] = []
+        self._steps: list[tuple[_Marks, _Spans, _Spans]] = []
         self._marks: _Marks = []
-        self._sent: _Sent = []
+        self._sent: _Spans = []
+        self._compressed: _Spans = []
 
     def start(self) -> None:
-        self._marks, self._sent = [], []
+        self._marks, self._sent, self._compressed = [], [], []
         self._marks.append((None, self.now()))
 
     def mark(self, phase: Phase) -> None:
@@ -127,14 +144,18 @@ class CudaClock:
     def sent(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._sent.append((begun, ended))
 
+    def compressed(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
+        self._compressed.append((begun, ended))
+
     def finish(self) -> None:
-        self._steps.append((self._marks, self._sent))
+        self._steps.append((self._marks, self._sent, self._compressed))
 
     def take(self) -> Times:
         steps, self._steps = self._steps, []
         table, hidden = np.zeros((len(steps), len(Phase))), np.zeros(len(steps))
+        compression = np.zeros(len(steps))
         torch.cuda.synchronize()
-        for i, (marks, sent) in enumerate(steps):
+        for i, (marks, sent, compressed) in enumerate(steps):
             for (_, before), (phase, event) in pairwise(marks):
                 if phase is not None:
                     table[i, phase] += before.elapsed_time(event) / 1000
@@ -143,7 +164,8 @@ class CudaClock:
                 ends = (event for phase, event in reversed(marks) if phase is Phase.BACKWARD)
                 times = [tuple(start.elapsed_time(each) / 1000 for each in pair) for pair in sent]
                 hidden[i] = covered(times, start.elapsed_time(next(ends)) / 1000)
-        return Times(table, hidden)
+            compression[i] = sum(a.elapsed_time(b) / 1000 for a, b in compressed)
+        return Times(table, hidden, compression)
 
 
 class NoClock:
@@ -161,11 +183,14 @@ class NoClock:
     def sent(self, begun: None, ended: None) -> None:
         pass
 
+    def compressed(self, begun: None, ended: None) -> None:
+        pass
+
     def finish(self) -> None:
         pass
 
     def take(self) -> Times:
-        return Times(np.empty((0, len(Phase))), np.empty(0))
+        return Times(np.empty((0, len(Phase))), np.empty(0), np.empty(0))
 
 
 def covered(spans: Iterable[tuple[float, float]], end: float) -> float:

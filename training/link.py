@@ -228,16 +228,20 @@ class RankEvent(LinkModel):
     gradients    rank 0, after a step whose gradients were captured: a
                  `training.gradient_record.GradientRecord`
     completed    rank 0, at the end: `{steps, metrics: {name: last value}, weights_sha256, seconds,
-                 measured, chain?}`; `chain` is the last link of a reproducible job
+                 measured, network?, chain?}`; `chain` is the last link of a reproducible job
     paused       rank 0, after the checkpoint was committed: `{step, measured}`; `measured` is
                  `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
+    network      rank 0, of a job that could combine its gradients in another way, before its first
+                 step: `training.network.examine`'s report; the result has it too
     note         anything worth an event on the job: `{message}`
     """
 
     sequence: int
     time: float
     rank: int
-    kind: Literal["started", "checkpoint", "failure", "completed", "paused", "gradients", "note"]
+    kind: Literal[
+        "started", "checkpoint", "failure", "completed", "paused", "gradients", "network", "note"
+    ]
     data: dict[str, Any] = {}
 
 

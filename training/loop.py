@@ -13,6 +13,7 @@ from torch import nn
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
+from trainhall.training import network
 from trainhall.training.batches import to_device
 from trainhall.training.chain_writer import ChainWriter
 from trainhall.training.clock import Phase, clock_for
@@ -183,6 +184,7 @@ class Loop:
             expected_bubble=self.strategy.expected_bubble,
             utilization=self.utilization,
             sending=self.strategy.tells_sending,
+            compressing=self.strategy.compresses,
         )
         self.control = Control(place.folder.control)
         self.console = Console(self.rank, self.total_steps)
@@ -193,6 +195,8 @@ class Loop:
             rank=self.rank,
             on_saved=self.console.saved,
         )
+        self.network: dict[str, Any] | None = None
+        """What was found out about the links between ranks."""
         self.prepared = False
         self.not_finite = 0
         self.said_not_finite = False
@@ -218,6 +222,7 @@ class Loop:
         """Train to the end, or to the step at which all ranks agree to stop; the exit code."""
         begun = time.monotonic()
         self.resume()
+        self.examine_network()
         while self.state.step < self.total_steps:
             code = self.advance()
             if code is not None:
@@ -286,6 +291,16 @@ class Loop:
             parameters=self.num_parameters,
             step=self.state.step,
         )
+
+    def examine_network(self) -> None:
+        """Tell what the links carry, where the job could combine its gradients in another way."""
+        spec = self.place.launch.spec
+        combines = spec.parallelism.strategy == "ddp" and not self.training.reproducible
+        if self.world_size > 1 and combines and self.device.type == "cpu":
+            self.network = network.examine(
+                self.strategy, spec.gradient_sync, spec.parallelism.gradient_sync.bucket_mb
+            )
+            self.tell("network", self.network)
 
     def train_step(self) -> None:
         """One optimizer step over one global batch."""
@@ -405,6 +420,8 @@ class Loop:
             "seconds": seconds,
             "measured": self.measured.told(),
         }
+        if self.network is not None:
+            result["network"] = self.network
         if self.chain is not None:
             result["chain"] = self.state.link
         self.tell("completed", result)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainhall.training.clock import HIDDEN, PHASE_NAMES, StepClock
+from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES, StepClock
 from trainhall.training.link import MetricSpool, MetricTable
 from trainhall.training.pulse import Beat, Rows
 from trainhall.training.utilization import Utilization
@@ -31,10 +31,12 @@ class Recorder:
         expected_bubble: float | None = None,
         utilization: Utilization | None = None,
         sending: bool = False,
+        compressing: bool = False,
     ) -> None:
         """
         Args:
             sending: the clock is told when gradients are on their way.
+            compressing: it is also told when they are compressed.
             expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
             utilization: where the devices' peak is known.
         """
@@ -46,7 +48,9 @@ class Recorder:
         self._batch = global_batch_size
         self._expected_bubble = expected_bubble
         self._utilization = utilization
-        self._timings = ["step_seconds", *PHASE_NAMES, *([HIDDEN] if sending else [])]
+        self._timings = ["step_seconds", *PHASE_NAMES]
+        if sending:
+            self._timings += [HIDDEN, COMPRESSION] if compressing else [HIDDEN]
         self._steps: list[int] = []
         self._times: list[float] = []
         self._rates: list[float] = []
@@ -70,14 +74,14 @@ class Recorder:
         self._rates.append(rate)
 
     def rows(self) -> Rows:
-        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase, and
-        what of the communication was hidden, if that is known.
+        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase,
+        what of the communication was hidden, and what compression took, if there is such.
 
         Here the host waits for the GPU.
         """
-        phases, hidden = self._clock.take()
+        phases, *parts = self._clock.take()
         measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))
-        seconds = [phases.sum(axis=1, keepdims=True), phases, hidden.reshape(-1, 1)]
+        seconds = [phases.sum(axis=1, keepdims=True), phases, np.stack(parts, axis=1)]
         timings = np.hstack(seconds)[:, : len(self._timings)]
         self._rows = np.hstack([measured, timings])
         return self._rows

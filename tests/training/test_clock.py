@@ -33,7 +33,7 @@ def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:
         clock.sent(begun, clock.now())
         clock.mark(Phase.COMMUNICATION)
         clock.finish()
-    phases, (hidden, exposed) = clock.take()
+    phases, (hidden, exposed), _ = clock.take()
     assert 0 < hidden <= phases[0, Phase.BACKWARD]
     assert exposed == 0
     assert len(clock.take().hidden) == 0

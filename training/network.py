@@ -1,0 +1,95 @@
+"""What a job's links carry, and what each compression of its gradients would gain or lose there."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from trainhall.distributed import process_group
+from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.compression.forecast import NAMES, Forecast, Gradients, forecast
+from trainhall.distributed.exchange import gather_hosts
+from trainhall.distributed.gloo import Gloo
+from trainhall.distributed.probe import measure_links
+from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, SyncOptions
+from trainhall.parallelism.strategy import Strategy
+
+SECONDS = 0.05
+"""For each class of links."""
+_TIMEOUT = timedelta(minutes=5)
+_PLACES = {"host": "within a host", "rack": "between hosts"}
+
+
+def examine(strategy: Strategy, options: SyncOptions, bucket_mb: float) -> dict[str, Any]:
+    """Measure the links between ranks on CPUs; a collective of a fraction of a second.
+
+    Returns:
+        `message` for people, and for programs `links` (latency in seconds, bandwidth in bytes a
+        second), `gradient_bytes` and, by compression, the seconds that a step's gradients are
+        expected to take, sent and computed, and how many of them the compression gains. What the
+        backward pass would hide is not taken off.
+    """
+    hosts = gather_hosts()
+    transport = Gloo(dist.new_group(backend="gloo", timeout=_TIMEOUT))
+    communicator = Communicator(transport, timeout=_TIMEOUT.total_seconds())
+    links = measure_links(communicator, hosts, seconds=SECONDS)
+    parameters = list(strategy.parameters.values())
+    gradients = Gradients(
+        [tuple(parameter.shape) for parameter in parameters],
+        parameters[0].dtype,
+        bucket_mb * 2**20,
+        parameters[0].device,
+    )
+    ratio = options.ratio or DEFAULT_RATIO
+    mine = [forecast(name, ratio, gradients, hosts, links) for name in NAMES]
+    told = [mine] * transport.world_size
+    dist.all_gather_object(told, mine, group=process_group.cpu_group())
+    # A step waits for the slowest rank.
+    whole, *others = (max(each, key=_seconds) for each in zip(*told, strict=True))
+    report = {
+        "links": {str(kind): asdict(link) for kind, link in links.items()},
+        "gradient_bytes": gradients.bytes,
+        "whole_seconds": whole.seconds,
+        "ratio": ratio,
+        "compressions": {
+            each.compression: {
+                "on": each.compression == options.compression,
+                "sending_seconds": each.sending_seconds,
+                "own_seconds": each.own_seconds,
+                "gained_seconds": whole.seconds - each.seconds,
+            }
+            for each in others
+        },
+    }
+    return {"message": message(report), **report}
+
+
+def message(report: dict[str, Any]) -> str:
+    """A report in a sentence or two."""
+    links = "; ".join(
+        f"{duration(link['latency'])} and {link['bandwidth'] / 1e6:,.0f} MB/s {_PLACES[kind]}"
+        for kind, link in report["links"].items()
+    )
+    compressions = []
+    for name, each in report["compressions"].items():
+        gained = each["gained_seconds"]
+        verb, would = ("gain", "gains") if gained > 0 else ("cost", "costs")
+        what = f"on, {would}" if each["on"] else f"off, would {verb}"
+        compressions.append(f"{name} {what} {duration(abs(gained))} a step")
+    return (
+        f"links: {links}. To combine {report['gradient_bytes'] / 1e6:,.1f} MB of gradients takes "
+        f"about {duration(report['whole_seconds'])} a step on this network; compression "
+        + "; ".join(compressions)
+    )
+
+
+def duration(seconds: float) -> str:
+    """In three digits at most."""
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _seconds(each: Forecast) -> float:
+    return each.seconds
