@@ -15,6 +15,7 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
 from trainhall.training import network
 from trainhall.training.batches import to_device
+from trainhall.training.capture import GradientWatch
 from trainhall.training.chain_writer import ChainWriter
 from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
@@ -313,11 +314,15 @@ class Loop:
             schedule=self.training.learning_rate_schedule,
         )
         self.clock.start()
-        watch = self.capture.watch(step)
+        watch = self.watch(step)
         means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate, watch)
         self.clock.finish()
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
+
+    def watch(self, step: int) -> GradientWatch | None:
+        """What is told of a step's gradients, if anything is."""
+        return self.capture.watch(step)
 
     def seed_shard(self, shard: int) -> None:
         """Have what the next step draws in a logical shard depend on nothing else."""

@@ -82,6 +82,19 @@ def wrong_scale(path: Path) -> int:
     return rank.main()
 
 
+def wrong_backward(path: Path) -> int:
+    """A layer hands a gradient on to those before it that is too small."""
+    apply = ddp.apply
+
+    def wrong(model: nn.Module, **options: Any) -> nn.Module:
+        layer = model.get_submodule("4")
+        layer.register_full_backward_hook(lambda _, inputs, __: (0.9 * inputs[0],))
+        return apply(model, **options)
+
+    ddp.apply = wrong
+    return rank.main()
+
+
 def local_norm(path: Path) -> int:
     """Each rank clips by the norm of its own shards."""
 

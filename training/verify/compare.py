@@ -34,16 +34,23 @@ class Judge:
 
     Args:
         names: of the model's weights, in its order: of several that differ the first is named.
+        backward_order: of the gradients. An error in one spreads to those that are computed from
+            it, so the first that the backward pass reached is the nearest to its cause.
     """
 
-    def __init__(self, tolerance: Tolerance, names: Sequence[str]) -> None:
+    def __init__(
+        self, tolerance: Tolerance, names: Sequence[str], backward_order: Sequence[str]
+    ) -> None:
         self._allowed = {
             "gradient": tolerance.gradient,
             "weight": tolerance.weight,
             "gradient_norm": tolerance.gradient,
             "loss": tolerance.loss,
         }
-        self._place = {name: i for i, name in enumerate(names)}
+        self._places = {
+            "gradient": {name: i for i, name in enumerate(backward_order)},
+            "weight": {name: i for i, name in enumerate(names)},
+        }
         self._largest: defaultdict[str, float] = defaultdict(float)
 
     def compare(self, reference: Snapshot, found: Snapshot) -> dict[str, Any]:
@@ -78,14 +85,14 @@ class Judge:
             raise NotComparable(f"the {kind} of {lacking} is in one of the runs alone")
         norms = {name: _norm(tensor) for name, tensor in reference.items()}
         floor = self._floor(kind, math.hypot(*norms.values()))
-        last = len(self._place)
+        places = self._places[kind]
         return [
             Deviation(
                 kind,
                 name,
                 _norm(found[name].double() - reference[name].double()) / max(norms[name], floor),
             )
-            for name in sorted(reference, key=lambda name: (self._place.get(name, last), name))
+            for name in sorted(reference, key=lambda name: (places.get(name, len(places)), name))
         ]
 
     def _number(self, kind: str, reference: float, found: float) -> Deviation:

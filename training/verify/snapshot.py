@@ -32,16 +32,36 @@ class Reference:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def begin(self, names: Sequence[str], *, batch_norm: bool) -> None:
-        """Write down the order of the model's weights, and whether batch norm is in it."""
+    def begin(
+        self, names: Sequence[str], backward_order: Sequence[str], *, batch_norm: bool
+    ) -> None:
+        """Write down the orders of the model's weights, and whether batch norm is in it.
+
+        Args:
+            backward_order: the names of the gradients as the backward pass reached them.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"names": list(names), "batch_norm": batch_norm})
+        text = json.dumps(
+            {
+                "names": list(names),
+                "backward_order": list(backward_order),
+                "batch_norm": batch_norm,
+            }
+        )
         (self._folder / "model.json").write_text(text)
 
     @property
     def names(self) -> list[str]:
         """Of the weights, in the order of the model."""
-        names: list[str] = json.loads((self._folder / "model.json").read_text())["names"]
+        return self._order("names")
+
+    @property
+    def backward_order(self) -> list[str]:
+        """Of the gradients, as the backward pass reached them."""
+        return self._order("backward_order")
+
+    def _order(self, kind: str) -> list[str]:
+        names: list[str] = json.loads((self._folder / "model.json").read_text())[kind]
         return names
 
     def write(self, snapshot: Snapshot) -> None:

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from trainhall.parallelism.strategy import Strategy
 from trainhall.training.batches import mapped
+from trainhall.training.capture import Gradient, GradientWatch
 from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
 from trainhall.training.loop import Loop, LossNotFinite, Place
 from trainhall.training.verify.compare import Judge
@@ -39,9 +41,7 @@ def run(place: Place) -> int:
     writes = place.environment.rank == 0
     if plan.record:
         model = loop.strategy.model
-        if writes:
-            normed = any(isinstance(module, _BatchNorm) for module in model.modules())
-            reference.begin(list(model.state_dict()), batch_norm=normed)
+        normed = any(isinstance(module, _BatchNorm) for module in model.modules())
         for snapshot in loop.snapshots():
             if not math.isfinite(snapshot.loss):
                 raise LossNotFinite(
@@ -49,9 +49,14 @@ def run(place: Place) -> int:
                     "compared with that; lower training.learning_rate, or take fewer steps"
                 )
             if writes:
+                if snapshot.step == 1:
+                    order = list(snapshot.gradients)
+                    reference.begin(list(model.state_dict()), order, batch_norm=normed)
                 reference.write(snapshot)
         return EXIT_COMPLETED
-    judge = Judge(TOLERANCES[plan.dtype], reference.names) if writes else None
+    judge = None
+    if writes:
+        judge = Judge(TOLERANCES[plan.dtype], reference.names, reference.backward_order)
     for snapshot in loop.snapshots():
         if judge is not None:
             told = judge.compare(reference.read(snapshot.step), snapshot)
@@ -68,9 +73,7 @@ class TracedLoop(Loop):
         self._dtype = _DTYPES[plan.dtype]
         # The micro-batches of one rank that are those of the first of `parts` ranks.
         self._counted = self.training.gradient_accumulation // plan.parts
-        self._clip = self.strategy.clip
-        self.strategy.clip = self._observed_clip  # type: ignore[method-assign]
-        self._gradients: dict[str, Tensor] = {}
+        self._seen: _Gradients | None = None
         # Ranks draw from streams of their own, so with dropout no two meshes compute the same.
         for module in self.strategy.model.modules():
             if isinstance(module, _DropoutNd):
@@ -91,7 +94,7 @@ class TracedLoop(Loop):
                 self.state.step,
                 columns["loss"][0],
                 columns["gradient_norm"][0],
-                self._gradients,
+                self._gradients(),
                 weights,
             )
 
@@ -102,21 +105,51 @@ class TracedLoop(Loop):
             for buffer, kept in before:
                 buffer.copy_(kept)
 
-    def _observed_clip(self, largest: float | None) -> Tensor:
-        self._gradients = self._kept(self.strategy.whole_gradients())
-        return self._clip(largest)
+    def watch(self, step: int) -> GradientWatch:
+        self._seen = _Gradients(step, keeps=self.rank == 0)
+        return self._seen
+
+    def _gradients(self) -> dict[str, Tensor]:
+        """Those of the step that was taken last, in the order in which they were accumulated."""
+        assert self._seen is not None
+        order = {name: i for i, name in enumerate(self._seen.order)}
+        whole = self._seen.whole.items()
+        return dict(sorted(whole, key=lambda each: order.get(each[0], len(order))))
 
     def _kept(self, whole: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
-        kept = {}
-        for name, tensor in whole:  # on every rank: it is a collective
-            if self.rank == 0 and tensor.is_floating_point():
-                # Tied weights share their memory, which the format of files refuses.
-                kept[name] = tensor.detach().to("cpu", copy=True).contiguous()
-        return kept
+        return _copies(whole, keeps=self.rank == 0)
 
     def _cast(self, leaf: Any) -> Any:
         floating = isinstance(leaf, Tensor) and leaf.is_floating_point()
         return leaf.to(self._dtype) if floating else leaf
+
+
+class _Gradients(GradientWatch):
+    """The gradients of a step, whole, and the order in which the backward pass reached them."""
+
+    def __init__(self, step: int, *, keeps: bool) -> None:
+        super().__init__(step)
+        self._keeps = keeps
+        self.order: dict[str, None] = {}
+        self.whole: dict[str, Tensor] = {}
+
+    def accumulated(self, gradient: Gradient) -> None:
+        # Shared weights are complete only with the last layer that uses them.
+        self.order.pop(gradient.name, None)
+        self.order[gradient.name] = None
+
+    def averaged(self, strategy: Strategy) -> None:
+        self.whole = _copies(strategy.whole_gradients(), keeps=self._keeps)
+
+
+def _copies(whole: Iterator[tuple[str, Tensor]], *, keeps: bool) -> dict[str, Tensor]:
+    """The tensors in host memory, on the rank that keeps them."""
+    kept = {}
+    for name, tensor in whole:  # on every rank: it is a collective
+        if keeps and tensor.is_floating_point():
+            # Tied weights share their memory, which the format of files refuses.
+            kept[name] = tensor.detach().to("cpu", copy=True).contiguous()
+    return kept
 
 
 def _buffers(model: nn.Module) -> list[tuple[Tensor, Tensor]]:

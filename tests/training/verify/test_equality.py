@@ -175,11 +175,13 @@ def test_compiled_layers_compute_the_same(
 @pytest.mark.parametrize(
     ("bug", "kind", "strategy", "first"),
     [
-        ("wrong_scale", "mlp", "fsdp", ("gradient", "0.weight")),
+        ("wrong_scale", "mlp", "fsdp", ("gradient", "4.bias")),
+        # What is wrong behind layer 4 makes the gradients of layers 2 and 0 wrong, in this order.
+        ("wrong_backward", "mlp", "ddp", ("gradient", "2.bias")),
         ("skipped_all_reduce", "mlp", "ddp", ("gradient", "2.weight")),
         # The gradients are right, and what is made of them is not.
         ("local_norm", "mlp", "fsdp", ("weight", "0.weight")),
-        ("lost_addition", "mlp", "ddp", ("gradient", "0.weight")),
+        ("lost_addition", "mlp", "ddp", ("gradient", "4.bias")),
         ("forgotten_tie", "gpt", "pipeline", ("gradient", "embedding.tokens.weight")),
     ],
 )
@@ -205,7 +207,7 @@ def snapshot(a: float, *, loss: float = 1.0, step: int = 1) -> Snapshot:
 
 
 def test_a_difference_is_measured_by_the_norm() -> None:
-    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"])
+    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     assert judge.compare(snapshot(3.0), snapshot(3.0)) == {
         "step": 1, "loss": 0.0, "gradient_norm": 0.0, "gradient": 0.0, "weight": 0.0,
         "beyond": 0, "first": None,
@@ -218,7 +220,7 @@ def test_a_difference_is_measured_by_the_norm() -> None:
 
 
 def test_what_is_zero_but_for_rounding_is_measured_by_the_rest() -> None:
-    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"])
+    judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     found = snapshot(3.0)
     rounded = Snapshot(
         1, 1.0, 2.0, found.gradients, {**found.weights, "zero": torch.ones(2) * 1e-15}
@@ -227,7 +229,7 @@ def test_what_is_zero_but_for_rounding_is_measured_by_the_rest() -> None:
 
 
 def test_nan_differs_and_other_parameters_cannot_be_compared() -> None:
-    judge = Judge(TOLERANCES["float32"], ["b", "a"])
+    judge = Judge(TOLERANCES["float32"], ["b", "a"], ["a", "b"])
     nan = judge.compare(snapshot(3.0), snapshot(float("nan")))
     assert nan["first"]["name"] == "a"
     assert nan["gradient"] != nan["gradient"]
