@@ -116,7 +116,7 @@ def test_a_run_writes_metrics_checkpoints_and_a_result(start) -> None:
     assert [line["step"] for line in lines if "eval_accuracy" in line] == [10, 20, 30]
     result = json.loads((run.output / "result.json").read_text())
     assert set(result) == {
-        "metrics", "steps", "seconds", "strategy", "world_size", "weights_sha256",
+        "metrics", "steps", "seconds", "strategy", "world_size", "weights_sha256", "network",
     }  # fmt: skip
     assert (result["steps"], result["strategy"], result["world_size"]) == (30, "ddp", 2)
     assert len(result["weights_sha256"]) == 64
