@@ -45,11 +45,14 @@ class SyncOptions:
 NATIVE = SyncOptions()
 
 
-def check(options: SyncOptions, strategy: str, workers: int, *, reproducible: bool) -> None:
+def check(
+    options: SyncOptions, strategy: str, workers: int, *, reproducible: bool, loss_scaled: bool
+) -> None:
     """See that a job's ranks can combine their gradients so.
 
     Args:
         strategy: of the spec, `auto` included, or `script`.
+        loss_scaled: gradients come multiplied by a scale that changes, as with precision fp16.
 
     Raises:
         BadGradientSync: they cannot.
@@ -70,6 +73,13 @@ def check(options: SyncOptions, strategy: str, workers: int, *, reproducible: bo
             ("gradient_sync", "algorithm"), options.algorithm,
             "adds up, and what topk sends cannot be added, since each rank chooses other numbers: "
             f"it is gathered, which is for {' and '.join(_GATHERS)}",
+        )  # fmt: skip
+    if options.compression in _FEEDS_BACK and loss_scaled:
+        raise BadGradientSync(
+            ("gradient_sync", "compression"), options.compression,
+            "keeps what it has not sent for later steps, and with precision fp16 each step's "
+            "gradients have a scale of their own: set training.precision to bf16 or fp32, or take "
+            "compression fp16 or bf16",
         )  # fmt: skip
     if options.is_native:
         return

@@ -92,7 +92,7 @@ class Trainer:
         self.device: torch.device = torch.device(context.device if device is None else device)
         self.plain_model = model.to(self.device)
         """The model itself, for its weights and for evaluation."""
-        spread = _spread(self.plain_model, self.device, synchronised)
+        spread = _spread(self.plain_model, self.device, synchronised, Precision(precision))
         self.model: nn.Module = spread.called
         """The model as it is trained: call it within a loss function alone."""
         parameters = list(spread.parameters.values())
@@ -178,11 +178,15 @@ def _gradient_sync(given: Mapping[str, Any]) -> GradientSync:
         raise ValueError(f"gradient_sync: {told}") from None
 
 
-def _spread(model: nn.Module, device: torch.device, synchronised: GradientSync) -> Replicas:
+def _spread(
+    model: nn.Module, device: torch.device, synchronised: GradientSync, precision: Precision
+) -> Replicas:
     options = synchronised.options()
     bucket_mb = synchronised.bucket_mb
     ranks = dist.get_world_size() if dist.is_initialized() else 1
-    check_sync(options, "ddp", ranks, reproducible=False)
+    check_sync(
+        options, "ddp", ranks, reproducible=False, loss_scaled=precision is Precision.FP16
+    )
     if options.is_native:
         return Replicas(model, device=device, bucket_mb=bucket_mb, timed=False)
     return HookedReplicas(model, options, device=device, bucket_mb=bucket_mb)

@@ -504,6 +504,7 @@ class JobSpec(SpecModel):
                 "script" if self.task is None else "ddp" if self.is_auto else self.strategy,
                 self.resources.workers,
                 reproducible=self.training.reproducible,
+                loss_scaled=self.training.precision is Precision.FP16,
             )
         except BadGradientSync as error:
             raise problem_at(("parallelism", *error.field), error.value, str(error)) from None

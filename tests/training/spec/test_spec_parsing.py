@@ -267,6 +267,11 @@ def problems(document: Any) -> dict[str, str]:
         ),
         (synchronised(bucket_mb=0), "parallelism.gradient_sync.bucket_mb", "must be more than 0"),
         (
+            synchronised(compression="topk") | {"training": {"precision": "fp16"}},
+            "parallelism.gradient_sync.compression",
+            "with precision fp16 each step's gradients have a scale of their own",
+        ),
+        (
             synchronised(algorithm="tree", compression="topk"),
             "parallelism.gradient_sync.algorithm",
             "each rank chooses other numbers: it is gathered, which is for native and ring",
