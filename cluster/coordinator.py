@@ -74,7 +74,8 @@ class Coordinator:
 
     async def start(self) -> None:
         """Begin to reconcile and to listen. Every node gets a full grace period from here."""
-        self.hearing.was_deaf()
+        # Every pass of the reconciler asks it, and one follows every tick.
+        self.hearing.start(self.options.tick_seconds + self.options.suspect_after_seconds / 3)
         self._tasks.start("reconciler", self.reconciler.run())
         self._tasks.start("readings", self.gateway.keep_flushing())
         self._tasks.start("packer", self._keep_packing())

@@ -40,13 +40,7 @@ class Reconciler:
 
     async def run(self) -> None:
         """Until cancelled. A database that is away for a moment is waited for."""
-        last = self._clock.monotonic()
         while True:
-            now = self._clock.monotonic()
-            if now - last > self._options.tick_seconds + self._options.suspect_after_seconds / 3:
-                log.warning("the coordinator did not run for a while", seconds=round(now - last, 1))
-                self._hearing.was_deaf()
-            last = now
             self._wanted.clear()
             try:
                 await self.settle()
