@@ -30,34 +30,80 @@ from trainhall.cluster.told import read_told
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.link import Failure
 
+# A pass follows every change, and building a statement takes as long as running it.
+_GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
+_DEVICES = select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
+_NODES = select(Node.id, Node.name, Node.state, Node.removing).order_by(Node.name)
+# A spec may be large: only what is needed of it leaves the database.
+_JOBS = (
+    select(
+        Job.id,
+        Job.number,
+        Job.priority,
+        Job.state,
+        Job.reason,
+        Job.attempt,
+        Job.world_size,
+        Job.spec["resources"]["device"].as_string(),
+        Job.spec["recovery"]["max_restarts"].as_integer(),
+        Job.queued_at,
+        Job.restarts,
+        Job.restarts_step,
+        JobProgress.step,
+    )
+    .join(JobProgress, JobProgress.job_id == Job.id)
+    .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
+    .order_by(Job.number)
+)
+_ENDS_OF_RECOVERING = (
+    select(Job.id, Attempt.number, Attempt.reason, Attempt.finished_at)
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
+    .where(Job.state == JobState.RECOVERING.value)
+)
+_FAILURES_OF_RESTARTED = (
+    select(Job.id, Attempt.failure)
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number < Job.attempt))
+    .where(
+        Job.state.in_([s.value for s in ACTIVE_STATES]),
+        Job.restarts > 0,
+        Attempt.state == AttemptState.FAILED.value,
+    )
+    .order_by(Attempt.number)
+)
+_SAVED_STEPS = (
+    select(Job.id, func.max(Checkpoint.step))
+    .join(Checkpoint, Checkpoint.job_id == Job.id)
+    .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
+    .group_by(Job.id)
+)
+_ATTEMPTS = (
+    select(Attempt, Job.spec["task"]["name"].as_string())
+    .join(Job, Job.id == Attempt.job_id)
+    .where(
+        or_(
+            Attempt.state.in_([s.value for s in ACTIVE_ATTEMPT_STATES]),
+            exists().where(Grant.job_id == Attempt.job_id, Grant.attempt == Attempt.number),
+        )
+    )
+    .order_by(Attempt.job_id, Attempt.number)
+)
+
 
 async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
-    ended = await _ends_of_recovering(session)
-    failed = await _failures_of_restarted(session)
-    saved = await _saved_steps(session)
     return ClusterFacts(
         nodes=await _nodes(session, hearing),
-        jobs=await _jobs(session, ended, failed, saved),
+        jobs=await _jobs(session),
         attempts=await _attempts(session),
         listening_seconds=hearing.listening_seconds,
-        grants=tuple(
-            GrantFacts(*row)
-            for row in await session.execute(
-                select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
-            )
-        ),
+        grants=tuple(GrantFacts(*row) for row in await session.execute(_GRANTS)),
     )
 
 
 async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ...]:
     devices: dict[str, list[DeviceFacts]] = defaultdict(list)
-    for node_id, index, kind in await session.execute(
-        select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
-    ):
+    for node_id, index, kind in await session.execute(_DEVICES):
         devices[node_id].append(DeviceFacts(index, kind))
-    rows = await session.execute(
-        select(Node.id, Node.name, Node.state, Node.removing).order_by(Node.name)
-    )
+    rows = await session.execute(_NODES)
     return tuple(
         NodeFacts(
             id=node_id,
@@ -71,33 +117,15 @@ async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ..
     )
 
 
-async def _jobs(
-    session: AsyncSession,
-    ended: dict[str, tuple[str, datetime | None]],
-    failed: dict[str, Failure],
-    saved: dict[str, int],
-) -> tuple[JobFacts, ...]:
-    # A spec may be large: only what is needed of it leaves the database.
-    rows = await session.execute(
-        select(
-            Job.id,
-            Job.number,
-            Job.priority,
-            Job.state,
-            Job.reason,
-            Job.attempt,
-            Job.world_size,
-            Job.spec["resources"]["device"].as_string(),
-            Job.spec["recovery"]["max_restarts"].as_integer(),
-            Job.queued_at,
-            Job.restarts,
-            Job.restarts_step,
-            JobProgress.step,
-        )
-        .join(JobProgress, JobProgress.job_id == Job.id)
-        .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
-        .order_by(Job.number)
-    )
+async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
+    found = await session.execute(_JOBS)
+    rows = found.all()
+    # What is rarely there is asked for where it can be.
+    recovering = any(row.state == JobState.RECOVERING for row in rows)
+    active = [row for row in rows if row.state in ACTIVE_STATES]
+    ended = await _ends_of_recovering(session) if recovering else {}
+    failed = await _failures_of_restarted(session) if any(r.restarts for r in active) else {}
+    saved = await _saved_steps(session) if active else {}
     return tuple(
         JobFacts(
             id=job_id,
@@ -127,11 +155,7 @@ async def _jobs(
 async def _ends_of_recovering(
     session: AsyncSession,
 ) -> dict[str, tuple[str, datetime | None]]:
-    rows = await session.execute(
-        select(Job.id, Attempt.number, Attempt.reason, Attempt.finished_at)
-        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
-        .where(Job.state == JobState.RECOVERING.value)
-    )
+    rows = await session.execute(_ENDS_OF_RECOVERING)
     return {
         job_id: (f"attempt {number}: {reason}", finished)
         for job_id, number, reason, finished in rows
@@ -139,38 +163,18 @@ async def _ends_of_recovering(
 
 
 async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
-    rows = await session.execute(
-        select(Job.id, Attempt.failure)
-        .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number < Job.attempt))
-        .where(
-            Job.state.in_([s.value for s in ACTIVE_STATES]),
-            Job.restarts > 0,
-            Attempt.state == AttemptState.FAILED.value,
-        )
-        .order_by(Attempt.number)
-    )
+    rows = await session.execute(_FAILURES_OF_RESTARTED)
     return {job_id: Failure.model_validate(failure) for job_id, failure in rows if failure}
 
 
 async def _saved_steps(session: AsyncSession) -> dict[str, int]:
     """The newest step that was saved: a script may save without reporting."""
-    rows = await session.execute(
-        select(Job.id, func.max(Checkpoint.step))
-        .join(Checkpoint, Checkpoint.job_id == Job.id)
-        .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
-        .group_by(Job.id)
-    )
+    rows = await session.execute(_SAVED_STEPS)
     return dict(rows.all())
 
 
 async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:
-    holds = exists().where(Grant.job_id == Attempt.job_id, Grant.attempt == Attempt.number)
-    rows = await session.execute(
-        select(Attempt, Job.spec["task"]["name"].as_string())
-        .join(Job, Job.id == Attempt.job_id)
-        .where(or_(Attempt.state.in_([s.value for s in ACTIVE_ATTEMPT_STATES]), holds))
-        .order_by(Attempt.job_id, Attempt.number)
-    )
+    rows = await session.execute(_ATTEMPTS)
     return tuple(attempt_facts(attempt, script=task is None) for attempt, task in rows)
 
 
