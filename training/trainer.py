@@ -184,9 +184,7 @@ def _spread(
     options = synchronised.options()
     bucket_mb = synchronised.bucket_mb
     ranks = dist.get_world_size() if dist.is_initialized() else 1
-    check_sync(
-        options, "ddp", ranks, reproducible=False, loss_scaled=precision is Precision.FP16
-    )
+    check_sync(options, "ddp", ranks, reproducible=False, loss_scaled=precision is Precision.FP16)
     if options.is_native:
         return Replicas(model, device=device, bucket_mb=bucket_mb, timed=False)
     return HookedReplicas(model, options, device=device, bucket_mb=bucket_mb)
