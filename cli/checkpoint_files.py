@@ -2,10 +2,12 @@
 
 import contextlib
 import hashlib
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainhall.cli import output as out
@@ -48,8 +50,22 @@ def on_this_host(client: "Client", checkpoint: out.Json) -> Iterator[Path]:
     if (here := folder_here(checkpoint)) is not None:
         yield here
         return
-    with tempfile.TemporaryDirectory(prefix="trainhall-") as temporary:
+    with _ends_in_order(), tempfile.TemporaryDirectory(prefix="trainhall-") as temporary:
         yield _fetch(client, checkpoint, Path(temporary))
+
+
+@contextlib.contextmanager
+def _ends_in_order() -> Iterator[None]:
+    """On SIGTERM leave as on an error, so that what was fetched does not stay behind."""
+
+    def leave(number: int, _frame: Any) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _fetch(client: "Client", checkpoint: out.Json, into: Path) -> Path:

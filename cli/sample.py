@@ -67,7 +67,7 @@ def sample(
             raise Usage(f"{source or 'an empty name'} is not a folder")
         else:
             client = stack.enter_context(connect(url))
-            found = _newest_of_job(client, source)
+            found = _newest_of_job(client, client.job(source))
             kept = (data_dir or config.user_data_dir()).absolute() / found["location"]
             folder = kept if kept.is_dir() else stack.enter_context(on_this_host(client, found))
         command = [sys.executable, "-m", SAMPLE_MODULE, str(folder.absolute()),
@@ -79,9 +79,19 @@ def sample(
         raise CliError(lines[-1], lines[:-1][-20:])
 
 
-def _newest_of_job(client: "Client", reference: str) -> Json:
-    """The newest committed checkpoint of a job."""
-    job = client.job(reference)
+def _newest_of_job(client: "Client", job: Json) -> Json:
+    """The newest committed checkpoint of a job.
+
+    Raises:
+        CliError: it has none, or trains something else than a language model.
+    """
+    task = job["spec"].get("task")
+    if task is None or task["name"] != "language_model":
+        what = f"trains the task {task['name']}" if task else "runs a script"
+        raise CliError(
+            f"job {job['id']} {what}; text is written by the task language_model alone"
+            + ("" if task else ", since Trainhall does not know a script's model")
+        )
     checkpoint: Json
     for checkpoint in client.items(f"/checkpoints/jobs/{job['id']}"):
         # What merely lies there may be of a revoked attempt, or of a branch that was left.

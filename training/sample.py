@@ -7,6 +7,7 @@ error, with exit code 1. `trainhall sample` starts this, since the command line 
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks.gpt import GPT
 
 _NUM_BYTES = 256
+_FEW_PARAMETERS = 16_000_000
+"""Up to here one thread writes as fast as several: they would mostly wait for each other, which on
+a busy host takes many times the time."""
 
 
 class NoLanguageModel(ValueError):
@@ -40,15 +44,25 @@ def read_model(folder: Path) -> GPT:
     """
     kept = from_json(read_manifest(folder).extra).get("task")
     if kept is None or kept["name"] != "language_model":
-        name = "an unknown task" if kept is None else f"the task {kept['name']}"
-        raise NoLanguageModel(f"{folder} is of {name}; text is written by language_model alone")
+        whose = "a script's job" if kept is None else f"the task {kept['name']}"
+        raise NoLanguageModel(
+            f"{folder.name} is of {whose}; text is written by the task language_model alone"
+        )
     params = TaskSpec.model_validate(kept).parsed_params()
     model = GPT(shape_of(cast(LanguageModelParams, params)))
     load_model(folder, model)
     return model.eval()
 
 
-@torch.no_grad()
+def num_threads(model: GPT) -> int:
+    """How many threads write text with a model: OMP_NUM_THREADS where it is given."""
+    if os.environ.get("OMP_NUM_THREADS"):
+        return torch.get_num_threads()
+    few = sum(p.numel() for p in model.parameters()) <= _FEW_PARAMETERS
+    return 1 if few else torch.get_num_threads()
+
+
+@torch.inference_mode()
 def continuation(
     model: GPT, prompt: bytes, length: int, *, temperature: float, generator: torch.Generator
 ) -> Iterator[int]:
@@ -85,6 +99,7 @@ def main() -> int:
     except (CheckpointError, NoLanguageModel) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    torch.set_num_threads(num_threads(model))
     prompt = options.prompt.encode("utf-8", "surrogateescape")
     output = sys.stdout.buffer
     output.write(prompt)

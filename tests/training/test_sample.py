@@ -1,6 +1,8 @@
 """Text from a language model's checkpoint."""
 
 import shutil
+import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,7 +107,9 @@ def test_what_is_no_language_model_is_said(ranks: RankServer, tmp_path: Path) ->
     ranks.run(tmp_path, spec)
     done = run(str(tmp_path))
     assert isinstance(done.exception, CliError)
-    assert "is of the task digits; text is written by language_model" in str(done.exception)
+    assert "is of the task digits; text is written by the task language_model" in str(
+        done.exception
+    )
 
 
 def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
@@ -137,6 +141,7 @@ class Coordinator:
         self.source = source
         self.known: list[dict[str, Any]] = []
         self.fetched: list[str] = []
+        self.spec: dict[str, Any] = {"task": {"name": "language_model"}}
 
     def __enter__(self) -> "Coordinator":
         return self
@@ -145,7 +150,7 @@ class Coordinator:
         pass
 
     def job(self, reference: str) -> dict[str, Any]:
-        return {"id": "3f2a9c51d07b"}
+        return {"id": "3f2a9c51d07b", "spec": self.spec}
 
     def items(self, path: str) -> list[dict[str, Any]]:
         assert path == "/checkpoints/jobs/3f2a9c51d07b"
@@ -227,6 +232,47 @@ def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
     (coordinator.source / "step-00000004-a1-g1" / "state.json").write_bytes(b"{}")
     done = run("3f2a", "--length", "5")
     assert "state.json of checkpoint c4 arrived damaged: its SHA-256 is" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"task": {"name": "digits"}}, "trains the task digits; text is written by"),
+        ({"script": {"path": "train.py"}, "task": None}, "does not know a script's model"),
+    ],
+)
+def test_a_job_without_a_language_model_is_said_before_anything_is_fetched(
+    coordinator: Coordinator, spec: dict[str, Any], told: str
+) -> None:
+    coordinator.spec = spec
+    assert told in str(run("3f2a").exception)
+    assert coordinator.fetched == []
+
+
+def test_a_copy_goes_also_when_the_command_is_ended(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def ended(argv: list[str], **options: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(command.subprocess, "run", ended)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    done = run("3f2a")
+    assert done.exit_code == 128 + signal.SIGTERM
+    assert list(tmp_path.glob("trainhall-*")) == []
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_small_model_writes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    small = GPT(Shape(layers=1, heads=1, width=8, context=4))
+    assert sample.num_threads(small) == 1
+    monkeypatch.setattr(sample, "_FEW_PARAMETERS", 1)
+    assert sample.num_threads(small) == 8
+    monkeypatch.undo()
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert sample.num_threads(small) == torch.get_num_threads()
 
 
 def test_without_torch_it_says_what_to_install(
