@@ -79,6 +79,7 @@ GRADIENT_HISTORY: Example = {
     "asked": 1,
     "answered": 1,
     "names": ["0.weight", "0.bias"],
+    "remarks": [None, None],
     "steps": [_GRADIENT_STEP],
 }
 GRADIENTS: Example = {

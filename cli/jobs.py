@@ -121,16 +121,17 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
         out.say_if_simulated(client)
         events: list[Any] = []
         words: str | None = None
-        link: str | None = None
+        more: dict[str, str | None] = {}
         if output is Format.TABLE:
             from trainhall.cli.chains import newest_link
             from trainhall.cli.failures import last_words
+            from trainhall.cli.gradients import remarkable
 
-            link = newest_link(client, found)
+            more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             words = last_words(client, found)
             events = list(client.items(f"/training/jobs/{found['id']}/events"))[-RECENT_EVENTS:]
         page = client.page_of(found["id"])
-    out.print_item(found, output, lambda: _job_page(found, events, page, words, link))
+    out.print_item(found, output, lambda: _job_page(found, events, page, words, more))
 
 
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -234,7 +235,7 @@ def _step(job: out.Json) -> str:
 
 
 def _job_page(
-    job: out.Json, events: list[Any], page: str, words: str | None, link: str | None
+    job: out.Json, events: list[Any], page: str, words: str | None, more: dict[str, str | None]
 ) -> str:
     entries = [
         ("id", job["id"]),
@@ -247,8 +248,8 @@ def _job_page(
         *([("plan", job["plan"]["told"])] if job.get("plan") else []),
         ("priority", str(job["priority"])),
         ("created", job["created_at"]),
-        ("ran", out.between(job["started_at"], job["finished_at"])),
-        *([("chain", link)] if link is not None else []),
+        ("ran", out.ran(job)),
+        *((name, told) for name, told in more.items() if told is not None),
         ("page", page),
     ]
     parts = [out.pairs(entries)]

@@ -1,6 +1,7 @@
 """One training on this host: an agent's shim and ranks, without an agent.
 
     DIR/metrics.jsonl      see `metrics_file`
+    DIR/gradients.jsonl    a `GradientRecord` a line, if the spec captures any
     DIR/checkpoints/       one folder per checkpoint
     DIR/result.json        once it completed
     DIR/plan.json          of strategy `auto`: see `local_plan`
@@ -224,6 +225,9 @@ class LocalRun:
                     say(f"Note: {data['note']}")
             case "checkpoint":
                 retire(self._checkpoints, launch.spec.checkpoint)
+            case "gradients":
+                with (self._output / "gradients.jsonl").open("a") as file:
+                    file.write(json.dumps(data) + "\n")
             case "note":
                 say(f"Note: {data['message']}")
             case "network":

@@ -12,6 +12,7 @@ from trainhall.cli import (
     checkpoints,
     config,
     doctor,
+    gradients,
     jobs,
     logs,
     nodes,
@@ -47,6 +48,7 @@ app.command("ls")(jobs.list_jobs)
 app.command("list", hidden=True)(jobs.list_jobs)
 app.command("show")(jobs.show)
 app.command("logs")(logs.logs)
+app.command("gradients")(gradients.gradients)
 app.command("pause")(jobs.pause)
 app.command("resume")(jobs.resume)
 app.command("cancel")(jobs.cancel)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -17,6 +18,7 @@ from trainhall.parallelism.ddp import Replicas
 from trainhall.parallelism.gradient_sync import check as check_sync
 from trainhall.parallelism.hook import HookedReplicas
 from trainhall.training.batches import mapped, to_device
+from trainhall.training.capture import Gradient, GradientWatch
 from trainhall.training.clock import NoClock
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.sdk import api
@@ -38,6 +40,15 @@ class StepResult:
     """Mean over this rank's batch."""
     gradient_norm: Tensor
     """Global L2 norm of the averaged gradient, before it was clipped."""
+
+
+class _Told(GradientWatch):
+    def __init__(self, step: int, tell: Callable[[Gradient], None]) -> None:
+        super().__init__(step)
+        self._tell = tell
+
+    def accumulated(self, gradient: Gradient) -> None:
+        self._tell(gradient)
 
 
 class Trainer:
@@ -102,6 +113,7 @@ class Trainer:
         self.gradient_accumulation = gradient_accumulation
         self.step = 0
         """Steps taken."""
+        self._tell: Callable[[Gradient], None] | None = None
         self._precision = MixedPrecision(Precision(precision), self.device)
         self._optimizer_step = OptimizerStep(
             spread,
@@ -127,9 +139,29 @@ class Trainer:
         def loss_of(model: nn.Module, part: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
             return loss_fn(model, part), ()
 
-        (loss,), norm = self._optimizer_step.run(self._parts(batch, rounds), rounds, loss_of)
+        watch = None if self._tell is None else _Told(self.step + 1, self._tell)
+        (loss,), norm = self._optimizer_step.run(
+            self._parts(batch, rounds), rounds, loss_of, watch=watch
+        )
         self.step += 1
         return StepResult(self.step, loss, norm)
+
+    @contextmanager
+    def watch_gradients(self, tell: Callable[[Gradient], None]) -> Iterator[None]:
+        """Within it `tell` is called with each parameter's gradient of every step.
+
+        It is called right after this rank has accumulated the gradient, in the order of the
+        backward pass and before it is averaged over the ranks; with `gradient_accumulation` once
+        for each micro-batch. Outside it nothing is hooked.
+
+            with trainer.watch_gradients(lambda g: print(g.step, g.name, float(g.norm))):
+                trainer.train_step(batch, loss_fn)
+        """
+        before, self._tell = self._tell, tell
+        try:
+            yield
+        finally:
+            self._tell = before
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, for `trainhall.checkpoint.save`."""

@@ -16,7 +16,7 @@ from trainhall.api.schemas.gradients import (
     Gradients,
     GradientStep,
 )
-from trainhall.cluster.gradients import KEPT_RECORDS
+from trainhall.cluster.gradients import KEPT_RECORDS, remarks
 from trainhall.training.gradient_record import LOWEST_EXPONENT
 
 router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
@@ -84,7 +84,13 @@ async def read_gradients(
                 largest=[largest for _, largest in pairs],
             )
         )
-    return GradientHistory(asked=asked.asked, answered=asked.answered, names=names, steps=steps)
+    return GradientHistory(
+        asked=asked.asked,
+        answered=asked.answered,
+        names=names,
+        remarks=remarks(records),
+        steps=steps,
+    )
 
 
 @router.get(

@@ -1,6 +1,7 @@
 """The gradients of a job by parameter, as the API shows them."""
 
 from trainhall.api.schemas.base import MetricValue, Schema, Time
+from trainhall.cluster.gradients import Remark
 
 
 class GradientRequests(Schema):
@@ -33,6 +34,10 @@ class GradientHistory(GradientRequests):
 
     names: list[str]
     """Of the model's trained parameters, in its order; of modules, where there are too many."""
+    remarks: list[Remark | None]
+    """What is remarkable about the newest gradient of each. `not finite`: it holds NaN or infinity.
+    `exploding`: more than ten times its median at three or more steps before. `vanishing`: less
+    than a millionth of the largest of its step. `dead`: zero, nothing of the loss reaches it."""
     steps: list[GradientStep]
 
 

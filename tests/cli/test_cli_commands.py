@@ -437,3 +437,17 @@ def test_a_reader_that_leaves_is_no_error(cli: Cli, finished: str) -> None:
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stdout == "["
     assert done.stderr == ""
+
+
+def test_gradients_are_captured_and_shown(cli: Cli) -> None:
+    job = cli.cluster.submit(ENDLESS)
+    cli.cluster.wait_for_step(job, 1)
+    assert "No gradients were captured" in cli("gradients", job).err
+    lines = cli("gradients", job, "--capture").out.splitlines()
+    assert lines[0].split()[:3] == ["PARAMETER", "NORM", "MEDIAN"]
+    assert [line.split()[0] for line in lines[1:]] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    history = cli("gradients", job, "-o", "json").json
+    assert history["answered"] == 1
+    step = history["steps"][-1]["step"]
+    assert f"at step {step}: nothing remarkable" in cli("show", job).out
+    cli("cancel", job)

@@ -1,5 +1,6 @@
 """Asking for gradients is level-triggered, and what ranks tell of them is kept within bounds."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from trainhall.cluster import gradients
 from trainhall.cluster.errors import Conflict, NotFound, WrongState
 from trainhall.db.models import Attempt
 from trainhall.training.gradient_record import MAX_GRADIENTS, GradientRecord, Histogram
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def record(step: int, *, request: int = 0, names: int = 2, norm: float = 0.5) -> dict[str, Any]:
@@ -160,3 +163,21 @@ async def test_of_steps_that_were_taken_again_the_newest_count(hall: SimulatedCl
         attempt.revoked = True
     await hall.tell(job_id, "gradients", record(30))
     assert await steps(hall, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"
+
+
+def captured(step: int, **norms: float | str) -> gradients.Captured:
+    values = list(norms.values())
+    return gradients.Captured(1, step, NOW, 0, False, list(norms), values, values)
+
+
+def test_what_is_remarkable_is_told() -> None:
+    usual = {"sound": 1.0, "loud": 1.0, "dead": 0.1, "faint": 0.1, "broken": 1.0}
+    now = {"sound": 2.0, "loud": 40.0, "dead": 0.0, "faint": 1e-9, "broken": "NaN", "new": 9.0}
+    records = [*(captured(step, **usual) for step in range(1, 4)), captured(4, **now)]
+    found = dict(zip(now, gradients.remarks(records), strict=True))
+    assert found == {
+        "sound": None, "loud": "exploding", "dead": "dead", "faint": "vanishing",
+        "broken": "not finite", "new": None,
+    }  # fmt: skip
+    assert gradients.remarks(records[2:])[1] is None, "nobody knows yet what is usual"
+    assert gradients.remarks([]) == []

@@ -1,5 +1,6 @@
 """`Trainer` against the same steps written by hand, alone and in a group of ranks."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from support.attempts import RankServer
 from support.trainer_ranks import STEPS, loss_fn, make_batch, make_model
 from torch import nn
 
+from trainhall.training.capture import Gradient
 from trainhall.training.trainer import StepResult, Trainer
 
 
@@ -100,3 +102,27 @@ def test_ranks_agree_with_one_that_has_the_whole_batch(
         weights = torch.load(tmp_path / f"{rank}.pt")
         for a, b in zip(alone.plain_model.parameters(), weights, strict=True):
             torch.testing.assert_close(a.detach(), b)
+
+
+def test_gradients_are_told_as_they_are_accumulated() -> None:
+    trainer = Trainer(
+        make_model(), optimizer=torch.optim.AdamW, device="cpu", gradient_accumulation=2
+    )
+    told: list[tuple[int, str, float, int]] = []
+
+    def tell(gradient: Gradient) -> None:
+        counted = sum(gradient.histogram().counts)
+        told.append((gradient.step, gradient.name, float(gradient.norm), counted))
+
+    trainer.train_step(make_batch(1), loss_fn)
+    with trainer.watch_gradients(tell):
+        result = trainer.train_step(make_batch(2), loss_fn)
+    trainer.train_step(make_batch(3), loss_fn)
+    # Twice each: both micro-batches. The layer behind the loss comes first.
+    assert [step for step, *_ in told] == [2] * 8
+    first, second = told[:4], told[4:]
+    assert sorted(name for _, name, *_ in first) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+    assert {name for _, name, *_ in first[:2]} == {"2.bias", "2.weight"}
+    norms = {name: norm for _, name, norm, _ in second}
+    assert math.hypot(*norms.values()) == pytest.approx(float(result.gradient_norm), rel=1e-5)
+    assert {name: counted for _, name, _, counted in second}["0.weight"] == 32

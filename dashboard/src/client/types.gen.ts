@@ -668,6 +668,14 @@ export type GradientHistory = {
      */
     names: Array<string>;
     /**
+     * Remarks
+     *
+     * What is remarkable about the newest gradient of each. `not finite`: it holds NaN or infinity.
+     * `exploding`: more than ten times its median at three or more steps before. `vanishing`: less
+     * than a millionth of the largest of its step. `dead`: zero, nothing of the loss reaches it.
+     */
+    remarks: Array<Remark | null>;
+    /**
      * Steps
      */
     steps: Array<GradientStep>;
@@ -1728,6 +1736,13 @@ export type RecoverySpec = {
      */
     grace_seconds?: number;
 };
+
+/**
+ * Remark
+ *
+ * What is remarkable about a parameter's newest gradient.
+ */
+export type Remark = 'not finite' | 'exploding' | 'vanishing' | 'dead';
 
 /**
  * ResourcesSpec

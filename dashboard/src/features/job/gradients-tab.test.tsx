@@ -17,7 +17,14 @@ const STEP = {
   norms: [0.5, 0],
   largest: [0.75, 0],
 };
-const HISTORY = { asked: 1, answered: 1, names: ["0.weight", "0.bias"], steps: [STEP] };
+const NOTHING = { asked: 0, answered: 0, names: [], remarks: [], steps: [] };
+const HISTORY = {
+  asked: 1,
+  answered: 1,
+  names: ["0.weight", "0.bias"],
+  remarks: [null, "dead"],
+  steps: [STEP],
+};
 const ONE = {
   attempt: 1,
   step: 40,
@@ -62,7 +69,7 @@ it("shows norms by parameter and the histogram of the chosen one", async () => {
 it("asks for a step, and says that it waits", async () => {
   let asked = 0;
   fakeApi({
-    [`GET ${PATH}`]: () => ({ asked, answered: 0, names: [], steps: [] }),
+    [`GET ${PATH}`]: () => ({ ...NOTHING, asked }),
     [`POST ${PATH}`]: () => {
       asked = 1;
       return { asked, answered: 0 };
@@ -74,7 +81,7 @@ it("asks for a step, and says that it waits", async () => {
 });
 
 it("offers nothing for a job that has ended, nor for a script", async () => {
-  fakeApi({ [`GET ${PATH}`]: { asked: 0, answered: 0, names: [], steps: [] } });
+  fakeApi({ [`GET ${PATH}`]: NOTHING });
   show({ state: "completed" });
   expect(await screen.findByRole("button", { name: "Capture the next step" })).toBeDisabled();
   show({ spec: { name: "mine", script: { path: "train.py" } } });

@@ -1,21 +1,13 @@
 import { Badge, Button, Group, Select, Skeleton, Stack, Text, UnstyledButton } from "@mantine/core";
 import { useState } from "react";
-import { type GradientHistory, isFinal, type Job } from "@/shared/api/types";
+import { type GradientHistory, isFinal, type Job, type Remark } from "@/shared/api/types";
 import { Sparkline } from "@/shared/curves/sparkline";
 import { count, metric, plural } from "@/shared/format";
 import { Empty } from "@/shared/ui/empty";
 import { Problem } from "@/shared/ui/problem";
 import { isWaiting, useCaptureGradients, useGradients, useGradientsOfStep } from "./api/gradients";
 import { GradientHistogram } from "./gradient-histogram";
-import {
-  magnitudes,
-  ORDERS,
-  type Order,
-  ordered,
-  type Remark,
-  type Row,
-  rowsOf,
-} from "./gradients";
+import { magnitudes, ORDERS, type Order, ordered, type Row, rowsOf } from "./gradients";
 import classes from "./gradients-tab.module.css";
 
 const SHOWN_ROWS = 100;

@@ -9,6 +9,7 @@ function history(norms: Record<string, (number | string | null)[]>): GradientHis
     asked: 0,
     answered: 0,
     names,
+    remarks: names.map(() => null),
     steps: Array.from({ length: number }, (_, i) => ({
       attempt: 1,
       step: 10 * (i + 1),
@@ -20,31 +21,6 @@ function history(norms: Record<string, (number | string | null)[]>): GradientHis
     })),
   };
 }
-
-it("says which layer explodes, which is dead, and which holds NaN", () => {
-  const rows = rowsOf(
-    history({
-      sound: [1, 1.2, 0.9, 1.1],
-      exploding: [1, 1, 1, 40],
-      dead: [0.1, 0, 0, 0],
-      vanishing: [0.1, 0.1, 0.1, 1e-9],
-      broken: [1, 1, 1, "NaN"],
-      gone: [1, 1, 1, null],
-    }),
-  );
-  expect(rows.map(({ name, remark }) => [name, remark])).toEqual([
-    ["sound", null],
-    ["exploding", "exploding"],
-    ["dead", "dead"],
-    ["vanishing", "vanishing"],
-    ["broken", "not finite"],
-    ["gone", null],
-  ]);
-});
-
-it("calls nothing exploding before it knows what is usual", () => {
-  expect(rowsOf(history({ a: [1, 1, 40] }))[0]?.remark).toBeNull();
-});
 
 it("orders by the newest norm, what is not finite first of the large", () => {
   const rows = rowsOf(history({ a: [2], b: ["NaN"], c: [3] }));

@@ -16,6 +16,7 @@ export type {
   Node as ClusterNode,
   Point,
   QueueEntry,
+  Remark,
   SeriesOut as Series,
   Summary,
 } from "@/client";

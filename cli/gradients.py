@@ -1,0 +1,119 @@
+"""`trainhall gradients`: which layer explodes, and which one is dead?"""
+
+import time
+from statistics import median
+from typing import Annotated, Any
+
+import typer
+
+from trainhall.cli import output as out
+from trainhall.cli.client import Client
+from trainhall.cli.connect import connect
+from trainhall.cli.errors import CliError
+from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
+
+STEPS = 100
+"""That a median is taken of."""
+WAIT_SECONDS = 0.25
+TIMEOUT_SECONDS = 60.0
+
+
+def gradients(
+    job: JobId,
+    capture: Annotated[
+        bool,
+        typer.Option(
+            "--capture", help="Capture those of the job's next step, with histograms, and wait."
+        ),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0, metavar="SECONDS", help="Wait at most so long.")
+    ] = TIMEOUT_SECONDS,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show the norm of each parameter's gradient at the newest step that was captured.
+
+    \b
+    Examples:
+      trainhall gradients 3f2a
+      trainhall gradients 3f2a --capture
+      trainhall gradients 3f2a -o json
+    """
+    with connect(url) as client:
+        path = f"/training/jobs/{client.job_id(job)}/gradients"
+        if capture:
+            _capture(client, path, timeout)
+        history = client.get(path, max_steps=STEPS)
+        newest = history["steps"][-1] if history["steps"] else None
+        if newest is None and output is Format.TABLE:
+            out.say(
+                "No gradients were captured; --capture captures those of the next step, and "
+                "training.capture_gradients_every_steps in a spec does it as the job runs."
+            )
+            return
+        entries: list[Any] = []
+        if output is Format.TABLE and newest is not None:
+            entries = client.get(f"{path}/{newest['step']}")["entries"]
+    if output is not Format.TABLE or newest is None:
+        out.print_item({"id": job, **history}, output, lambda: "")
+        return
+    out.say(f"Step {newest['step']} of attempt {newest['attempt']}")
+    print(out.table(_rows(history, entries), COLUMNS))
+
+
+def remarkable(client: Client, job: out.Json) -> str | None:
+    """What `trainhall show` tells of a job's gradients; None while none were captured."""
+    if job["spec"].get("script"):
+        return None
+    path = f"/training/jobs/{job['id']}/gradients"
+    history = client.get(path, max_steps=STEPS)
+    if not history["steps"]:
+        return None
+    told = [
+        f"{name} is {remark}"
+        for name, remark in zip(history["names"], history["remarks"], strict=True)
+        if remark is not None
+    ]
+    more = f", and {len(told) - 3} more" if len(told) > 3 else ""
+    said = ", ".join(told[:3]) + more if told else "nothing remarkable"
+    return f"at step {history['steps'][-1]['step']}: {said} (trainhall gradients {job['id']})"
+
+
+def _capture(client: Client, path: str, timeout: float) -> None:
+    asked = client.request("POST", path)["asked"]
+    deadline = time.monotonic() + timeout
+    while client.get(path, max_steps=1)["answered"] < asked:
+        if time.monotonic() > deadline:
+            raise CliError(
+                f"no step was captured within {timeout:g} s; the request stands, and the next step "
+                "that the job takes answers it"
+            )
+        time.sleep(WAIT_SECONDS)
+
+
+def _rows(history: out.Json, entries: list[Any]) -> list[out.Json]:
+    rows = []
+    for i, (entry, remark) in enumerate(zip(entries, history["remarks"], strict=True)):
+        norms = [step["norms"][i] for step in history["steps"]]
+        known = [norm for norm in norms if isinstance(norm, int | float)]
+        rows.append({**entry, "remark": remark, "median": median(known) if known else None})
+    return rows
+
+
+def _zeros(row: out.Json) -> str:
+    histogram = row["histogram"]
+    if histogram is None:
+        return ""
+    number = sum(histogram["counts"]) + histogram["zeros"] + histogram["not_finite"]
+    return f"{histogram['zeros'] / max(number, 1):.0%}"
+
+
+COLUMNS = [
+    out.Column("PARAMETER", lambda row: row["name"]),
+    out.Column("NORM", lambda row: out.number(row["norm"]), right=True),
+    out.Column("MEDIAN", lambda row: out.number(row["median"]), right=True),
+    out.Column("LARGEST OF A RANK", lambda row: out.number(row["largest"]), right=True),
+    out.Column("ZEROS", _zeros, right=True),
+    out.Column("REMARK", lambda row: row["remark"] or ""),
+]
