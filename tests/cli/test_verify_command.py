@@ -117,6 +117,12 @@ training: {global_batch_size: 8, optimizer: sgd, learning_rate: 0.1, gradient_cl
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+DDP_ON_TWO = [
+    "data 2", "data 2, ring", "data 2, tree", "data 2, halving_doubling", "data 2, hierarchical",
+    "data 2, parameter_server", "data 2, naive",
+]  # fmt: skip
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts `trainhall verify` on a spec in `tmp_path`; nothing of it may be left behind."""
@@ -190,12 +196,12 @@ def test_an_mlp_is_compared_under_every_strategy_that_fits(start: Start, tmp_pat
     arguments = "--strategies", "ddp,tensor,pipeline", "--workers", "2", "--steps", "4"
     code, out, err = finished(start(MLP, "-o", "json", *arguments, "--plot", str(plot)))
     assert code == 0, err
-    assert err.startswith("Comparing 4 of 8 meshes with one process over 4 steps of mlp in float64")
+    assert err.startswith("Comparing 10 of 14 meshes with one process over 4 steps of mlp in")
     document = json.loads(out)
     assert document["tolerance"] == {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
     results = {(r["strategy"], r["mesh"]): r for r in document["results"]}
     assert [k for k, r in results.items() if r["verdict"] == "agrees"] == [
-        ("ddp", "data 2"),
+        *(("ddp", mesh) for mesh in DDP_ON_TWO),
         ("tensor", "tensor 2"),
         ("pipeline", "pipeline 2"),
         ("pipeline", "pipeline 2, gpipe"),
@@ -216,7 +222,7 @@ def test_a_cnn_is_compared(start: Start, tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
     spec = "{name: cnn, task: {name: mnist, params: {root: .}}, training: {global_batch_size: 8}}"
     found = agreeing(start, spec, "--strategies", "ddp,model", "--workers", "2", "--steps", "3")
-    assert set(found) == {"ddp, data 2", "model, pipeline 2"}
+    assert set(found) == {*(f"ddp, {mesh}" for mesh in DDP_ON_TWO), "model, pipeline 2"}
 
 
 def test_a_resnet_is_compared(start: Start, tmp_path: Path) -> None:
@@ -226,8 +232,8 @@ def test_a_resnet_is_compared(start: Start, tmp_path: Path) -> None:
     task: {name: image_folder, params: {root: images, image_size: 16}}
     training: {global_batch_size: 4, learning_rate: 1.0e-4}
     """
-    found = agreeing(start, spec, "--strategies", "ddp", "--workers", "2", "--steps", "2")
-    assert found["ddp, data 2"]["baseline_microbatches"] == 2
+    found = agreeing(start, spec, "--strategies", "fsdp", "--workers", "2", "--steps", "2")
+    assert found["fsdp, shard 2"]["baseline_microbatches"] == 2
 
 
 def test_batch_norm_is_measured_by_the_parts_that_a_strategy_cuts_a_batch_into(
@@ -246,7 +252,7 @@ def test_batch_norm_is_measured_by_the_parts_that_a_strategy_cuts_a_batch_into(
     parts = {name: result["baseline_microbatches"] for name, result in found.items()}
     # A task that declares its layers is spread by whatever needs no more than that.
     assert parts == {
-        "ddp, data 2": 2,
+        **{f"ddp, {mesh}": 2 for mesh in DDP_ON_TWO},
         "fsdp, shard 2": 2,
         "fsdp, shard 2, no resharding": 2,
         "pipeline, pipeline 2": 4,
@@ -279,7 +285,7 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     assert code == 1, err
     rows = {line.split("  ")[0]: " ".join(line.split()) for line in out.splitlines()}
     assert rows["ddp"].endswith("differs layer 2, step 1: gradient of weight")
-    assert rows["fsdp"].endswith("differs layer 0, step 1: gradient of weight")
+    assert rows["fsdp"].endswith("differs layer 2, step 1: gradient of bias")
     # The gradients are right, and what is made of them is not.
     assert rows["tensor"].endswith("differs layer 0, step 1: weight")
     assert "pipeline pipeline 2" in rows["pipeline"]

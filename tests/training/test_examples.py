@@ -19,6 +19,7 @@ TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits_parameter_server": (None, {}),
     "digits_pipeline": (None, {}),
     "digits_reproducible": (None, {}),
+    "digits_ring": (None, {}),
     "digits_tensor": (None, {}),
     "synthetic": (None, {"task.params.step_seconds": "0"}),
     "mnist": (lambda root: write_mnist(root / "MNIST" / "raw"), {"task.params.download": "false"}),

@@ -143,6 +143,7 @@ def _judged(
 ) -> Candidate | None:
     """A mesh as the spec judges it; None where it is another strategy's."""
     parallelism = plain | option
+    shown = {key: plain[key] for key in ("gradient_sync",) if key in plain} | option
     strategy: StrategyName = parallelism["strategy"]
     first, *others = DEGREES[strategy]
     degrees = {name: plain[name] for name in others}
@@ -153,10 +154,10 @@ def _judged(
         spec = _spec(document, workers, parallelism)
     except SpecError as error:
         refusal = "; ".join(problem.message for problem in error.problems)
-        return Candidate(strategy, _mesh(degrees, option), parallelism, refusal=refusal)
+        return Candidate(strategy, _mesh(degrees, shown), parallelism, refusal=refusal)
     solved = asdict(spec.degrees)
     names = dict.fromkeys([*degrees, *solved])
-    mesh = _mesh({name: solved[name] for name in names}, option)
+    mesh = _mesh({name: solved[name] for name in names}, shown)
     return Candidate(strategy, mesh, parallelism, spec)
 
 
@@ -170,7 +171,8 @@ def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
             case "schedule":
                 parts.append(str(value))
             case "gradient_sync":
-                parts.append(value["algorithm"])
+                named = [value[key] for key in ("algorithm", "compression") if key in value]
+                parts.append(" ".join(named))
             case "reshard_after_forward":
                 parts.append("no resharding")
             case _:

@@ -88,6 +88,26 @@ def test_a_compared_job_draws_nothing_that_depends_on_the_mesh() -> None:
     assert spec.task.params["dropout"] == 0.1
 
 
+def test_the_jobs_own_algorithm_is_among_all_of_them() -> None:
+    spec = validate_spec(
+        {
+            "name": "job",
+            "task": GPT,
+            "resources": {"workers": 2},
+            "parallelism": {"gradient_sync": {"algorithm": "ring", "bucket_mb": 3}},
+        }
+    )
+    own = spec.parallelism.model_dump(mode="json", exclude_unset=True)
+    found = candidates(comparable(spec, 5), 2, ["ddp"], own)
+    assert [c.mesh for c in found] == [
+        f"data 2, {name}" for name in (
+            "ring", "native", "tree", "halving_doubling", "hierarchical", "parameter_server",
+            "naive",
+        )
+    ]  # fmt: skip
+    assert {c.spec.parallelism.gradient_sync.bucket_mb for c in found if c.spec} == {3}
+
+
 def test_the_jobs_own_number_of_microbatches_is_kept_for_its_strategy() -> None:
     spec = validate_spec(
         {

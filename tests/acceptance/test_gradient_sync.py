@@ -1,0 +1,46 @@
+"""Jobs whose gradients are combined by each algorithm, through a real coordinator."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.cluster import Cluster, running_cluster
+
+pytestmark = pytest.mark.acceptance
+
+SPEC: dict[str, Any] = {
+    "name": "synchronised",
+    "task": {"name": "digits"},
+    "resources": {"workers": 3},
+    "training": {"steps": 30, "global_batch_size": 48, "seed": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def three_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), slots=3) as running:
+        yield running
+
+
+def completed(cluster: Cluster, **gradient_sync: Any) -> list[float]:
+    """The losses of a job."""
+    job = cluster.submit(SPEC | {"parallelism": {"gradient_sync": gradient_sync}})
+    assert cluster.wait_for(job, "completed")["step"] == 30, cluster.story(job)
+    return [loss for _, loss in cluster.points(job, "loss")]
+
+
+@pytest.fixture(scope="module")
+def native_losses(three_slots: Cluster) -> list[float]:
+    return completed(three_slots)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "naive"],
+)
+def test_a_job_learns_the_same_by_every_algorithm(
+    three_slots: Cluster, native_losses: list[float], algorithm: str
+) -> None:
+    losses = completed(three_slots, algorithm=algorithm, bucket_mb=0.01)
+    assert losses == pytest.approx(native_losses, rel=1e-3)
+    assert losses[-1] < losses[0]
