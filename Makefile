@@ -4,10 +4,10 @@ PORT ?= 8000
 ONCE ?=
 BIN := .venv/bin
 
-.PHONY: help run up test slow lint format generate bench build clean
+.PHONY: help run up test slow lint format generate bench bench-collectives build clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 setup = @command -v $(PYTHON) >/dev/null 2>&1 || { echo "Trainhall needs Python 3.11 or newer: no '$(PYTHON)' on the PATH (PYTHON=... names another)" >&2; exit 1; }; \
 	$(PYTHON) scripts/setup.py
@@ -44,6 +44,10 @@ generate: ## Rewrite generated documents and the dashboard's API client
 bench: ## Run the benchmarks one after another and print their ratios
 	$(setup) test
 	$(BIN)/python scripts/bench.py
+
+bench-collectives: ## Measure collectives on loopback and on limited links (as root), with a report
+	$(setup) test
+	$(BIN)/trainhall bench collectives --limits 100Mbit/s,1Gbit/s --report benchmarks/results/collectives
 
 build: ## A wheel with the dashboard inside, in dist/
 	$(setup) build

@@ -8,14 +8,20 @@ import typer
 from trainhall.cli import output as out
 from trainhall.cli import quantities
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Output
 from trainhall.cli.plots import check_plot
 
 if TYPE_CHECKING:
     from trainhall.cli.bench_forecast import Forecast
+    from trainhall.distributed.bench.request import Scenario
     from trainhall.distributed.collectives.cost import Link, LinkClass
 
 MOST_RANKS = 4096
+SIMULATED = "2,8,24,96,512,4096"
+MOST_MEASURED = 16
+MOST_BYTES = 256 << 20
+MEASURED = "4KiB,64KiB,256KiB,1MiB,4MiB,16MiB"
 MOST_DRAWN = 16
 """Ranks of a drawing that a person can still read."""
 
@@ -37,11 +43,36 @@ def collectives(
         bool, typer.Option("--simulate", help="Compute times from a model of the links.")
     ] = False,
     ranks: Annotated[
-        str, typer.Option("--ranks", metavar="N,N…", help="Numbers of ranks, up to 4,096.")
-    ] = "2,8,24,96,512,4096",
+        str | None,
+        typer.Option(
+            "--ranks",
+            metavar="N,N…",
+            help="Numbers of ranks: up to 16 on loopback, up to 4,096 with --simulate.",
+            show_default="2,4; with --simulate 2,8,24,96,512,4096",
+        ),
+    ] = None,
     sizes: Annotated[
-        str, typer.Option("--sizes", metavar="SIZE,SIZE…", help="Sizes of the tensor.")
-    ] = "1KiB,64KiB,1MiB,32MiB,1GiB",
+        str | None,
+        typer.Option(
+            "--sizes",
+            metavar="SIZE,SIZE…",
+            help="Sizes of the tensor.",
+            show_default="4KiB to 16MiB; with --simulate 1KiB to 1GiB",
+        ),
+    ] = None,
+    limits: Annotated[
+        str | None,
+        typer.Option(
+            "--limits",
+            metavar="RATE,RATE…",
+            help="Measure two hosts of two ranks as well, on links of 100Mbit/s, 1Gbit/s… "
+            "(Linux, as root).",
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FOLDER", help="Write what was measured, with plots."),
+    ] = None,
     algorithms: Annotated[
         str | None,
         typer.Option("--algorithms", metavar="NAME,NAME…", help="Which ones.", show_default="all"),
@@ -70,15 +101,21 @@ def collectives(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Compare the all-reduce algorithms, and say from which size on another one is the fastest.
+    """Compare the all-reduce algorithms: measured here, or computed for thousands of ranks.
 
-    With --simulate times come from the latency and the bandwidth of links within a device, a host,
-    a rack and between racks. Ranks fill devices, hosts and racks in order. What ranks of one host
-    send to other hosts at a time shares that host's bandwidth.
+    Native all-reduce, the schedules, and a ResNet-18's gradients with and without compression are
+    measured between processes on loopback, beside what the cost model says of them. With --limits
+    two hosts are made of network namespaces, joined by links of that bandwidth.
+
+    With --simulate it says from which size on another algorithm is the fastest. Times come from the
+    latency and the bandwidth of links within a device, a host, a rack and between racks. Ranks fill
+    devices, hosts and racks in order. What ranks of one host send to other hosts at a time shares
+    that host's bandwidth.
 
     \b
     Examples:
-      trainhall bench collectives --simulate
+      trainhall bench collectives
+      trainhall bench collectives --limits 100Mbit/s,1Gbit/s --report results
       trainhall bench collectives --simulate --ranks 2,16,128 --plot times.png
       trainhall bench collectives --simulate --devices-per-host 2 --link rack=50us,1Gbit/s
     """
@@ -87,19 +124,37 @@ def collectives(
     from trainhall.distributed.collectives.cost import EXAMPLE_LINKS
     from trainhall.distributed.collectives.errors import BadSchedule
 
-    if not simulate:
-        raise Usage("say --simulate: times are computed from a model of the links")
     _no_names(output)
+    if not simulate:
+        modelled = {
+            "--algorithms": algorithms, "--link": link, "--servers": servers, "--plot": plot,
+            "--ranks-per-device": ranks_per_device != 1,
+            "--devices-per-host": devices_per_host != 8, "--hosts-per-rack": hosts_per_rack != 8,
+        }  # fmt: skip
+        if given := [name for name, value in modelled.items() if value]:
+            raise Usage(f"{given[0]} is for --simulate; without it times are measured here")
+        _measure(ranks, sizes, limits, report, output)
+        return
+    for name, value in (("--limits", limits), ("--report", report)):
+        if value:
+            raise Usage(f"{name} is for what is measured here; leave out --simulate")
     if plot:
         check_plot(plot)
-    counts = [quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks)]
+    counts = [
+        quantities.whole(n, "--ranks", least=2, most=MOST_RANKS) for n in _items(ranks or SIMULATED)
+    ]
     names = _items(algorithms) if algorithms else list(NAMES)
     if unknown := [name for name in names if name not in NAMES]:
         raise Usage(f"there is no algorithm {unknown[0]!r}; there are {', '.join(NAMES)}")
     try:
         found = forecast(
             ranks=sorted(set(counts)),
-            sizes=sorted({quantities.size(text, "--sizes") for text in _items(sizes)}),
+            sizes=sorted(
+                {
+                    quantities.size(text, "--sizes")
+                    for text in _items(sizes or "1KiB,64KiB,1MiB,32MiB,1GiB")
+                }
+            ),
             algorithms=list(dict.fromkeys(names)),
             ranks_per_device=ranks_per_device,
             devices_per_host=devices_per_host,
@@ -157,6 +212,62 @@ def schedule(
         except OSError as error:
             raise CliError(f"cannot write {svg}: {error.strerror}") from None
         out.say(f"Wrote {svg}.")
+
+
+def _measure(
+    ranks: str | None, sizes: str | None, limits: str | None, report: Path | None, output: Format
+) -> None:
+    """Measure on loopback, and between hosts whose links are limited."""
+    check_installed("torch", "bench collectives")
+    if report:
+        check_installed("matplotlib", "--report")
+        if report.exists() and not report.is_dir():
+            raise Usage(f"--report takes a folder, and {report} is a file")
+    from trainhall.cli import bench_report
+    from trainhall.cli.bench_measure import measure
+    from trainhall.distributed.bench.hosts import NotAllowed, check_allowed
+
+    scenarios = _scenarios(ranks or "2,4", sizes or MEASURED, limits)
+    measured = []
+    try:
+        if limits:
+            check_allowed()
+        for scenario in scenarios:
+            out.say(f"Measuring {scenario.name} …")
+            measured.append(measure(scenario))
+            if output is Format.TABLE:
+                print(bench_report.tables(measured[-1]) + "\n", flush=True)
+    except NotAllowed as error:
+        raise CliError(str(error)) from None
+    if output is Format.TABLE:
+        for goal in bench_report.goals(measured):
+            print(f"{goal.name}: {goal}")
+    else:
+        print(out.rendered(bench_report.document(measured), output))
+    if report:
+        out.say(f"Wrote {bench_report.write(report, measured)}.")
+
+
+def _scenarios(ranks: str, sizes: str, limits: str | None) -> "list[Scenario]":
+    from trainhall.distributed.bench.request import Scenario
+
+    counts = {quantities.whole(n, "--ranks", least=2, most=MOST_MEASURED) for n in _items(ranks)}
+    asked = tuple(sorted({_elements(text) for text in _items(sizes)}))
+    found = [Scenario(f"loopback, {n} ranks", (tuple(range(n)),), asked) for n in sorted(counts)]
+    for text in _items(limits) if limits else []:
+        rate = quantities.bandwidth(text, "--limits")
+        # A link is to carry a tensor in half a second: there are many rounds.
+        quick = tuple(size for size in asked if size <= rate / 2) or asked[:1]
+        found.append(Scenario(f"2 × 2 ranks, {text}", ((0, 1), (2, 3)), quick, 8 * rate))
+    return found
+
+
+def _elements(text: str) -> int:
+    """Bytes of a tensor of floats."""
+    size = quantities.size(text, "--sizes")
+    if size % 4 or size > MOST_BYTES:
+        raise Usage(f"--sizes takes multiples of 4 bytes, up to 256MiB, not {text!r}")
+    return int(size)
 
 
 def _tables(found: "Forecast") -> str:

@@ -18,6 +18,7 @@ from trainhall.distributed.collectives.transport import Transport
 from trainhall.distributed.compression.interface import Exchange
 from trainhall.distributed.environment import RankEnvironment, ranks_by_host
 from trainhall.distributed.gloo import Gloo
+from trainhall.distributed.nccl import Nccl
 
 _TOLD_BYTES = 48
 _WITH_HOSTS = ("hierarchical", "parameter_server")
@@ -57,7 +58,8 @@ def open_exchange(
     if algorithm == "native":
         return NativeExchange(dist.new_group(backend=backend, timeout=timeout))
     schedule = all_reduce(algorithm, world_size, hosts=hosts, servers=servers)
-    transport = Gloo(dist.new_group(backend=backend, timeout=timeout))
+    group = dist.new_group(backend=backend, timeout=timeout)
+    transport = Nccl(group, device) if device.type == "cuda" else Gloo(group)
     return ScheduledExchange(transport, schedule, timeout=timeout)
 
 

@@ -70,7 +70,6 @@ def test_a_drawing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "say --simulate"),
         (("--ranks", "1"), "--ranks takes whole numbers from 2 to 4,096, not '1'"),
         (("--ranks", "2,many"), "--ranks takes whole numbers from 2 to 4,096, not 'many'"),
         (("--ranks", "4097"), "not '4097'"),
@@ -89,8 +88,33 @@ def test_a_drawing(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_a_clear_message(arguments: tuple[str, ...], message: str) -> None:
-    simulate = ("--simulate",) if arguments else ()
-    assert message in refused("collectives", *simulate, *arguments)
+    assert message in refused("collectives", "--simulate", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--ranks", "17"), "--ranks takes whole numbers from 2 to 16, not '17'"),
+        (("--ranks", "1"), "from 2 to 16, not '1'"),
+        (("--sizes", "5"), "--sizes takes multiples of 4 bytes, up to 256MiB, not '5'"),
+        (("--sizes", "1GiB"), "up to 256MiB, not '1GiB'"),
+        (("--limits", "fast"), "--limits takes a bandwidth, such as 100Gbit/s"),
+        (("--link", "host=1us,1GB/s"), "--link is for --simulate"),
+        (("--devices-per-host", "2"), "--devices-per-host is for --simulate"),
+        (("--simulate", "--limits", "1Gbit/s"), "--limits is for what is measured here"),
+        (("--simulate", "--report", "results"), "--report is for what is measured here"),
+        (("--report", __file__), "--report takes a folder, and"),
+        (("-o", "name"), "take table, json or yaml"),
+    ],
+)
+def test_bad_input_for_what_is_measured(arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused("collectives", *arguments)
+
+
+def test_a_machine_without_limited_links_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(CliError, match="limited links take Linux, root, and iproute2"):
+        told("collectives", "--limits", "1Gbit/s")
 
 
 def test_bad_input_for_a_drawing_is_a_clear_message() -> None:

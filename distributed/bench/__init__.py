@@ -1,0 +1,1 @@
+"""Collectives measured between real processes: on loopback, and between hosts on limited links."""

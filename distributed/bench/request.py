@@ -1,0 +1,123 @@
+"""What ranks are asked to measure, and what they found. Without torch, for the command line."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainhall.distributed.collectives.algorithms import all_reduce
+from trainhall.distributed.collectives.cost import Cluster, Link, LinkClass, predict
+from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.schedule import (
+    Leg,
+    Round,
+    Schedule,
+    placed,
+    placed_legs,
+)
+
+NATIVE = "native"
+SCATTERED = "ring_round_robin"
+"""A ring whose neighbours are never on one host."""
+SCHEDULES = ("ring", "tree", "halving_doubling", "hierarchical")
+COMPRESSIONS = ("topk", "powersgd")
+RATIOS = {"topk": 0.01, "powersgd": 0.01}
+
+Hosts = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Ranks on hosts, and what lies between these."""
+
+    name: str
+    hosts: Hosts
+    sizes: tuple[int, ...]
+    """In bytes, of the tensors that schedules combine."""
+    bits_per_second: float | None = None
+    """That each host can send; None for loopback."""
+
+    @property
+    def ranks(self) -> int:
+        return sum(map(len, self.hosts))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What is compared."""
+        return (NATIVE, *SCHEDULES, *([SCATTERED] if len(self.hosts) > 1 else []))
+
+
+@dataclass(frozen=True)
+class Time:
+    """One all-reduce of `size` bytes."""
+
+    method: str
+    size: int
+    seconds: float
+    """Median over rounds of the slowest rank's."""
+    by_native: float
+    """Median over rounds of this method's time by the native one's."""
+
+
+@dataclass(frozen=True)
+class Sync:
+    """The gradients of a ResNet-18 combined once, in buckets."""
+
+    method: str
+    seconds: float
+    """All buckets at once, one after another."""
+    own_seconds: float
+    """Of these, what the compression itself took: to select, to pack and to unpack."""
+    exposed_seconds: float
+    """What is left to wait for when a backward pass of `backward_seconds` has ended, in which the
+    buckets become ready one by one."""
+
+
+@dataclass(frozen=True)
+class Found:
+    links: Mapping[LinkClass, Link]
+    times: Sequence[Time]
+    syncs: Sequence[Sync]
+    backward_seconds: float
+
+
+def schedule(method: str, hosts: Hosts) -> Schedule:
+    """The schedule that a method runs; of the native one that which Gloo runs, a ring."""
+    world_size = sum(map(len, hosts))
+    if method == NATIVE:
+        return Ring(world_size)
+    if method == SCATTERED:
+        return _Seated(
+            world_size, tuple(rank for seats in zip(*hosts, strict=True) for rank in seats)
+        )
+    return all_reduce(method, world_size, hosts=hosts)
+
+
+def predicted(method: str, scenario: Scenario, links: Mapping[LinkClass, Link], size: int) -> float:
+    """Seconds of an all-reduce, by the cost model and the links that were measured."""
+    some = next(iter(links.values()))
+    cluster = Cluster(
+        world_size=scenario.ranks,
+        devices_per_host=len(scenario.hosts[0]),
+        links={kind: links.get(kind, some) for kind in LinkClass},
+    )
+    return float(predict(schedule(method, scenario.hosts), cluster, [size])[0])
+
+
+@dataclass(frozen=True)
+class _Seated(Schedule):
+    """A ring in another order than that of the ranks."""
+
+    algorithm = "ring"
+
+    order: tuple[int, ...]
+
+    @property
+    def chunks(self) -> int:
+        return self.world_size
+
+    def rounds(self, rank: int) -> Iterator[Round]:
+        yield from placed(
+            Ring(self.world_size).rounds(self.order.index(rank)), members=self.order, first=0
+        )
+
+    def legs(self) -> Iterator[Leg]:
+        yield from placed_legs(Ring(self.world_size).legs(), self.order)
