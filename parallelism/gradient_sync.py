@@ -9,7 +9,7 @@ Algorithm = Literal[
 CompressionName = Literal["none", "fp16", "bf16", "topk", "powersgd"]
 DEFAULT_RATIO = 0.01
 
-_FEEDS_BACK = ("topk", "powersgd")
+FEEDS_BACK = ("topk", "powersgd")
 """Compressions that take a ratio, and keep what they have not sent."""
 _GATHERS = ("native", "ring")
 """Algorithms that can give all ranks what each of them has."""
@@ -57,10 +57,10 @@ def check(
     Raises:
         BadGradientSync: they cannot.
     """
-    if options.ratio is not None and options.compression not in _FEEDS_BACK:
+    if options.ratio is not None and options.compression not in FEEDS_BACK:
         raise BadGradientSync(
             ("gradient_sync", "ratio"), options.ratio,
-            f"is for compression {' and '.join(_FEEDS_BACK)}; leave it out",
+            f"is for compression {' and '.join(FEEDS_BACK)}; leave it out",
         )  # fmt: skip
     if options.algorithm == "parameter_server" and (options.servers or 1) > workers:
         raise BadGradientSync(
@@ -74,7 +74,7 @@ def check(
             "adds up, and what topk sends cannot be added, since each rank chooses other numbers: "
             f"it is gathered, which is for {' and '.join(_GATHERS)}",
         )  # fmt: skip
-    if options.compression in _FEEDS_BACK and loss_scaled:
+    if options.compression in FEEDS_BACK and loss_scaled:
         raise BadGradientSync(
             ("gradient_sync", "compression"), options.compression,
             "keeps what it has not sent for later steps, and with precision fp16 each step's "

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, get_args
 
 from trainhall.parallelism.degrees import DEGREES, Schedule, StrategyName
-from trainhall.parallelism.gradient_sync import Algorithm
+from trainhall.parallelism.gradient_sync import FEEDS_BACK, Algorithm, CompressionName
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
 
@@ -95,6 +95,8 @@ def candidates(
         kept: dict[str, Any] = {}
         if strategy == own.get("strategy", "ddp"):
             kept = {k: own[k] for k in ("microbatches", "gradient_sync") if k in own}
+            if "gradient_sync" in kept:
+                kept["gradient_sync"] = _whole(kept["gradient_sync"])
         for degrees in _meshes(strategy, workers):
             plain = {"strategy": strategy} | kept | degrees
             base = _judged(document, workers, plain, {})
@@ -107,6 +109,13 @@ def candidates(
                 )
                 found += [variant for variant in variants if variant is not None]
     return found
+
+
+def _whole(gradient_sync: dict[str, Any]) -> dict[str, Any]:
+    """The same, with nothing left out of a step: what is sent later cannot be compared."""
+    if gradient_sync.get("compression") in FEEDS_BACK:
+        return gradient_sync | {"ratio": 1.0}
+    return gradient_sync
 
 
 def _meshes(strategy: StrategyName, workers: int) -> Iterator[dict[str, int]]:
@@ -127,6 +136,12 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
             {"gradient_sync": {**own, "algorithm": name}}
             for name in get_args(Algorithm)
             if name != spec.gradient_sync.algorithm
+        )
+        others = {key: value for key, value in own.items() if key not in ("compression", "ratio")}
+        yield from (
+            {"gradient_sync": _whole({**others, "compression": name})}
+            for name in get_args(CompressionName)
+            if name != spec.gradient_sync.compression
         )
     if strategy == "pipeline":
         yield from (

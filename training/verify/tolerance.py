@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
+from trainhall.parallelism.gradient_sync import CompressionName
+
 Dtype = Literal["float64", "float32"]
 
 
@@ -15,6 +17,8 @@ class Tolerance:
     gradient: float
     """Of gradients and of their global norm."""
     weight: float
+    steps: float = inf
+    """Later ones are told, and judged by being numbers alone."""
 
 
 TOLERANCES: dict[Dtype, Tolerance] = {
@@ -24,6 +28,20 @@ TOLERANCES: dict[Dtype, Tolerance] = {
     # with them.
     "float32": Tolerance(loss=1e-5, gradient=inf, weight=1e-3),
 }
+
+HALF: dict[CompressionName, Tolerance] = {
+    # A gradient's numbers are rounded to 11 or 8 bits, on every rank and in sums. What AdamW makes
+    # of those that are zero but for rounding shows in the steps behind.
+    "fp16": Tolerance(loss=1e-5, gradient=2e-3, weight=inf, steps=1),
+    "bf16": Tolerance(loss=1e-5, gradient=2e-2, weight=inf, steps=1),
+}
+"""Of compressions that round."""
+
+
+def tolerance(dtype: Dtype, compression: CompressionName) -> Tolerance:
+    """What is allowed to a run in `dtype` whose gradients are compressed."""
+    return HALF.get(compression, TOLERANCES[dtype])
+
 
 FLOOR = 1e-3
 """As a share of the largest norm of all numbers of a kind at a step so far. Some gradients are zero

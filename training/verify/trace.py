@@ -22,7 +22,7 @@ from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
 from trainhall.training.loop import Loop, LossNotFinite, Place
 from trainhall.training.verify.compare import Judge
 from trainhall.training.verify.snapshot import Reference, Snapshot
-from trainhall.training.verify.tolerance import TOLERANCES
+from trainhall.training.verify.tolerance import tolerance
 
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -56,7 +56,8 @@ def run(place: Place) -> int:
         return EXIT_COMPLETED
     judge = None
     if writes:
-        judge = Judge(TOLERANCES[plan.dtype], reference.names, reference.backward_order)
+        allowed = tolerance(plan.dtype, place.launch.spec.gradient_sync.compression)
+        judge = Judge(allowed, reference.names, reference.backward_order)
     for snapshot in loop.snapshots():
         if judge is not None:
             told = judge.compare(reference.read(snapshot.step), snapshot)

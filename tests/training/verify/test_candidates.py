@@ -102,10 +102,27 @@ def test_the_jobs_own_algorithm_is_among_all_of_them() -> None:
     assert [c.mesh for c in found] == [
         f"data 2, {name}" for name in (
             "ring", "native", "tree", "halving_doubling", "hierarchical", "parameter_server",
-            "naive",
+            "naive", "ring fp16", "ring bf16", "ring topk", "ring powersgd",
         )
     ]  # fmt: skip
     assert {c.spec.parallelism.gradient_sync.bucket_mb for c in found if c.spec} == {3}
+
+
+def test_nothing_is_left_out_of_a_step_by_a_compression() -> None:
+    sync = {"compression": "topk", "ratio": 0.02}
+    document = {
+        "name": "job", "task": GPT, "resources": {"workers": 2},
+        "parallelism": {"gradient_sync": sync},
+    }  # fmt: skip
+    spec = validate_spec(document)
+    own = spec.parallelism.model_dump(mode="json", exclude_unset=True)
+    found = candidates(comparable(spec, 5), 2, ["ddp"], own)
+    asked = [c.spec.gradient_sync for c in found if c.spec]
+    assert {(a.compression, a.ratio) for a in asked} == {
+        ("topk", 1.0), ("powersgd", 1.0), ("none", None), ("fp16", None), ("bf16", None),
+    }  # fmt: skip
+    (refusal,) = {c.refusal for c in found if c.spec is None}
+    assert "what topk sends cannot be added" in refusal
 
 
 def test_the_jobs_own_number_of_microbatches_is_kept_for_its_strategy() -> None:

@@ -56,9 +56,9 @@ def job(kind: str, workers: int, parallelism: dict[str, Any], **training: Any) -
     }
 
 
-def synchronised(algorithm: str) -> dict[str, Any]:
+def synchronised(algorithm: str, **compression: Any) -> dict[str, Any]:
     """Several buckets, combined by an algorithm of ours."""
-    return {"gradient_sync": {"algorithm": algorithm, "bucket_mb": 0.002}}
+    return {"gradient_sync": {"algorithm": algorithm, "bucket_mb": 0.002, **compression}}
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,10 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("mlp", 3, synchronised("hierarchical"), {}),
         ("mlp", 3, synchronised("naive"), {}),
         ("mlp", 4, {**synchronised("parameter_server"), "servers": 3}, {}),
+        ("gpt", 2, synchronised("native", compression="topk", ratio=1), {}),
+        ("mlp", 3, synchronised("ring", compression="powersgd", ratio=1), {}),
+        ("mlp", 3, synchronised("ring", compression="bf16"), {}),
+        ("gpt", 2, synchronised("native", compression="fp16"), {}),
     ],
 )
 def test_a_strategy_computes_what_one_rank_computes(
