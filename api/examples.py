@@ -40,6 +40,8 @@ JOB: Example = {
     "created_at": "2026-01-05T09:30:00.000000Z",
     "started_at": "2026-01-05T09:30:00.210000Z",
     "finished_at": None,
+    "ran_seconds": 0.0,
+    "running_since": "2026-01-05T09:30:00.210000Z",
     "spec": SPEC,
     "metrics": {"loss": 0.412, "samples_per_second": 51200.0},
     "plan": None,
@@ -52,12 +54,18 @@ QUEUED: Example = JOB | {
     "step": 0,
     "total_steps": None,
     "started_at": None,
+    "running_since": None,
     "metrics": {},
 }
 PAUSING: Example = JOB | {"state": "pausing", "reason": "a user asked to pause it"}
-RESUMED: Example = JOB | {"state": "queued", "reason": "a user resumed it"}
+RESUMED: Example = JOB | {
+    "state": "queued",
+    "reason": "a user resumed it",
+    "ran_seconds": 8.5,
+    "running_since": None,
+}
 CANCELLING: Example = JOB | {"state": "cancelling", "reason": "a user asked to cancel it"}
-RESTORED: Example = JOB | {"state": "queued", "reason": "a user restored a checkpoint"}
+RESTORED: Example = RESUMED | {"reason": "a user restored a checkpoint"}
 DRY_RUN: Example = {
     "name": "digits",
     "world_size": 2,

@@ -79,7 +79,12 @@ def list_jobs(
         int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")
     ] = 50,
     wide: Annotated[
-        bool, typer.Option("--wide", "-w", help="Whole reasons, however narrow the terminal is.")
+        bool,
+        typer.Option(
+            "--wide",
+            "-w",
+            help="Also how long each ran, and whole reasons, however narrow the terminal is.",
+        ),
     ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
@@ -102,6 +107,7 @@ def list_jobs(
         out.Column("STEP", _step, right=True),
         out.Column("LOSS", lambda j: out.number(j["metrics"].get("loss")), right=True),
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True),
+        *([out.Column("RAN", out.ran, right=True)] if wide else []),
         out.Column("AGE", lambda j: out.age(j["created_at"]), right=True),
         out.Column("REASON", _reason),
     ]

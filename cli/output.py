@@ -209,9 +209,9 @@ def age(time: str | None) -> str:
     return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
 
 
-def between(start: str | None, end: str | None) -> str:
-    """How long something took, or has taken until now."""
-    if start is None:
-        return BLANK
-    until = datetime.fromisoformat(end) if end else datetime.now(UTC)
-    return duration((until - datetime.fromisoformat(start)).total_seconds())
+def ran(job: Json) -> str:
+    """How long a job's attempts ran altogether, until now if one goes on."""
+    seconds, since = job["ran_seconds"], job["running_since"]
+    if since is not None:
+        seconds += (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+    return duration(seconds) if job["attempt"] else BLANK

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainhall.cli.output import BLANK, between, duration, harmless, number, size
+from trainhall.cli.output import BLANK, duration, harmless, number, ran, size
 
 Json = dict[str, Any]
 
@@ -87,8 +87,7 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
         ]  # fmt: skip
         if width >= NARROW:
             reason = "" if job["reason"] == job["state"] else job["reason"] or ""
-            ran = between(job["started_at"], job["finished_at"])
-            row += [str(job["world_size"]), ran, _plain(reason)]
+            row += [str(job["world_size"]), ran(job), _plain(reason)]
         table.add_row(*row)
     return table
 

@@ -17,6 +17,7 @@ from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState,
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
 from trainhall.cluster.resume import STORE, candidates
+from trainhall.cluster.run_time import run_times
 from trainhall.cluster.storable import storable
 from trainhall.cluster.store import Store
 from trainhall.cluster.views import CheckpointView, JobView, Page, RetentionView
@@ -250,7 +251,8 @@ class CheckpointService:
                 raise Conflict(f"job {job.id} changed at the same moment; try again")
             await session.refresh(job)
             await session.refresh(progress)
-            view = job_view(job, progress)
+            ran = await run_times(session, [job.id])
+            view = job_view(job, progress, ran[job.id])
         self._wakeups.job(view.id)
         return view
 

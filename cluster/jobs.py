@@ -14,6 +14,7 @@ from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongStat
 from trainhall.cluster.lifecycle import JobState, create_job, lock_job, move_job, tell_attempt
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import attempt_view, event_view, job_view
+from trainhall.cluster.run_time import run_times
 from trainhall.cluster.views import AttemptView, EventView, JobView, Page
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
@@ -115,8 +116,7 @@ class JobService:
                             f"Idempotency-Key {key!r} was used for another body (job "
                             f"{known.job_id}); use a new key for a new job"
                         )
-                    job, progress = await _load(session, known.job_id)
-                    return job_view(job, progress), False
+                    return await _view(session, known.job_id), False
             newest = await session.scalar(select(func.max(Job.number)))
             job = Job(
                 id=self._ids.new(),
@@ -143,12 +143,11 @@ class JobService:
                     )
                 )
                 await session.flush()
-            job, progress = await _load(session, job.id)
-            return job_view(job, progress), True
+            return await _view(session, job.id), True
 
     async def get(self, job_id: str) -> JobView:
         async with self._db.session() as session:
-            return job_view(*await _load(session, job_id))
+            return await _view(session, job_id)
 
     async def list(
         self, *, limit: int = 50, cursor: str | None = None, states: Sequence[str] = ()
@@ -171,9 +170,10 @@ class JobService:
             query = query.where(Job.number < cursors.decode_number("jobs", cursor))
         async with self._db.session() as session:
             rows = (await session.execute(query)).all()
+            ran = await run_times(session, [job.id for job, _ in rows])
         more = len(rows) > limit
         return Page(
-            [job_view(job, progress) for job, progress in rows[:limit]],
+            [job_view(job, progress, ran[job.id]) for job, progress in rows[:limit]],
             cursors.encode("jobs", rows[limit - 1][0].number) if more else None,
         )
 
@@ -245,7 +245,7 @@ class JobService:
                 raise WrongState(_refusal(job_id, state, command), state)
             end = table[state]
             if end is None:
-                return job_view(job, progress), []
+                return await _view(session, job_id), []
             reason = _REASONS[end]
             if end is JobState.PAUSED and job.attempt > 0:
                 reason = "a user paused it while it waited"
@@ -269,7 +269,8 @@ class JobService:
                 raise _Moved
             await session.refresh(job)
             await session.refresh(progress)
-            return job_view(job, progress), attempt.allocation if attempt is not None else []
+            view = await _view(session, job_id)
+            return view, attempt.allocation if attempt is not None else []
 
 
 class _Moved(Exception):
@@ -284,6 +285,11 @@ def _refusal(job_id: str, state: JobState, command: str) -> str:
         f"job {job_id} is {state.value}, which does not allow to {command} it "
         f"(allowed when {allowed}); {instead}"
     )
+
+
+async def _view(session: AsyncSession, job_id: str) -> JobView:
+    ran = await run_times(session, [job_id])
+    return job_view(*await _load(session, job_id), ran[job_id])
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from trainhall.cluster import plans
 from trainhall.cluster.resume import STORE
+from trainhall.cluster.run_time import RunTime
 from trainhall.cluster.views import (
     AttemptView,
     CheckpointView,
@@ -16,7 +17,7 @@ from trainhall.cluster.views import (
 from trainhall.db.models import Attempt, Checkpoint, Device, Event, Job, JobProgress, Node
 
 
-def job_view(job: Job, progress: JobProgress) -> JobView:
+def job_view(job: Job, progress: JobProgress, ran: RunTime) -> JobView:
     return JobView(
         id=job.id,
         name=job.name,
@@ -31,6 +32,8 @@ def job_view(job: Job, progress: JobProgress) -> JobView:
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,
+        ran_seconds=ran.seconds,
+        running_since=ran.since,
         spec=job.spec,
         metrics=progress.metrics,
         plan={**job.plan, "error": plans.errors(job.plan)} if job.plan is not None else None,

@@ -32,6 +32,10 @@ class JobView:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    ran_seconds: float
+    """What its attempts that ended took altogether."""
+    running_since: datetime | None
+    """When the attempt that goes on was started."""
     spec: dict[str, Any]
     metrics: dict[str, Any]
     """Last value of every job-wide series; NaN and infinities as text."""

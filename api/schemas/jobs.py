@@ -98,6 +98,10 @@ class Job(Schema):
     created_at: Time
     started_at: Time | None
     finished_at: Time | None
+    ran_seconds: float
+    """What its attempts that ended took altogether, without the time between them."""
+    running_since: Time | None
+    """When the attempt that goes on was started; null while none does."""
     spec: JsonObject
     """The job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]

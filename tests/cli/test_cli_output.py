@@ -64,7 +64,11 @@ def test_durations_and_sizes() -> None:
         "-", "0 B", "1023 B", "1.5 KiB", "5.0 TiB",
     ]  # fmt: skip
     now = datetime.now(UTC)
-    assert output.between((now - timedelta(seconds=90)).isoformat(), now.isoformat()) == "1m30s"
+    job = {"attempt": 2, "ran_seconds": 90.0, "running_since": None}
+    assert output.ran(job) == "1m30s"
+    since = (now - timedelta(minutes=10)).isoformat()
+    assert output.ran(job | {"running_since": since}).startswith("11m3")
+    assert output.ran({"attempt": 0, "ran_seconds": 0.0, "running_since": None}) == "-"
 
 
 COMMANDS = get_command(app)

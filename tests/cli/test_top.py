@@ -23,7 +23,7 @@ JOB: dict[str, Any] = {
     "id": "3f2a9c51d07b", "name": "digits [bold]", "state": "running", "reason": "runs",
     "step": 120, "total_steps": 500, "world_size": 2, "priority": 0, "attempt": 1,
     "created_at": "2026-01-05T09:30:00Z", "started_at": "2026-01-05T09:30:00Z",
-    "finished_at": "2026-01-05T09:31:30Z",
+    "finished_at": "2026-01-05T09:31:30Z", "ran_seconds": 90.0, "running_since": None,
     "metrics": {"loss": 0.4123456, "samples_per_second": 51234.5, "step_seconds": 0.5},
 }  # fmt: skip
 GPU: dict[str, Any] = {

@@ -88,10 +88,16 @@ async def test_pause_saves_and_resume_goes_on_from_there(hall: SimulatedCluster)
     name = await hall.save_checkpoint(job_id, 40)
     await hall.run_until(job_id, "paused")
     assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+    ran = (await hall.job(job_id)).ran_seconds
+    await hall.heartbeat(2000)
     await hall.coordinator.jobs.resume(job_id)
     await hall.settle()
     job = await hall.run_until(job_id, "running")
     assert job.attempt == 2
+    assert job.started_at is not None
+    assert job.running_since is not None
+    assert (job.running_since - job.started_at).total_seconds() >= 2000
+    assert job.ran_seconds == ran < 2000, "the pause is no time in which it ran"
     (node,) = hall.nodes.values()
     launch = node.running(job_id).assignment.launch
     assert launch.checkpoint.resume == [name]

@@ -56,13 +56,14 @@ describe("the jobs", () => {
     const ended = job({
       state: "completed",
       reason: "completed",
-      started_at: "2026-01-01T00:00:00Z",
-      finished_at: "2026-01-01T00:02:00Z",
+      finished_at: "2026-01-01T00:37:00Z",
+      ran_seconds: 120,
+      running_since: null,
     });
     await open("/jobs", { "GET /training/jobs": list(ended) });
     const row = (await screen.findByText("digits", { selector: "a" })).closest("tr");
     expect(within(row as HTMLElement).getAllByText("completed")).toHaveLength(1);
-    expect(row).toHaveTextContent("took 2 min");
+    expect(row).toHaveTextContent("ran 2 min");
     const again = screen.getByRole("link", { name: "Submit digits again" });
     expect(again).toHaveAttribute("href", "/new?from=3f2a9c51d07b");
   });
@@ -81,7 +82,7 @@ describe("the jobs", () => {
       total_steps: null,
       metrics: {},
       spec: { script: { path: "/a.py" } },
-      started_at: new Date(Date.now() - 65_000).toISOString(),
+      running_since: new Date(Date.now() - 65_000).toISOString(),
       finished_at: null,
     });
     vi.stubGlobal("IntersectionObserver", Everything);

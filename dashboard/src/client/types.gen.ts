@@ -933,6 +933,18 @@ export type Job = {
      */
     finished_at: string | null;
     /**
+     * Ran Seconds
+     *
+     * What its attempts that ended took altogether, without the time between them.
+     */
+    ran_seconds: number;
+    /**
+     * Running Since
+     *
+     * When the attempt that goes on was started; null while none does.
+     */
+    running_since: string | null;
+    /**
      * Spec
      *
      * The job spec as submitted, with its defaults.

@@ -81,11 +81,6 @@ export function duration(seconds: number | null | undefined): string {
   return joined(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
-/** Between two moments in RFC 3339. */
-export function secondsBetween(begin: string, end: string): number {
-  return (Date.parse(end) - Date.parse(begin)) / 1000;
-}
-
 /** The largest unit alone: "8 s", "4 min", "3 h", "12 d". */
 export function age(seconds: number): string {
   const whole = Math.max(0, Math.floor(seconds));

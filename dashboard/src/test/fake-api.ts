@@ -51,6 +51,8 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     created_at: "2026-01-01T00:00:00Z",
     started_at: "2026-01-01T00:00:01Z",
     finished_at: null,
+    ran_seconds: 0,
+    running_since: "2026-01-01T00:00:01Z",
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
     plan: null,

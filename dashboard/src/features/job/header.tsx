@@ -3,8 +3,8 @@ import { plainText } from "@/shared/ansi";
 import { useLastLine } from "@/shared/api/last-line";
 import { useQueue } from "@/shared/api/read-queue";
 import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
-import { useElapsed } from "@/shared/elapsed";
-import { count, duration, plural, secondsBetween } from "@/shared/format";
+import { ranSeconds, useElapsed } from "@/shared/elapsed";
+import { count, duration, plural } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
@@ -117,17 +117,14 @@ function Facts({ job }: { job: Job }) {
       <span>
         submitted <Ago value={job.created_at} />
       </span>
-      {job.started_at === null ? null : (
+      {job.started_at === null || job.finished_at !== null ? null : (
         <span>
-          {job.finished_at === null ? (
-            <>
-              started <Ago value={job.started_at} />
-            </>
-          ) : (
-            `took ${duration(secondsBetween(job.started_at, job.finished_at))}`
-          )}
+          started <Ago value={job.started_at} />
         </span>
       )}
+      {job.running_since === null && job.attempt > 0 ? (
+        <span>ran {duration(ranSeconds(job, 0))}</span>
+      ) : null}
     </Text>
   );
 }

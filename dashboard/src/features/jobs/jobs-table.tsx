@@ -10,8 +10,8 @@ import { useLastLine } from "@/shared/api/last-line";
 import { isActive, type Job, tellsMore } from "@/shared/api/types";
 import { useOnScreen } from "@/shared/curves/on-screen";
 import { Sparkline } from "@/shared/curves/sparkline";
-import { useElapsed } from "@/shared/elapsed";
-import { count, duration, metric, secondsBetween } from "@/shared/format";
+import { ranSeconds, useElapsed } from "@/shared/elapsed";
+import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
@@ -182,9 +182,9 @@ function JobProgress({ job }: { job: Job }) {
   );
 }
 
-/** What a state is due to; of a job that just completed, how long it took. */
+/** What a state is due to; of a job that just completed, how long it ran. */
 function Reason({ job }: { job: Job }) {
-  const text = tellsMore(job) ? job.reason : took(job);
+  const text = tellsMore(job) ? job.reason : ran(job);
   return (
     <Tooltip label={text} multiline maw={420} openDelay={300} disabled={text === ""}>
       <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""}>
@@ -194,9 +194,9 @@ function Reason({ job }: { job: Job }) {
   );
 }
 
-function took({ started_at, finished_at }: Job): string {
-  if (started_at === null || finished_at === null) return "";
-  return `took ${duration(secondsBetween(started_at, finished_at))}`;
+function ran(job: Job): string {
+  if (job.attempt === 0 || job.finished_at === null) return "";
+  return `ran ${duration(ranSeconds(job, 0))}`;
 }
 
 /** Of a job that counts no steps. */
