@@ -6,20 +6,19 @@ kinds of waiting jobs are passed by, since holding devices back would not help t
 whole cluster could not hold, and those whose restart has to wait a little.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trainhall.cluster.facts import (
     ClusterFacts,
-    GrantFacts,
     JobFacts,
     NodeFacts,
     NodeState,
 )
 from trainhall.cluster.lifecycle import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import FreeDevices, PlacedNode, place
+from trainhall.cluster.placement import FreeDevices, FreePool, PlacedNode
 from trainhall.cluster.views import Needs
 
 _SHOWN_HOLDERS = 3
@@ -43,49 +42,50 @@ def queue_order(job: JobFacts) -> tuple[int, datetime, int]:
 
 def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
     """The queue in order; those entries that are placed use up the free devices, in that order."""
-    held = {(grant.node_id, grant.device_index): grant for grant in facts.grants}
-    blocked_by: dict[str, QueueEntry] = {}
+    held = {(grant.node_id, grant.device_index): grant.job_id for grant in facts.grants}
+    blocked_by: dict[str, JobFacts] = {}
     entries: list[QueueEntry] = []
     kinds = {kind: _capacity(facts.nodes, kind) for kind in ("cpu", "cuda")}
+    free = {kind: FreePool(free_devices(facts.nodes, kind, held)) for kind in kinds}
+    cluster_has = {kind: _cluster_has(kind, kinds[kind], facts.nodes) for kind in kinds}
     auto = resolve_device("auto", facts.nodes)
     waiting = sorted((j for j in facts.jobs if j.state in WAITING_STATES), key=queue_order)
     for position, job in enumerate(waiting, start=1):
         kind = auto if job.device == "auto" else job.device
-        needs = Needs(device=kind, count=job.workers)
         start = not_before(job, options)
-
-        def waits(
-            reason: str, job: JobFacts = job, position: int = position, needs: Needs = needs
-        ) -> QueueEntry:
-            return QueueEntry(job, position, needs, _with_history(job, reason), None)
-
-        capacity = kinds[kind]
+        placed: list[PlacedNode] | None = None
         if start is not None and start > now:
             when = start.strftime("%H:%M:%S")
-            entry = waits(f"restarts at {when} UTC; needs {_devices(job.workers, kind)}")
-            entry = QueueEntry(job, position, needs, entry.reason, None, start)
-        elif capacity < job.workers:
-            entry = waits(_too_small(job.workers, kind, capacity, facts.nodes))
+            reason = f"restarts at {when} UTC; needs {_devices(job.workers, kind)}"
+        elif kinds[kind] < job.workers:
+            reason = f"needs {_devices(job.workers, kind)}; {cluster_has[kind]}"
         elif kind in blocked_by:
             ahead = blocked_by[kind]
-            entry = waits(
-                f"needs {_devices(job.workers, kind)}; waits behind job {ahead.job.id}, "
-                f"which needs {ahead.job.workers} and comes first"
+            reason = (
+                f"needs {_devices(job.workers, kind)}; waits behind job {ahead.id}, "
+                f"which needs {ahead.workers} and comes first"
             )
+        elif (placed := free[kind].place(job.workers)) is None:
+            reason = _not_free(job.workers, kind, facts.nodes, held)
+            blocked_by[kind] = job
         else:
-            placed = place(job.workers, free_devices(facts.nodes, kind, held))
-            if placed is None:
-                entry = waits(_not_free(job.workers, kind, facts.nodes, held))
-                blocked_by[kind] = entry
-            else:
-                reason = f"placed on {_places(placed, kind)}"
-                entry = QueueEntry(job, position, needs, reason, tuple(placed))
-                for node in placed:
-                    for index in node.device_indices:
-                        held[node.node_id, index] = GrantFacts(
-                            node.node_id, index, job.id, job.attempt + 1
-                        )
-        entries.append(entry)
+            for node in placed:
+                for index in node.device_indices:
+                    held[node.node_id, index] = job.id
+        if placed is not None:
+            reason = f"placed on {_places(placed, kind)}"
+        else:
+            reason = _with_history(job, reason)
+        entries.append(
+            QueueEntry(
+                job,
+                position,
+                Needs(device=kind, count=job.workers),
+                reason,
+                tuple(placed) if placed is not None else None,
+                start if start is not None and start > now else None,
+            )
+        )
     return entries
 
 
@@ -109,9 +109,13 @@ def not_before(job: JobFacts, options: ClusterOptions) -> datetime | None:
 
 
 def free_devices(
-    nodes: Iterable[NodeFacts], kind: str, held: dict[tuple[str, int], GrantFacts]
+    nodes: Iterable[NodeFacts], kind: str, held: Mapping[tuple[str, int], str]
 ) -> list[FreeDevices]:
-    """What new work may be placed on: free devices of nodes that are ready."""
+    """What new work may be placed on: free devices of nodes that are ready.
+
+    Args:
+        held: the job that holds a device, by node id and index.
+    """
     return [
         FreeDevices(
             node.id,
@@ -136,8 +140,8 @@ def _capacity(nodes: Iterable[NodeFacts], kind: str) -> int:
     )
 
 
-def _too_small(count: int, kind: str, capacity: int, nodes: Sequence[NodeFacts]) -> str:
-    needs = f"needs {_devices(count, kind)}"
+def _cluster_has(kind: str, capacity: int, nodes: Sequence[NodeFacts]) -> str:
+    """What is said to a job that the whole cluster could not hold."""
     joined = [node for node in nodes if node.state is not NodeState.PENDING]
     if not joined:
         announced = sorted(node.name for node in nodes if not node.removing)
@@ -148,8 +152,8 @@ def _too_small(count: int, kind: str, capacity: int, nodes: Sequence[NodeFacts])
                 if len(announced) == 1
                 else "nodes {} were announced and are"
             )
-            return f"{needs}; no node has joined yet: {are.format(names)} expected"
-        return f"{needs}; no node has joined: add one with `trainhall nodes add`"
+            return f"no node has joined yet: {are.format(names)} expected"
+        return "no node has joined: add one with `trainhall nodes add`"
     away = [
         f"{node.name} is {'being removed' if node.removing else node.state.value}"
         for node in joined
@@ -158,7 +162,7 @@ def _too_small(count: int, kind: str, capacity: int, nodes: Sequence[NodeFacts])
     because = f" ({', '.join(sorted(away)[:_SHOWN_HOLDERS])})" if away else ""
     has = _devices(capacity, kind) if capacity else f"no {_word(kind, 1)}"
     return (
-        f"{needs}; the whole cluster has {has}{because}: "
+        f"the whole cluster has {has}{because}: "
         "add a node with `trainhall nodes add`, or ask for fewer workers"
     )
 
@@ -167,15 +171,15 @@ def _not_free(
     count: int,
     kind: str,
     nodes: Sequence[NodeFacts],
-    held: dict[tuple[str, int], GrantFacts],
+    held: Mapping[tuple[str, int], str],
 ) -> str:
     total = _capacity(nodes, kind)
     free = sum(len(node.indices) for node in free_devices(nodes, kind, held))
     holders: dict[str, int] = {}
     kinds = {(n.id, d.index): d.kind for n in nodes for d in n.devices}
-    for place_, grant in held.items():
-        if kinds.get(place_) == kind:
-            holders[grant.job_id] = holders.get(grant.job_id, 0) + 1
+    for place, job_id in held.items():
+        if kinds.get(place) == kind:
+            holders[job_id] = holders.get(job_id, 0) + 1
     largest = sorted(holders.items(), key=lambda item: (-item[1], item[0]))
     told = [f"job {job_id} holds {number}" for job_id, number in largest[:_SHOWN_HOLDERS]]
     if len(largest) > _SHOWN_HOLDERS:

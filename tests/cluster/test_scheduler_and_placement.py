@@ -17,7 +17,7 @@ from trainhall.cluster.facts import (
 )
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import FreeDevices, allocation_of, place
+from trainhall.cluster.placement import FreeDevices, FreePool, allocation_of, place
 from trainhall.cluster.scheduler import schedule
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,6 +103,21 @@ def job(number: int, workers: int, **more: object) -> JobFacts:
 
 def placed_ids(facts: ClusterFacts, now: datetime = NOW) -> list[str]:
     return [e.job.id for e in schedule(now, facts, OPTIONS) if e.placed]
+
+
+@given(st.lists(st.integers(1, 12), max_size=8), st.lists(st.integers(0, 8), max_size=6))
+def test_a_pool_gives_what_each_placement_alone_would(counts: list[int], free: list[int]) -> None:
+    left = {f"node-{number}": tuple(range(count)) for number, count in enumerate(free)}
+
+    def nodes() -> list[FreeDevices]:
+        return [FreeDevices(name, name, indices) for name, indices in left.items()]
+
+    pool = FreePool(nodes())
+    for count in counts:
+        placed = place(count, nodes())
+        assert pool.place(count) == placed
+        for node in placed or []:
+            left[node.node_id] = tuple(set(left[node.node_id]) - set(node.device_indices))
 
 
 def test_priority_then_order_of_queueing() -> None:
