@@ -21,7 +21,7 @@ test: ## Every check and every test
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python scripts/test.py
 
-slow: ## The tests that take eight ranks or a compiler
+slow: ## The tests that take eight ranks, a compiler or many runs
 	$(setup) test
 	$(BIN)/python -m pytest -q -m slow
 

@@ -1,13 +1,18 @@
-"""Saves in a process of their own, which strace kills or whose system calls it lets fail."""
+"""Saves in processes of their own, which strace kills or whose system calls it lets fail."""
 
 import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import torch
 from support.waiting import eventually
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.removal import retire
 from trainhall.training.spec.job import CheckpointSpec
@@ -41,7 +46,39 @@ def run(folder: Path) -> int:
     return (getattr(errors[0], "errno", None) or 1) if errors else 0
 
 
-def state(step: int) -> dict[str, object]:
+def run_sharded(folder: Path) -> int:
+    """As `run`, of step 2 alone and with the model divided among the ranks, one of them traced."""
+    order = json.loads((folder / "order.json").read_text())
+    environment, device = RankEnvironment.read(os.environ), torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="sharded"):
+        checkpoints, rule = folder / "checkpoints", CheckpointSpec(keep_latest=1)
+        errors: list[Exception] = []
+        checkpointer = Checkpointer(
+            checkpoints,
+            ("job", 2, 1),
+            process_group.cpu_group(),
+            lambda committed: retire(checkpoints, rule),
+            on_error=errors.append,
+            replicated=False,
+        )
+        mesh = init_device_mesh("cpu", (environment.world_size,))
+        whole = state(2)
+        model = {n: distribute_tensor(t, mesh, [Shard(0)]) for n, t in whole["model"].items()}
+        strace = None
+        if environment.rank == order["rank"]:
+            strace = _attached(order["strace"])
+            if strace is None:
+                os._exit(NOT_TRACED)
+        checkpointer.save(2, {**whole, "model": model})
+        checkpointer.wait()
+        if strace is not None:
+            strace.terminate()
+            strace.wait()
+        # Without the goodbye of those who end together: the other rank may be dead.
+        os._exit(1 if errors else 0)
+
+
+def state(step: int) -> dict[str, Any]:
     """A state that tells of its step in every part."""
     model = {"weight": torch.full((300,), float(step)), "bias": torch.full((3,), float(step))}
     return {"model": model, "optimizer": {"step": step}, "extra": {"step": step}}

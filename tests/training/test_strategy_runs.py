@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.attempts import Attempt, RankServer
+from support.data_files import write_text
 
 from trainhall.training.link import EXIT_PAUSED, Command
 
@@ -91,6 +92,67 @@ def test_fsdp_trains_as_ddp_does_in_every_precision(
         assert fsdp == pytest.approx(ddp, rel=1e-5 if precision == "fp32" else 1e-3), name
     for name in ("communication_seconds", "peak_memory_bytes", "samples_per_second"):
         assert len(runs[1].curve(name)) == 20
+
+
+SPREAD = {
+    "ddp": (3, {"strategy": "ddp"}),
+    "fsdp": (3, {"strategy": "fsdp"}),
+    "fsdp and tensor": (4, {"strategy": "fsdp", "tensor": 2}),
+    "tensor": (2, {"strategy": "tensor"}),
+    "pipeline": (2, {"strategy": "pipeline", "microbatches": 4}),
+    "zbv": (2, {"strategy": "pipeline", "schedule": "zbv"}),
+    "model": (2, {"strategy": "model"}),
+    "parameter_server": (4, {"strategy": "parameter_server"}),
+}
+"""Workers and `parallelism`."""
+
+
+@pytest.fixture(scope="module")
+def in_fp32(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Attempt:
+    """One rank alone, in float32."""
+    folder = tmp_path_factory.mktemp("fp32")
+    write_text(folder / "text")
+    attempt = ranks.run(folder, in_precision("fp32", 1, {}, folder / "text"))
+    assert attempt.codes == [0], attempt.stderr()
+    return attempt
+
+
+def in_precision(
+    precision: str, workers: int, parallelism: dict[str, Any], text: Path
+) -> dict[str, Any]:
+    params = {"size": "tiny", "context": 16, "files": [str(text)]}
+    options = {"precision": precision, "optimizer": "sgd", "learning_rate": 0.1}
+    return {
+        **digits(workers, parallelism, **options),
+        "task": {"name": "language_model", "params": params},
+    }
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    "spread",
+    [
+        "ddp",
+        *(
+            pytest.param(name, marks=() if name == "pipeline" else pytest.mark.slow)
+            for name in SPREAD
+            if name != "ddp"
+        ),
+    ],
+)
+def test_low_precision_stays_near_float32(
+    ranks: RankServer, tmp_path: Path, in_fp32: Attempt, spread: str, precision: str
+) -> None:
+    write_text(tmp_path / "text")
+    workers, parallelism = SPREAD[spread]
+    attempt = ranks.run(tmp_path, in_precision(precision, workers, parallelism, tmp_path / "text"))
+    assert attempt.codes == [0] * workers, attempt.stderr()
+    losses, expected = ([loss for _, loss in a.curve("loss")] for a in (attempt, in_fp32))
+    assert expected[-1] < 0.9 * expected[0], "it learns"
+    assert losses == pytest.approx(expected, rel=0.005 if precision == "fp16" else 0.01)
+    (norms, others) = ([n for _, n in a.curve("gradient_norm")] for a in (attempt, in_fp32))
+    assert norms == pytest.approx(others, rel=0.05)
+    assert losses != expected, "autocast did its work"
 
 
 def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(

@@ -71,6 +71,11 @@ def calls_of_a_save(ranks: RankServer, begun: Path, folder: Path, keep: int) -> 
     log = folder.with_name("trace")
     options = ["-o", str(log), "-e", f"trace={CALLS}"]
     assert save(ranks, begun, folder, options, keep=keep) == 0
+    return calls_of_the_writer(log)
+
+
+def calls_of_the_writer(log: Path) -> list[Call]:
+    """What strace saw of the thread that saves."""
     threads: dict[str, Counter[str]] = {}
     calls: list[tuple[str, Call]] = []
     for line in log.read_text().splitlines():
@@ -82,7 +87,7 @@ def calls_of_a_save(ranks: RankServer, begun: Path, folder: Path, keep: int) -> 
         counts[name] += 1
         if name != "openat" or "O_CREAT" in arguments:
             calls.append((thread, Call(name, counts[name])))
-    writer = next(thread for thread, call in calls if call.name == "rename")
+    writer = next(thread for thread, call in calls if call.name == "fsync")
     return [call for thread, call in calls if thread == writer]
 
 
@@ -123,6 +128,49 @@ def test_the_newest_checkpoint_loads_after_a_kill_at_any_call(
         assert not [p for p in (folder / "checkpoints").iterdir() if p.name.startswith(".")]
     # The kills did fall before, within and after the commit and the removal.
     assert seen == {(1,), (2, 1), (2,)}
+
+
+def save_sharded(
+    ranks: RankServer, begun: Path, folder: Path, rank: int, options: list[str]
+) -> list[int]:
+    """Save step 2 on two ranks, one of them under strace; their exit codes."""
+    shutil.copytree(begun, folder)
+    (folder / "order.json").write_text(json.dumps({"strace": options, "rank": rank}))
+    codes = ranks.call("support.traced_saves:run_sharded", 2, folder)
+    if NOT_TRACED in codes:
+        pytest.skip("STRACE MAY NOT TRACE HERE: no kills")
+    return codes
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_checkpoint_that_ranks_share_is_there_or_not_after_a_kill_of_one(
+    ranks: RankServer, begun: Path, tmp_path: Path, every: int
+) -> None:
+    seen: dict[int, set[tuple[int, ...]]] = {0: set(), 1: set()}
+    for rank in seen:
+        log = tmp_path / f"trace-{rank}"
+        trace = ["-o", str(log), "-e", f"trace={CALLS}"]
+        assert save_sharded(ranks, begun, tmp_path / f"whole-{rank}", rank, trace) == [0, 0]
+        calls = calls_of_the_writer(log)
+        assert {"openat", "write", "fsync"} <= {call.name for call in calls}
+        for name, number in calls[::every]:
+            folder = tmp_path / f"{rank}-{name}-{number}"
+            kill = ["-e", f"trace={name}", "-e", f"inject={name}:signal=KILL:when={number}"]
+            codes = save_sharded(ranks, begun, folder, rank, kill)
+            assert codes[rank] == -9, (rank, name, number)
+            step, steps = newest(folder)
+            assert step == max(steps)
+            seen[rank].add(tuple(steps))
+            following = checkpointer(folder, 3)
+            following.save(3, state(3))
+            following.wait()
+            assert newest(folder) == (3, [3, *steps])
+            assert not [p for p in (folder / "checkpoints").iterdir() if p.name.startswith(".")]
+    assert (1,) in seen[0] & seen[1]
+    # The ranks that do not commit are killed before anything can be.
+    assert seen[1] == {(1,)}
+    if every == 1:
+        assert seen[0] == {(1,), (2, 1), (2,)}
 
 
 def test_a_call_that_fails_is_reported_and_the_next_save_succeeds(
