@@ -195,3 +195,27 @@ def test_a_report_in_words() -> None:
         "44.7 MB of gradients takes about 3.6 s a step on this network; compression topk on, gains "
         "3.5 s a step; bf16 off, would cost 3 ms a step"
     )
+
+
+@pytest.fixture(scope="module")
+def dense_accuracy(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> float:
+    return accuracy(ranks, tmp_path_factory.mktemp("dense"), {})
+
+
+def accuracy(ranks: RankServer, folder: Path, sync: dict[str, Any]) -> float:
+    """On held-out digits, after epochs enough for all of them to be learned."""
+    spec = digits(2, sync, steps=None, epochs=30, optimizer="sgd", learning_rate=0.05)
+    spec["task"]["params"] = {"hidden": [64]}
+    attempt = ranks.run(folder, spec)
+    assert attempt.codes == [0, 0], attempt.stderr()
+    return float(attempt.event("completed")["metrics"]["eval_accuracy"])
+
+
+@pytest.mark.parametrize("compression", LOSSY)
+def test_a_hundredth_of_the_gradients_learns_as_much_in_as_many_epochs(
+    ranks: RankServer, tmp_path: Path, dense_accuracy: float, compression: str
+) -> None:
+    """benchmarks/convergence.py is the same on a larger scale."""
+    found = accuracy(ranks, tmp_path, {"compression": compression, "ratio": 0.01})
+    assert dense_accuracy > 0.94
+    assert found >= dense_accuracy - 0.01
