@@ -22,6 +22,9 @@ from trainhall.distributed.collectives.transport import PeerGone
 _TAGS = 1 << 31
 _APART = 0x9E3779B1
 """Odd, so that no two steps in a row of 2³¹ have the same tag for a message."""
+_NOBODYS_TAG = _TAGS - 1
+_TIMED_OUT = "Timed out"
+"""In the message of Gloo's error, which is of no class of its own."""
 _LEAST = 1e-3
 _SHORTEST = timedelta(seconds=_LEAST)
 """Gloo takes a timeout of zero for none at all."""
@@ -54,7 +57,11 @@ class Gloo:
         """Nothing to do: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
-        """Nothing to do: peers hear of it when the process ends and its sockets close."""
+        """Close the connections, so that peers hear of it now and not when the process ends. Gloo
+        does that when a message times out, so this waits for one that nobody sends."""
+        for peer in range(self.world_size):
+            if peer != self.rank and _is_in_vain(self._backend.recv, peer):
+                break
 
     def wrap(self, array: Array) -> Tensor:
         return torch.from_numpy(array)
@@ -83,8 +90,7 @@ class _Line:
         try:
             self._work.wait(timedelta(seconds=seconds) if seconds > _LEAST else _SHORTEST)
         except RuntimeError as error:
-            # Gloo raises nothing more specific.
-            if "Timed out" in str(error):
+            if _TIMED_OUT in str(error):
                 raise TimeoutError from error
             raise PeerGone(_reason(str(error))) from error
 
@@ -96,6 +102,15 @@ def _backend(group: _Group) -> Any:
         return group
     backend = group._get_backend(torch.device("cpu"))
     return backend if isinstance(backend, dist.ProcessGroupGloo) else group
+
+
+def _is_in_vain(begin: _Begin, peer: int) -> bool:
+    """Whether a message timed out; there is none from a peer that is gone."""
+    try:
+        begin([torch.empty(1)], peer, _NOBODYS_TAG).wait(_SHORTEST)
+    except RuntimeError as error:
+        return _TIMED_OUT in str(error)
+    return False
 
 
 def _digest(header: Header, elements: int, kind: str) -> int:
