@@ -77,9 +77,8 @@ class GradientHook:
             names=tuple(self._names[parameter] for parameter in bucket.parameters()),
         )
         done: Future[Tensor] = Future(devices=self._devices)
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream())
-        self._thread.submit(partial(self._complete, given, done))
+        ready = None if self._stream is None else torch.cuda.current_stream().record_event()
+        self._thread.submit(partial(self._complete, given, ready, done))
         return done
 
     def check(self) -> None:
@@ -93,8 +92,12 @@ class GradientHook:
         if self._failure is not None:
             raise self._failure
 
-    def _complete(self, bucket: Bucket, done: Future[Tensor]) -> None:
+    def _complete(
+        self, bucket: Bucket, ready: torch.cuda.Event | None, done: Future[Tensor]
+    ) -> None:
         with torch.cuda.stream(self._stream), torch.no_grad():
+            if ready is not None:
+                ready.wait()
             try:
                 if self._failure is None:
                     self._average(bucket)
