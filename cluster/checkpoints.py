@@ -529,8 +529,12 @@ def _changed_spec(
     old = dict(spec["parallelism"])
     if resources is not None:
         changed["resources"] = {**spec["resources"], **resources}
-    if resources is not None or asked.get("strategy", old["strategy"]) != old["strategy"]:
+    moves = asked.get("strategy", old["strategy"]) != old["strategy"]
+    if resources is not None or moves:
         # The old degrees followed from the number of workers and the strategy.
         old |= dict.fromkeys(("data", "pipeline", "shard", "tensor", "servers", "microbatches"))
+    if moves:
+        # Nor does another strategy combine gradients by the old one's algorithm or compression.
+        old.pop("gradient_sync", None)
     changed["parallelism"] = {**old, **asked}
     return validate_spec(changed)

@@ -364,6 +364,25 @@ async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: Simulate
     assert resume == ["step-00000025-a2-g1", *names]
 
 
+async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", 2)
+    synchronised = {"gradient_sync": {"algorithm": "ring"}}
+    job_id = await hall.submit(workers=2, parallelism=synchronised)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 10)
+    await hall.finish(job_id)
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+    restored = await service.restore(view.id, resources={"workers": 1})
+    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "ring"
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    restored = await service.restore(view.id, parallelism={"strategy": "fsdp"})
+    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
+
+
 @pytest.mark.parametrize("stored_is_bad", [False, True])
 async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
     hall: SimulatedCluster, stored_is_bad: bool
