@@ -25,7 +25,7 @@ _AT_ONCE = timedelta(milliseconds=1)
 
 
 class Nccl:
-    """A rank's end of a process group; see `Transport`.
+    """A rank's end of a process group; see `Transport`. Making one is a collective.
 
     A collective has ended on the device when `Communicator.run` returns, but for the last addition:
     that is in the order of the current stream, in which its result is to be used.
@@ -44,6 +44,8 @@ class Nccl:
         self._begun: list[_Line] = []
         self.rank = group.rank()
         self.world_size = group.size()
+        # The first messages of a group have to be of all its ranks at once.
+        group.allreduce([torch.zeros(1, device=device)]).wait()
 
     def sender(self, peer: int, header: Header, elements: int, kind: str) -> "_Line":
         return _Line(self._begun, dist.isend, peer)
@@ -56,8 +58,8 @@ class Nccl:
             dist.P2POp(line.begins, line.buffer, group=self._group, group_peer=line.peer)
             for line in self._begun
         ]
-        # NCCL makes one piece of work of them.
-        (work,) = dist.batch_isend_irecv(messages)
+        with torch.cuda.device(self._device):  # of this thread
+            (work,) = dist.batch_isend_irecv(messages)  # NCCL makes one piece of work of them
         for line in self._begun:
             line.work = work
         self._begun.clear()
