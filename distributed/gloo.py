@@ -84,7 +84,11 @@ class _Line:
         self._work: dist.Work
 
     def begin(self, step: int, buffer: Tensor) -> None:
-        self._work = self._begin([buffer], self._peer, (self._digest + step * _APART) % _TAGS)
+        tag = (self._digest + step * _APART) % _TAGS
+        try:
+            self._work = self._begin([buffer], self._peer, tag)
+        except RuntimeError as error:
+            raise PeerGone(_reason(str(error))) from error
 
     def wait(self, seconds: float) -> None:
         try:

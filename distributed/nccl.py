@@ -58,8 +58,11 @@ class Nccl:
             dist.P2POp(line.begins, line.buffer, group=self._group, group_peer=line.peer)
             for line in self._begun
         ]
-        with torch.cuda.device(self._device):  # of this thread
-            (work,) = dist.batch_isend_irecv(messages)  # NCCL makes one piece of work of them
+        try:
+            with torch.cuda.device(self._device):  # of this thread
+                (work,) = dist.batch_isend_irecv(messages)  # NCCL makes one piece of work of them
+        except dist.DistBackendError as error:
+            raise PeerGone(_reason(error)) from error
         for line in self._begun:
             line.work = work
         self._begun.clear()
@@ -102,4 +105,8 @@ class _Line:
             # Raises what went wrong, and lets the current stream go on from here.
             self.work.wait(_AT_ONCE)
         except RuntimeError as error:
-            raise PeerGone(str(error).partition("\n")[0]) from error
+            raise PeerGone(_reason(error)) from error
+
+
+def _reason(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0]

@@ -116,25 +116,25 @@ class Communicator:
     def _do(self, tasks: list["_Task"], tensor: Buffer) -> None:
         step, ends = self._step, time.monotonic() + self._timeout
         for action, line, place, into, piece in tasks:
-            if action is Action.BEGIN:
-                line.begin(step, tensor[place] if into is None else into)
-            elif action is Action.START:
-                self._transport.start()
-            else:
-                try:
+            try:
+                if action is Action.BEGIN:
+                    line.begin(step, tensor[place] if into is None else into)
+                elif action is Action.START:
+                    self._transport.start()
+                else:
                     line.wait(ends - time.monotonic())
-                except TimeoutError:
-                    raise TimedOut(
-                        f"rank {self.rank} gave up after {self._timeout:g} s: "
-                        f"{_outstanding(piece, tensor)}"
-                    ) from None
-                except PeerGone as gone:
-                    raise PeerLost(
-                        f"rank {piece.peer} is gone ({gone}): {_outstanding(piece, tensor)}"
-                    ) from gone
-                if action is Action.ADD:
-                    target = tensor[place]
-                    target += into
+            except TimeoutError:
+                raise TimedOut(
+                    f"rank {self.rank} gave up after {self._timeout:g} s: "
+                    f"{_outstanding(piece, tensor)}"
+                ) from None
+            except PeerGone as gone:
+                raise PeerLost(
+                    f"rank {piece.peer} is gone ({gone}): {_outstanding(piece, tensor)}"
+                ) from gone
+            if action is Action.ADD:
+                target = tensor[place]
+                target += into
 
     def _prepare(self, schedule: Schedule, tensor: Buffer) -> list["_Task"]:
         transport, kind = self._transport, tensor.dtype

@@ -22,6 +22,9 @@ class Line(Protocol):
 
         Args:
             step: which collective, counted by all ranks alike.
+
+        Raises:
+            PeerGone: the peer is known to have ended.
         """
 
     def wait(self, seconds: float) -> None:
@@ -63,7 +66,11 @@ class Transport(Protocol):
         """A line from `peer`, for the message that `header` and the others describe."""
 
     def start(self) -> None:
-        """Let go what was begun since the last call; only called in lockstep."""
+        """Let go what was begun since the last call; only called in lockstep.
+
+        Raises:
+            PeerGone: a peer is known to have ended.
+        """
 
     def leave(self, reason: str) -> None:
         """Send nothing any more; peers that wait for this rank are told, where that can be."""

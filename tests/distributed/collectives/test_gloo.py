@@ -20,7 +20,7 @@ from support.attempts import rank_server
 
 from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
-from trainhall.distributed.collectives.errors import BadInput, CollectiveError, TimedOut
+from trainhall.distributed.collectives.errors import BadInput, CollectiveError, PeerLost, TimedOut
 from trainhall.distributed.collectives.ring import Ring, RingAllGather
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.simulate import simulate
@@ -143,6 +143,28 @@ def test_a_rank_that_missed_a_collective_takes_nothing_of_the_next_one() -> None
 
     for tensor in run_ranks(2, work):
         assert tensor.eq(1).all()
+
+
+def test_a_rank_that_left_is_lost_to_all_others_at_once() -> None:
+    left = Barrier(3)
+
+    def work(transport: Gloo) -> str:
+        communicator = Communicator(transport, timeout=PATIENCE)
+        communicator.run(Ring(3), torch.ones(100))
+        if transport.rank == 1:
+            transport.leave("enough")
+        left.wait(PATIENCE)
+        if transport.rank == 1:
+            return ""
+        with pytest.raises(PeerLost) as told:
+            communicator.run(Ring(3), torch.ones(100))
+        return str(told.value)
+
+    _, *others = sorted(run_ranks(3, work))
+    for message in others:
+        assert re.match(
+            r"rank \d is gone \(.+\): round \d \(.+\) still had \d+ of \d+ bytes", message
+        )
 
 
 def test_a_killed_rank_ends_the_collective_on_all_others(tmp_path: Path) -> None:
