@@ -36,7 +36,7 @@ def main() -> None:
     figures = []
     with rank_server() as ranks, tempfile.TemporaryDirectory() as root:
         for name, task in tasks(Path(root, "data")).items():
-            for strategy in ("ddp", "fsdp", "tensor"):
+            for strategy in ("ddp", "fsdp", "tensor", "pipeline", "model", "parameter_server"):
                 if (name, strategy) == ("ResNet-18", "tensor"):
                     continue  # which it cannot do
                 spec = {
@@ -58,7 +58,7 @@ def main() -> None:
                     max(peaks),
                 )
                 print(
-                    f"{name:10} {strategy:7} predicted {predicted / MEBIBYTE:8.1f} MiB, measured "
+                    f"{name:10} {strategy:16} predicted {predicted / MEBIBYTE:8.1f} MiB, measured "
                     f"{measured / MEBIBYTE:8.1f} MiB",
                     flush=True,
                 )

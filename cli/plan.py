@@ -80,6 +80,8 @@ def plan(
     made = planned(spec, workers, _device(spec, gpu, limit, workers))
     print(as_table(made) if output is Format.TABLE else rendered(made, output))
     say(f"\nAssumed: {made['assumed']}.")
+    for told in made["not_predicted"]:
+        say(f"Not predicted: {told}.")
     say(f"Choice: {made['reason']}.")
     if made["choice"] is None:
         raise typer.Exit(1)

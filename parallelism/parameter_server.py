@@ -166,7 +166,7 @@ class Server(_Role):
         super().__init__(model, degrees, device)
         named = dict(model.named_parameters())
         self.parameters = {name: named[name] for name in names}
-        _free_others(model, list(self.parameters.values()))
+        free_others(model, list(self.parameters.values()))
         weights = [p.detach() for p in self.parameters.values()]
         self._sum, self._message = Packet(weights), Packet(weights)
 
@@ -209,7 +209,7 @@ class Server(_Role):
         """Servers have none."""
 
 
-def _free_others(model: nn.Module, kept: list[nn.Parameter]) -> None:
+def free_others(model: nn.Module, kept: list[nn.Parameter]) -> None:
     """Free all parameters and buffers of a model but these parameters, whose names stay."""
     identities = {id(parameter) for parameter in kept}
     for module in model.modules():

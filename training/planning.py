@@ -103,8 +103,6 @@ def _plan(
     predictions: list[Prediction] = []
     refused: list[Refused] = []
     for strategy, mesh in candidates(workers):
-        if strategy == "parameter_server" or min(mesh.get("pipeline", 1), mesh.get("tensor", 1)) > 1:
-            continue
         try:
             asked = asked_of(with_mesh(spec, workers, strategy, mesh))
             check(
@@ -154,6 +152,7 @@ def asked_of(spec: JobSpec) -> Asked:
         sequence_parallel=parallelism.sequence_parallel,
         schedule=spec.schedule,
         microbatches=spec.microbatches,
+        logical_shards=spec.training.logical_shards if spec.training.reproducible else None,
         recompute=spec.training.activation_checkpointing == "full",
     )
 
@@ -187,6 +186,7 @@ def subject_of(spec: JobSpec) -> Subject:
         clip=training.gradient_clip,
         batch_size=training.global_batch_size,
         rounds=training.gradient_accumulation,
+        scales=training.precision is Precision.FP16,
     )
 
 
@@ -198,6 +198,7 @@ def document(made: Plan, spec: JobSpec) -> dict[str, Any]:
         "chosen": None if made.choice is None else chosen(made, made.choice).model_dump(),
         "reason": reason(made),
         "assumed": assumed(made),
+        "not_predicted": not_predicted(spec),
         "memory_limit": limit,
         "precision": str(spec.training.precision),
         "items": [
@@ -260,6 +261,19 @@ def assumed(made: Plan) -> str:
     )
 
 
+def not_predicted(spec: JobSpec) -> list[str]:
+    """What the job asks for whose effect nobody knows before it runs, in words."""
+    told = []
+    if spec.training.compile:
+        told.append(
+            "training.compile: compiled layers keep less for the backward pass and take less time; "
+            "both are predicted as without it, so as an upper bound"
+        )
+    if spec.parallelism.gradient_sync.compression != "none":
+        told.append("gradient_sync.compression: bytes and time are predicted as without it")
+    return told
+
+
 def parallelism_of(prediction: Prediction) -> dict[str, Any]:
     """What to write under `parallelism` of a job spec."""
     asked = prediction.asked
@@ -269,8 +283,11 @@ def parallelism_of(prediction: Prediction) -> dict[str, Any]:
 
 
 def mesh_of(asked: Asked) -> dict[str, int]:
-    """The degrees that the strategy has."""
-    return {name: asked.degrees.sizes[name] for name in DEGREES[asked.strategy]}
+    """The degrees that the strategy has, and its servers."""
+    mesh = {name: asked.degrees.sizes[name] for name in DEGREES[asked.strategy]}
+    if asked.strategy == "parameter_server":
+        mesh["servers"] = asked.degrees.servers
+    return mesh
 
 
 def in_words(asked: Asked) -> str:

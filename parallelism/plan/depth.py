@@ -54,10 +54,12 @@ def shorten(
         for name in layer:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, nn.Identity())
-    return model, _without(declaration, left_out)
+    return model, without(declaration, left_out)
 
 
-def _without(declaration: Declaration, left_out: Collection[Layer]) -> Declaration:
+def without(declaration: Declaration, left_out: Collection[Layer]) -> Declaration:
+    """The declaration of a model that lacks some of its layers."""
+
     def gone(name: str) -> bool:
         return any(_within(name, layer) for layer in left_out)
 

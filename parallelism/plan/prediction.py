@@ -20,9 +20,11 @@ from trainhall.parallelism.plan.trace import Trace, Tracing
 
 _UPDATE_PASSES = 7
 """AdamW reads weights, gradients and two averages, and writes all but the gradients."""
+_UNSCALE_PASSES = 2
+"""To divide gradients by the scale of the loss, fp16 reads and writes them once more."""
 _SLOWER = 1.03
 """Strategies whose steps take so much longer at most count as equally fast."""
-_SIMPLICITY = ("ddp", "fsdp", "tensor", "pipeline", "model")
+_SIMPLICITY = ("ddp", "fsdp", "tensor", "pipeline", "parameter_server", "model")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,12 @@ def predict(tracing: Tracing, asked: Asked, rates: Rates) -> Prediction:
         CannotTrace: the model cannot be run without values.
     """
     pipeline = asked.strategy in ("pipeline", "model")
-    traces = Stages(tracing, asked).traces() if pipeline else [tracing.step(asked)]
+    if pipeline:
+        traces = Stages(tracing, asked).traces()
+    elif asked.strategy == "parameter_server":
+        traces = tracing.servers(asked)
+    else:
+        traces = [tracing.step(asked)]
     ranks = asked.degrees.pipeline
     bubble = (ranks - 1) / (asked.microbatches + ranks - 1) if pipeline else 0.0
     largest = max(traces, key=lambda trace: sum(trace.memory.values()))
@@ -65,13 +72,14 @@ def predict(tracing: Tracing, asked: Asked, rates: Rates) -> Prediction:
         communication={kind: round(number) for kind, number in busiest.sent.items() if number},
         flops=round(busiest.flops),
         bubble=bubble,
-        seconds=_seconds(asked, busiest, bubble, rates),
+        seconds=_seconds(asked, busiest, bubble, rates, scales=tracing.subject.scales),
     )
 
 
-def _seconds(asked: Asked, trace: Trace, bubble: float, rates: Rates) -> float:
+def _seconds(asked: Asked, trace: Trace, bubble: float, rates: Rates, *, scales: bool) -> float:
     compute = trace.flops / rates.flops
-    update = _UPDATE_PASSES * trace.trained / rates.memory
+    passes = _UPDATE_PASSES + (_UNSCALE_PASSES if scales else 0)
+    update = passes * trace.trained / rates.memory
     sent = sum(trace.sent.values()) / rates.network + trace.calls * rates.latency
     hides = asked.strategy in ("ddp", "fsdp") and asked.degrees.tensor == 1
     hidden, exposed = (sent, 0.0) if hides else (0.0, sent)

@@ -6,20 +6,26 @@ at once; further ones use the same memory again. For the interleaved schedules t
 one of their warm-up.
 """
 
+import warnings
 from collections import Counter
-from typing import Any, cast
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from trainhall.parallelism import tensor
 from trainhall.parallelism.choose import Asked
-from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import STAGES_PER_RANK
+from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
 from trainhall.parallelism.layers import recompute
+from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.parts import Divided
+from trainhall.parallelism.plan.copies import Alone
+from trainhall.parallelism.plan.depth import without
 from trainhall.parallelism.plan.trace import (
     LONGER,
     SHORT,
-    Copies,
     Trace,
     Tracing,
     copied,
@@ -30,33 +36,70 @@ from trainhall.parallelism.plan.trace import (
 )
 from trainhall.parallelism.plan.tracker import KINDS, Tracker
 from trainhall.parallelism.stages import Given, cut, inputs_of, pieces
+from trainhall.parallelism.strategy import Strategy
+
+_ROUNDS = 2
+"""Backward passes that are taken where all are alike: the first finds no gradients yet."""
 
 
-class Held(Copies):
-    """The layers that a rank holds; gradients are new in each step."""
+@dataclass(frozen=True)
+class Pass:
+    """A forward or backward pass of a micro-batch through one of a rank's stages."""
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__(model)
-        self.clear_gradients()
-
-    def clear_gradients(self) -> None:
-        for parameter in self.parameters.values():
-            parameter.grad = None
+    forward: bool
+    chunk: int
+    """Which of the rank's stages."""
+    microbatch: int
 
 
-def in_flight(schedule: str, ranks: int, place: int, microbatches: int) -> list[int]:
-    """For each stage of a rank, how many micro-batches it keeps activations of at once."""
+def warm_up(schedule: Schedule, ranks: int, place: int, microbatches: int) -> int:
+    """How many forward passes a rank takes before it alternates them with backward passes."""
     match schedule:
         case "gpipe":
-            return [microbatches]
+            return microbatches
         case "1f1b":
-            return [min(microbatches, ranks - place)]
+            return min(microbatches, ranks - place) - 1
         case "zbv":
-            return [min(microbatches, ranks)] * 2
+            return 2 * min(microbatches, ranks) - 1
         case _:
-            total = min(2 * microbatches, ranks + 2 * (ranks - place - 1) + 1)
-            second = sum(1 for chunk in range(total) if chunk // ranks % 2)
-            return [total - second, second]
+            return min(2 * microbatches, ranks + 2 * (ranks - place - 1))
+
+
+def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> list[Pass]:
+    """What a rank does in a step, in its order; of the two that split the backward pass, and of
+    `zbv`, as if they did not and went through their stages in turns."""
+    chunks = STAGES_PER_RANK[schedule]
+    number = chunks * microbatches
+    group = microbatches if chunks == 1 else microbatches // max(1, microbatches // ranks)
+
+    def nth(index: int, *, forward: bool) -> Pass:
+        turn, within = divmod(index, group)
+        chunk = turn % chunks
+        microbatch = turn // chunks * group + within
+        return Pass(forward, chunk if forward else chunks - 1 - chunk, microbatch)
+
+    before = warm_up(schedule, ranks, place, microbatches)
+    order = [nth(i, forward=True) for i in range(before)]
+    for index in range(number):
+        if before + index < number:
+            order.append(nth(before + index, forward=True))
+        order.append(nth(index, forward=False))
+    return order
+
+
+def shortened(order: list[Pass], rounds: int) -> list[Pass]:
+    """The passes without those in the middle that are as the ones before them: so many backward
+    passes, and those of the micro-batches that are under way then."""
+    kept, under_way, backward = [], set(), 0
+    for each in order:
+        key = (each.chunk, each.microbatch)
+        if each.forward and backward < rounds:
+            under_way.add(key)
+            kept.append(each)
+        elif not each.forward and key in under_way:
+            backward += 1
+            kept.append(each)
+    return kept
 
 
 class Stages:
@@ -65,6 +108,8 @@ class Stages:
     def __init__(self, tracing: Tracing, asked: Asked) -> None:
         self.tracing, self.asked = tracing, asked
         self.ranks = asked.degrees.pipeline
+        with explained():
+            self.mesh = tracing.mesh(asked.degrees) if asked.degrees.tensor > 1 else None
         number = self.ranks * STAGES_PER_RANK[asked.schedule]
         declaration = tracing.subject.declaration
         self.stages = cut(tracing.model, declaration, number)
@@ -82,6 +127,9 @@ class Stages:
         return [self._trace(place) for place in places]
 
     def _trace(self, place: int) -> Trace:
+        if self.mesh is not None and place == 0:
+            # As in `Tracing.step`: operators that DTensor has not met would count.
+            self._step(place, [self._shortened(self.stages[s], SHORT) for s in self._mine(place)])
         names = [self.stages[stage] for stage in self._mine(place)]
         lengths = [sum(n in self.equal for n in stage) // self.width for stage in names]
         if not self.equal or max(lengths) <= LONGER:
@@ -110,7 +158,7 @@ class Stages:
 
     def _forms(self) -> list[Any]:
         """What goes into each stage, and behind the last what comes out."""
-        subject = self.tracing.subject
+        subject, asked = self.tracing.subject, self.asked
         with self.tracing.fakes, torch.no_grad(), explained():
             batch = self._microbatches()[0]
             (x,) = inputs_of(subject.loss, batch)
@@ -126,28 +174,28 @@ class Stages:
                             same = set(self.equal)  # the others hand on the same form
                         x = y
                 forms.append(x)
+            if asked.sequence_parallel:
+                # Between the first and the last layer each rank has some of the positions.
+                ranks = asked.degrees.tensor
+                forms[1:-1] = [form.chunk(ranks, dim=1)[0].contiguous() for form in forms[1:-1]]
         return forms
 
     def _step(self, place: int, names: list[list[str]]) -> Trace:
         tracing, asked = self.tracing, self.asked
         subject = tracing.subject
         mine, last = self._mine(place), len(self.stages) - 1
-        waiting = in_flight(asked.schedule, self.ranks, place, asked.microbatches)
+        all_ = passes(asked.schedule, self.ranks, place, asked.microbatches)
+        order = shortened(all_, _ROUNDS if len(mine) == 1 else len(mine) * self.ranks)
+        outputs = sum(each.forward and mine[each.chunk] == last for each in order)
+        left_out = asked.microbatches - outputs
         sent: Counter[str] = Counter()
         with explained(), tracing.fakes:
-            plain = nn.ModuleList(
-                nn.ModuleList(tracing.model.get_submodule(name) for name in stage)
-                for stage in names
-            )
-            plain = copied(plain)
-            if asked.recompute:
-                numbered = (f"{i}.{j}" for i, stage in enumerate(names) for j in range(len(stage)))
-                recompute(plain, Declaration(layers=tuple((name,) for name in numbered)))
-            layers = [list(cast(nn.ModuleList, stage)) for stage in plain]
+            plain = copied(_part(tracing.model, [name for stage in names for name in stage]))
             tracker = Tracker()
             tracker.watch([*plain.parameters(), *plain.buffers()])
             with tracker:
-                strategy = Held(plain)
+                strategy = self._spread(plain, names)
+                layers = [[plain.get_submodule(name) for name in stage] for stage in names]
                 tracker.name(plain.buffers(), "buffers", anew=True)
                 tracker.name(plain.parameters(), "parameters", anew=True)
                 optimizer = prepared(subject, strategy, tracker)
@@ -156,27 +204,44 @@ class Stages:
                 tracker.name(
                     [b for pair in received for each in pair for b in each], "buffers", anew=True
                 )
-                tracker.phase, tracker.flops = "forward", 0
-                done: list[tuple[int, int, Any]] = []
-                for stage, modules, number, (inputs, _) in zip(
-                    mine, layers, waiting, received, strict=True
-                ):
-                    for index in range(number):
-                        x = inputs[index] if stage else inputs_of(subject.loss, batches[index])[0]
-                        done.append((stage, index, self._forward(modules, x, stage)))
-                tracker.phase = "backward"
-                gradients = {stage: g for stage, (_, g) in zip(mine, received, strict=True)}
-                for stage, index, output in reversed(done):
-                    if stage == last:
-                        with subject.autocast():
-                            loss, _ = subject.loss(Given(output), batches[index])
-                        loss.backward()
-                    else:
-                        output.backward(gradients[stage][index])
-                total = len(mine) * asked.microbatches
-                flops = tracker.flops * total / len(done)
-                del output
-                done.clear()
+                tracker.phase, tracker.flops, tracker.calls = "forward", 0, 0
+                tracker.sent = Counter()
+                kept: list[Tensor] = []
+                under_way: dict[tuple[int, int], Tensor] = {}
+
+                def forward(stage: int, chunk: int, index: int) -> Tensor:
+                    inputs, _ = received[chunk]
+                    x = inputs[index] if stage else inputs_of(subject.loss, batches[index])[0]
+                    output = self._forward(layers[chunk], x, stage)
+                    if stage < last:
+                        return output
+                    kept.append(output)  # until the step ends
+                    with subject.autocast():
+                        loss, _ = subject.loss(Given(output), batches[index])
+                    return loss
+
+                for each in order:
+                    stage, key = mine[each.chunk], (each.chunk, each.microbatch)
+                    if each.forward:
+                        under_way[key] = forward(stage, *key)
+                        continue
+                    tracker.phase = "backward"
+                    _, gradients = received[each.chunk]
+                    output = under_way.pop(key)
+                    output.backward(None if stage == last else gradients[each.microbatch])
+                    del output
+                    name_gradients(strategy, tracker)
+                    if kept and left_out:
+                        kept += [torch.empty_like(kept[0]) for _ in range(left_out)]
+                        left_out = 0
+                times = 2 * len(mine) * asked.microbatches / len(order)
+                flops, calls = tracker.flops * times, tracker.calls * times
+                for kind, number in tracker.sent.items():
+                    sent[kind] += round(number * times)
+                if kept:
+                    torch.cat(kept)  # as the schedule returns them
+                kept.clear()
+                strategy.average_gradients()
                 name_gradients(strategy, tracker)
                 tracker.phase = "update"
                 strategy.clip(subject.clip)
@@ -198,9 +263,24 @@ class Stages:
             peaks,
             flops * subject.rounds,
             {kind: float(number) for kind, number in sent.items() if number},
-            2 * asked.microbatches * len(mine) + (copies > 1),
+            calls + 2 * asked.microbatches * len(mine) + (copies > 1),
             trained,
         )
+
+    def _spread(self, part: nn.Module, names: list[list[str]]) -> Strategy:
+        """Have the layers computed by `tensor` ranks, and again in the backward pass, as asked."""
+        asked, whole = self.asked, self.tracing.subject.declaration
+        held = {name for stage in names for name in stage}
+        gone = [layer for layer in whole.layers if not held.issuperset(layer)]
+        declaration = without(whole, gone)
+        if asked.recompute:
+            recompute(part, declaration)
+        if self.mesh is None:
+            return Alone(part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of layers that other ranks hold
+            tensor.divide(part, declaration, self.mesh, sequence_parallel=asked.sequence_parallel)
+        return _Parts(part, self.mesh)
 
     def _received(self, mine: list[int], last: int) -> list[tuple[list[Tensor], list[Tensor]]]:
         """Where a stage's inputs and its outputs' gradients arrive, for all micro-batches."""
@@ -221,6 +301,30 @@ class Stages:
             for module in modules:
                 x = module(x)
         return x
+
+
+class _Parts(Divided):
+    """A rank's parts of the layers that it computes with others."""
+
+    def __init__(self, model: nn.Module, mesh: Mesh) -> None:
+        self._take(model, mesh)
+
+    def local_gradients(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def _part(model: nn.Module, names: list[str]) -> nn.Module:
+    """Some modules of a model, under their names."""
+    root = nn.Module()
+    for name in names:
+        at = root
+        *path, last = name.split(".")
+        for step in path:
+            if not hasattr(at, step):
+                at.register_module(step, nn.Module())
+            at = at.get_submodule(step)
+        at.register_module(last, model.get_submodule(name))
+    return root
 
 
 def _alike(x: Tensor, y: Tensor) -> bool:

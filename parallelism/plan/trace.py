@@ -10,8 +10,8 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -29,9 +29,11 @@ from trainhall.parallelism.degrees import BadDegrees, Degrees
 from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.plan.copies import Alone, Copies, Shards
 from trainhall.parallelism.plan.depth import equal_layers, shorten
+from trainhall.parallelism.plan.servers import Pushing, Serving
 from trainhall.parallelism.plan.tracker import Tracker
-from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients
+from trainhall.parallelism.strategy import Loss, Strategy, Tools
 from trainhall.parallelism.tensor import TensorParallel
 
 CPU = torch.device("cpu")
@@ -62,6 +64,8 @@ class Subject:
     """Samples of a step over all ranks."""
     rounds: int
     """Micro-batches of a step and rank that are accumulated."""
+    scales: bool = False
+    """The loss is scaled, as with fp16: gradients are divided again before the optimizer's step."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,32 @@ class Tracing:
             return trace
         return extrapolated(trace, self._step(asked, LONGER), SHORT, LONGER, self.row.length)
 
-    def _mesh(self, degrees: Degrees) -> Mesh:
+    def servers(self, asked: Asked) -> list[Trace]:
+        """A step of a worker and of a server; each sends as many bytes as the busier of them, to
+        which the other's come."""
+        worker = self.step(asked)
+        with explained(), self.fakes:
+            plain, _ = self.model_of(None)
+            tracker = Tracker()
+            tracker.watch([*plain.parameters(), *plain.buffers()])
+            with tracker:
+                strategy = Serving(plain, asked.degrees.servers)
+                tracker.name(plain.parameters(), "parameters", anew=True)
+                tracker.name(strategy.messages, "buffers", anew=True)
+                optimizer = prepared(self.subject, strategy, tracker)
+                strategy.take_gradients()
+                tracker.phase = "update"
+                strategy.clip(self.subject.clip)
+                optimizer.step()
+        whole = sum(p.nbytes for p in self.model.parameters() if p.requires_grad)
+        held = sum(p.nbytes for p in strategy.parameters.values())
+        sent = {"send": 2.0 * max(whole, held * asked.degrees.data)}
+        peaks = {phase: dict[str, float](held) for phase, held in tracker.peaks().items()}
+        server = Trace(peaks, 0, {}, 0, held)
+        calls = 2 * asked.degrees.servers
+        return [replace(worker, sent=sent, calls=calls, trained=held), server]
+
+    def mesh(self, degrees: Degrees) -> Mesh:
         if degrees not in self.meshes:
             self.meshes[degrees] = Mesh(degrees, CPU)
         return self.meshes[degrees]
@@ -148,7 +177,8 @@ class Tracing:
     def _step(self, asked: Asked, layers: int | None) -> Trace:
         subject, degrees = self.subject, asked.degrees
         with explained():
-            mesh = None if asked.strategy == "ddp" else self._mesh(degrees)
+            meshless = asked.strategy in ("ddp", "parameter_server")
+            mesh = None if meshless else self.mesh(degrees)
             with self.fakes:
                 plain, declaration = self.model_of(layers)
                 if asked.recompute:
@@ -160,8 +190,11 @@ class Tracing:
                     del plain
                     tracker.name(strategy.model.buffers(), "buffers", anew=True)
                     tracker.name(strategy.model.parameters(), "parameters", anew=True)
+                    if isinstance(strategy, Pushing):
+                        tracker.name(strategy.messages, "buffers", anew=True)
                     optimizer = prepared(subject, strategy, tracker)
-                    size = subject.batch_size // degrees.samples // subject.rounds
+                    parts = asked.logical_shards or degrees.samples
+                    size = subject.batch_size // parts // subject.rounds
                     return _take_step(self, strategy, optimizer, tracker, size, asked)
 
 
@@ -184,17 +217,15 @@ def _take_step(
 ) -> Trace:
     subject = tracing.subject
     tools = tools_of(subject, tracker)
-    # All rounds but the last are alike.
     flops = calls = 0.0
     sent: Counter[str] = Counter()
-    for last in (False, True) if subject.rounds > 1 else (True,):
+    for last, times in _passes(strategy, subject.rounds):
         tracker.phase, tracker.flops, tracker.calls = "forward", 0, 0
         tracker.sent = Counter()
         batch = tracing.batch(size)
         tracker.watch([b for b in tree_leaves(batch) if isinstance(b, Tensor)], "activations")
         strategy.backward(batch, subject.loss, tools, rounds=subject.rounds, last=last)
         del batch
-        times = 1 if last else subject.rounds - 1
         flops += tracker.flops * times
         calls += tracker.calls * times
         for kind, number in tracker.sent.items():
@@ -206,7 +237,7 @@ def _take_step(
     optimizer.step()
     strategy.clear_gradients()
     trained = sum(p.numel() * p.element_size() for p in strategy.parameters.values())
-    if isinstance(strategy, Copies) and asked.degrees.data > 1:
+    if asked.strategy == "ddp" and asked.degrees.data > 1:
         share = 2 * (1 - 1 / asked.degrees.data)
         sent["all-reduce"] += round(share * trained)
         calls += math.ceil(trained / (asked.bucket_mb * 2**20))
@@ -217,6 +248,15 @@ def _take_step(
         calls,
         trained,
     )
+
+
+def _passes(strategy: Strategy, rounds: int) -> Iterator[tuple[bool, int]]:
+    """The passes of a step: whether it is the last, and how many it stands for that are alike."""
+    shards = strategy.begin() if isinstance(strategy, Shards) else (True,)
+    for final in shards:
+        if rounds > 1:
+            yield False, rounds - 1
+        yield final, 1
 
 
 def prepared(subject: Subject, strategy: Strategy, tracker: Tracker) -> Optimizer:
@@ -245,7 +285,7 @@ def tools_of(subject: Subject, tracker: Tracker) -> Tools:
 
     return Tools(
         autocast=subject.autocast,
-        scale=lambda loss: loss,
+        scale=lambda loss: loss * torch.ones_like(loss) if subject.scales else loss,
         forward_ended=forward_ended,
         backward_ended=lambda: None,
         communication_ended=lambda: None,
@@ -256,8 +296,13 @@ def _spread(
     asked: Asked, model: nn.Module, declaration: Declaration, mesh: Mesh | None
 ) -> Strategy:
     """As `choose.apply`, with a mesh that was built where tensors are real."""
+    if asked.strategy == "parameter_server":
+        return Pushing(model, asked.degrees.servers)
     if mesh is None:
-        return Copies(model)
+        ranks = asked.degrees.data
+        if asked.logical_shards is not None:
+            return Shards(model, ranks, asked.logical_shards, asked.bucket_mb * 2**20)
+        return Copies(model) if ranks > 1 else Alone(model)
     if asked.strategy == "fsdp":
         return FullyShardedData(
             model,
@@ -267,34 +312,6 @@ def _spread(
             sequence_parallel=asked.sequence_parallel,
         )
     return TensorParallel(model, declaration, mesh, sequence_parallel=asked.sequence_parallel)
-
-
-class Copies(Strategy):
-    """As DistributedDataParallel: gradients live in buckets, which stay from step to step."""
-
-    averages = False
-
-    def __init__(self, model: nn.Module) -> None:
-        self.degrees, self.samples, self.stream = Degrees(), 0, 0
-        self.model = self.called = model
-        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        for parameter in self.parameters.values():
-            parameter.grad = torch.empty_like(parameter)
-
-    def local_gradients(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def clip(self, largest: float | None) -> Tensor:
-        parameters = list(self.parameters.values())
-        norm = torch.zeros(())
-        clip_gradients(parameters, largest, norm)
-        return norm
-
-    def clear_gradients(self) -> None:
-        """They stay: the next backward pass writes over them."""
-
-    def share_buffers(self) -> None:
-        """There is one rank."""
 
 
 def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float) -> Trace:

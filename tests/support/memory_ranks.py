@@ -4,6 +4,7 @@ import json
 import os
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -21,6 +22,26 @@ from trainhall.training.step import OptimizerStep
 from trainhall.training.tasks import build_task
 
 STEPS = 2
+
+
+class _TotalTracker(MemTracker):
+    """Without hooks on modules: a pipeline learns its shapes by `autograd.grad`, which fails under
+    them. What they tell is which module memory belongs to, not how much there is."""
+
+    def __enter__(self) -> "_TotalTracker":
+        self._mod_tracker = _NoModules()  # type: ignore[assignment]
+        super().__enter__()
+        return self
+
+
+class _NoModules:
+    parents = frozenset({"Global"})
+    is_bw = False
+
+    def register_user_hooks(self, *_: Any, **__: Any) -> None:
+        pass
+
+    clear_user_hooks = __enter__ = __exit__ = register_user_hooks
 
 
 def measured(path: Path) -> int:
@@ -43,12 +64,13 @@ def _measure(path: Path) -> None:
     with process_group.joined(environment, device=device, namespace="memory"):
         task = build_task(spec)
         reader = Reader(task, task.train_data, 0)
-        size = spec.training.global_batch_size // spec.degrees.samples
+        size = spec.training.global_batch_size
         model = task.build_model()
-        tracker = MemTracker()
+        tracker = _TotalTracker()
         tracker.track_external(model)
         with tracker:
             strategy = choose.apply(asked_of(spec), model, task.declaration(), device)
+            size //= strategy.num_parts
             optimizer = build_optimizer(strategy.parameters.values(), spec.training)
             step = OptimizerStep(
                 strategy,
@@ -61,6 +83,6 @@ def _measure(path: Path) -> None:
             for _ in range(STEPS):
                 batch = reader.read(Request(0, torch.arange(size) % len(task.train_data)))
                 tracker.reset_mod_stats()  # the tracker asks for it between passes; the peak stays
-                step.run([batch], 1, task.loss)
+                step.run([batch] * strategy.held, 1, task.loss)
     peak = tracker.get_tracker_snapshot("peak")[device]["Total"]
     (path / f"peak-{environment.rank}.json").write_text(json.dumps(peak))
