@@ -44,3 +44,12 @@ def test_a_job_learns_the_same_by_every_algorithm(
     losses = completed(three_slots, algorithm=algorithm, bucket_mb=0.01)
     assert losses == pytest.approx(native_losses, rel=1e-3)
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("compression", ["fp16", "bf16", "topk", "powersgd"])
+def test_a_job_learns_under_every_compression(
+    three_slots: Cluster, native_losses: list[float], compression: str
+) -> None:
+    losses = completed(three_slots, compression=compression, bucket_mb=0.01)
+    assert losses[0] == pytest.approx(native_losses[0], rel=1e-6)
+    assert losses[-1] < losses[0]

@@ -21,6 +21,7 @@ TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits_reproducible": (None, {}),
     "digits_ring": (None, {}),
     "digits_tensor": (None, {}),
+    "digits_topk": (None, {}),
     "synthetic": (None, {"task.params.step_seconds": "0"}),
     "mnist": (lambda root: write_mnist(root / "MNIST" / "raw"), {"task.params.download": "false"}),
     "fashion_mnist": (
