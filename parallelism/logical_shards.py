@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from trainhall.distributed.tree import divide, merges
 from trainhall.distributed.tree_sum import TreeSum
 from trainhall.parallelism.ddp import Replicas
+from trainhall.parallelism.same_model import check_same_parameters
 from trainhall.parallelism.strategy import Loss, Tools, clip_gradients
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class LogicalShards(Replicas):
         self._final = True
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
+        check_same_parameters(model)
         wrapped = DistributedDataParallel(
             model,
             device_ids=[device] if device.type == "cuda" else None,

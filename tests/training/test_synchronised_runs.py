@@ -45,6 +45,11 @@ def test_a_job_goes_on_with_another_number_of_ranks(
         assert len(second.curve(name)) == 11
 
 
+def test_a_rank_alone_has_nothing_to_combine(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, digits(1, "hierarchical"))
+    assert attempt.codes == [0], attempt.stderr()
+
+
 def test_paused_and_resumed_is_uninterrupted_bit_for_bit(ranks: RankServer, tmp_path: Path) -> None:
     spec = digits(3, "ring", precision="fp16", gradient_accumulation=2)
     whole = ranks.run(tmp_path / "whole", spec)
