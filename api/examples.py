@@ -72,6 +72,7 @@ DRY_RUN: Example = {
     "priority": 0,
     "spec": SPEC,
     "lacks_code": False,
+    "shortage": None,
 }
 GRADIENT_REQUESTS: Example = {"asked": 1, "answered": 0}
 _GRADIENT_STEP: Example = {

@@ -4,8 +4,9 @@ import contextlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,7 +18,13 @@ from trainhall.cli.errors import CliError, Usage, WrongState
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
 
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
+
 EXPORT_MODULE = "trainhall.training.checkpoint.export"
+DECISION_SECONDS = 2.0
+"""How long the scheduler is waited for; it looks at once."""
+POLL_SECONDS = 0.05
 
 app = typer.Typer(
     help="Checkpoints: ls, show, verify, export, restore, pin, unpin, gc, delete.",
@@ -166,7 +173,7 @@ def restore(
     """Start a new attempt of a checkpoint's job from there. The job must not be running.
 
     It may go on under another strategy and on another number of workers: a checkpoint depends on
-    neither.
+    neither. What is changed here stays changed: later attempts and restores keep it.
 
     \b
     Examples:
@@ -180,7 +187,29 @@ def restore(
     with connect(url) as client:
         found = client.checkpoint(checkpoint)
         job = client.request("POST", f"/checkpoints/{found['id']}/restore", json=body)
-    out.print_item(job, output, lambda: f"{job['id']} goes on from step {found['step']}")
+        if output is Format.TABLE:
+            job = _decided(client, job)
+    out.print_item(job, output, lambda: _restored(job, found))
+
+
+def _decided(client: "Client", restored: out.Json) -> out.Json:
+    """The job once the scheduler has looked at it, or as it is after a short while."""
+    deadline = time.monotonic() + DECISION_SECONDS
+    job = restored
+    while (job["state"], job["reason"]) == (restored["state"], restored["reason"]):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+        job = client.get(f"/training/jobs/{restored['id']}")
+    return job
+
+
+def _restored(job: out.Json, checkpoint: out.Json) -> str:
+    if job["state"] == "queued":
+        return f"{job['id']} is queued: {job['reason']}"
+    step, total = checkpoint["step"], job["total_steps"]
+    ends = ", which is the last: nothing is left to train" if total and step >= total else ""
+    return f"{job['id']} goes on from step {step}{ends}"
 
 
 def _changes(overrides: list[str] | None) -> out.Json:

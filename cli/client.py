@@ -168,9 +168,16 @@ class Client:
         try:
             return self.get(f"/checkpoints/{segment(reference)}")
         except NotFound:
+            jobs = list(self.items("/training/jobs"))
+            for job in jobs:
+                if job["id"] == reference:
+                    raise Usage(
+                        f"{reference} is a job; `trainhall ckpt ls {reference}` lists its "
+                        "checkpoints"
+                    ) from None
             found = [
                 checkpoint
-                for job in self.items("/training/jobs")
+                for job in jobs
                 for checkpoint in self.get(f"/checkpoints/jobs/{job['id']}")["items"]
                 if checkpoint["id"].startswith(reference)
             ]

@@ -73,6 +73,8 @@ def check(spec: "JobSpec", client: "Client") -> Any:
     plan = client.submit(told, dry_run=True)
     if code is not None and plan["lacks_code"]:
         say(f"{code.folder} would be uploaded ({_size(code)}).")
+    if plan["shortage"] is not None:
+        say(f"Note: as the cluster is now, the job would wait: {plan['shortage']}.")
     return plan
 
 

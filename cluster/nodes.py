@@ -20,7 +20,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import device_view, node_view
 from trainhall.cluster.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
-from trainhall.cluster.scheduler import schedule
+from trainhall.cluster.scheduler import schedule, shortage
 from trainhall.cluster.views import (
     Announcement,
     DeviceView,
@@ -247,6 +247,12 @@ class NodeService:
             )
             for entry in schedule(self._clock.now(), facts, self._options)
         ]
+
+    async def shortage(self, workers: int, device: str) -> str | None:
+        """Why the cluster as it is could not hold such a job, were it the only one."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        return shortage(self._clock.now(), facts, self._options, workers=workers, device=device)
 
     async def remove(self, node_id: str) -> NodeView | None:
         """Drain a node and remove it once nothing runs on it; None when it is gone at once.

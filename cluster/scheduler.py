@@ -16,7 +16,7 @@ from trainhall.cluster.facts import (
     NodeFacts,
     NodeState,
 )
-from trainhall.cluster.lifecycle import WAITING_STATES
+from trainhall.cluster.lifecycle import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import FreeDevices, FreePool, PlacedNode
 from trainhall.cluster.views import Needs
@@ -87,6 +87,18 @@ def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> lis
             )
         )
     return entries
+
+
+def shortage(
+    now: datetime, facts: ClusterFacts, options: ClusterOptions, *, workers: int, device: str
+) -> str | None:
+    """Why the nodes as they are could not hold such a job, were it alone; None when they could."""
+    alone = JobFacts(
+        id="", number=0, priority=0, state=JobState.QUEUED, reason="", attempt=0, workers=workers,
+        device=device, queued_at=now, restarts=0, restarts_step=0, max_restarts=0, step=0,
+    )  # fmt: skip
+    (entry,) = schedule(now, ClusterFacts(nodes=facts.nodes, jobs=(alone,)), options)
+    return entry.reason if entry.placed is None else None
 
 
 def resolve_device(device: str, nodes: Iterable[NodeFacts]) -> str:
@@ -163,8 +175,16 @@ def _cluster_has(kind: str, capacity: int, nodes: Sequence[NodeFacts]) -> str:
     has = _devices(capacity, kind) if capacity else f"no {_word(kind, 1)}"
     return (
         f"the whole cluster has {has}{because}: "
-        "add a node with `trainhall nodes add`, or ask for fewer workers"
+        f"add a node with `trainhall nodes add`, or {_instead(kind, capacity, nodes)}"
     )
+
+
+def _instead(kind: str, capacity: int, nodes: Iterable[NodeFacts]) -> str:
+    """What a job may ask for that the cluster can hold: fewer devices, or the other kind."""
+    other = "cpu" if kind == "cuda" else "cuda"
+    if not capacity and _capacity(nodes, other):
+        return f"set resources.device to {other}"
+    return "ask for fewer workers"
 
 
 def _not_free(

@@ -125,6 +125,7 @@ async def submit_job(
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
             lacks_code=await hall.jobs.lacks_code(spec),
+            shortage=await hall.nodes.shortage(spec.resources.workers, spec.resources.device),
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None

@@ -124,6 +124,8 @@ class DryRun(Schema):
     """The job spec with its defaults."""
     lacks_code: bool
     """The code that it names has to be uploaded first."""
+    shortage: str | None
+    """Why the cluster as it is could not hold the job, were it the only one."""
 
 
 class RankPlacement(Schema):

@@ -161,6 +161,7 @@ async def test_a_dry_run_creates_nothing(client: httpx.AsyncClient) -> None:
     reply = await client.post(JOBS, json=SPEC, params={"dry_run": "true"})
     assert reply.status_code == 200
     assert reply.json()["spec"]["task"] == {"name": "digits", "params": {}}
+    assert "no node has joined" in reply.json()["shortage"]
     check_problem(await client.post(JOBS, json={}, params={"dry_run": "true"}), 422)
     problem = check_problem(await client.post(JOBS, json=SPEC, params={"dryrun": "true"}), 422)
     assert "dry_run" in problem["errors"][0]["message"]

@@ -136,7 +136,10 @@ def test_a_dry_run_creates_nothing(cli: Cli) -> None:
     done = cli("submit", cli.file(QUICK), "--dry-run", "-o", "json")
     assert done.json["world_size"] == 2
     assert "nothing was submitted" in done.err
+    assert "Note:" not in done.err
     assert cli("ls", "-o", "name").out == before
+    done = cli("submit", cli.file(QUICK), "--dry-run", "--set", "resources.workers=64")
+    assert "Note: as the cluster is now, the job would wait: needs 64 CPU slots; the" in done.err
 
 
 def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
@@ -331,10 +334,17 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     assert job["spec"]["parallelism"]["gradient_sync"]["bucket_mb"] == 5
     cli("wait", finished)
     assert cli("show", finished, "-o", "json").json["world_size"] == 1
+    told = cli("ckpt", "restore", oldest, "--workers", "64").out
+    assert f"{finished} is queued: needs 64 CPU slots; the whole cluster has" in told
+    told = cli("ckpt", "restore", newest, "--workers", "2").out
+    assert f"{finished} goes on from step 20, which is the last: nothing is left" in told
+    cli("wait", finished)
     cli("ckpt", "delete", oldest)
     left = [c for c in cli("ckpt", "ls", finished, "-o", "json").json if c["state"] == "committed"]
     assert oldest not in [c["id"] for c in left]
     cli("ckpt", "show", "ffffffffffff", code=1)
+    told = cli("ckpt", "restore", finished, code=2).err
+    assert f"{finished} is a job; `trainhall ckpt ls {finished}` lists its checkpoints" in told
 
 
 def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from trainhall.cluster.facts import (
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import FreeDevices, FreePool, allocation_of, place
-from trainhall.cluster.scheduler import schedule
+from trainhall.cluster.scheduler import schedule, shortage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
@@ -152,7 +152,25 @@ def test_what_can_never_start_blocks_nobody() -> None:
     assert placed_ids(facts) == ["job2"]
     reason = schedule(NOW, facts, OPTIONS)[0].reason
     assert reason.startswith("needs 8 CPU slots; the whole cluster has 2 CPU slots")
+    assert reason.endswith("or ask for fewer workers")
     assert "add a node" in reason
+
+
+@pytest.mark.parametrize(("asked", "has"), [("cpu", "cuda"), ("cuda", "cpu")])
+def test_a_job_for_a_kind_of_device_that_is_not_there_is_told_of_the_other(
+    asked: str, has: str
+) -> None:
+    facts = ClusterFacts(nodes=(node("a", 2, has),), jobs=(job(1, 1, device=asked),))
+    assert schedule(NOW, facts, OPTIONS)[0].reason.endswith(f"or set resources.device to {has}")
+
+
+def test_a_shortage_is_told_of_a_job_that_the_cluster_could_not_hold() -> None:
+    grants = (GrantFacts("a", 0, "runs", 1), GrantFacts("a", 1, "runs", 1))
+    facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 2),), grants=grants)
+    assert shortage(NOW, facts, OPTIONS, workers=2, device="auto") is None
+    told = shortage(NOW, facts, OPTIONS, workers=3, device="auto")
+    assert told is not None
+    assert told.startswith("needs 3 CPU slots; the whole cluster has 2 CPU slots")
 
 
 def test_auto_takes_gpus_where_there_are_any() -> None:

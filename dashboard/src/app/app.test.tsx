@@ -141,6 +141,15 @@ describe("a new job", () => {
     expect(await request?.text()).toMatch(/^name: digits\n/);
   });
 
+  it("that the cluster could not hold is good, and would wait", async () => {
+    const shortage = "needs 9 GPUs; no node has joined";
+    await open("/new", { "POST /training/jobs": { shortage } });
+    await userEvent.click(await screen.findByRole("button", { name: "Check" }));
+    expect(await screen.findByText(/The spec is good/)).toHaveTextContent(
+      `As the cluster is now, the job would wait: ${shortage}.`,
+    );
+  });
+
   it("is submitted under a key, so that a repeated submission is the same job", async () => {
     const keys: (string | null)[] = [];
     await open("/new", {

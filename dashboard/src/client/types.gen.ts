@@ -473,6 +473,12 @@ export type DryRun = {
      * The code that it names has to be uploaded first.
      */
     lacks_code: boolean;
+    /**
+     * Shortage
+     *
+     * Why the cluster as it is could not hold the job, were it the only one.
+     */
+    shortage: string | null;
 };
 
 /**

@@ -139,6 +139,9 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
         ) : check.isSuccess && text === asked ? (
           <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
             The spec is good.
+            {check.data.shortage === null
+              ? null
+              : ` As the cluster is now, the job would wait: ${check.data.shortage}.`}
           </Alert>
         ) : null}
       </div>

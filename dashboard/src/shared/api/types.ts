@@ -5,6 +5,7 @@ export type {
   Checkpoint,
   Device,
   DeviceHistory,
+  DryRun,
   Event as JobEvent,
   GradientEntry,
   GradientHistogram,

@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { submitJob as request } from "@/client";
 import { unwrap } from "@/shared/api/client";
 import { keys } from "@/shared/api/keys";
-import type { Job } from "@/shared/api/types";
+import type { DryRun, Job } from "@/shared/api/types";
 
 /** Send a spec as it was written, so that what the coordinator says fits the text. */
 function send(text: string, options: { dryRun: boolean; key?: string }): Promise<unknown> {
@@ -20,8 +20,8 @@ function send(text: string, options: { dryRun: boolean; key?: string }): Promise
   );
 }
 
-export function checkSpec(text: string): Promise<unknown> {
-  return send(text, { dryRun: true });
+export function checkSpec(text: string): Promise<DryRun> {
+  return send(text, { dryRun: true }) as Promise<DryRun>;
 }
 
 /** `key` makes a repeated submission of the same text the same job. */
