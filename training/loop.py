@@ -450,7 +450,8 @@ def run(place: Place) -> int:
             raise
         step = None if loop is None else loop.state.step + 1
         rank = place.environment.rank
-        raise explained(error, place.launch.spec, place.device, rank, step) from error
+        launch = place.launch
+        raise explained(error, launch.spec, place.device, rank, step, launch.prediction) from error
 
 
 def check_same_data(size: int, group: dist.ProcessGroup) -> None:

@@ -5,6 +5,7 @@ import traceback
 import torch
 
 from trainhall.training.spec import JobSpec
+from trainhall.training.spec.plan import Prediction
 
 _GIB = 2**30
 _PHASES = (
@@ -33,19 +34,45 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explained(
-    error: BaseException, spec: JobSpec, device: torch.device, rank: int, step: int | None
+    error: BaseException,
+    spec: JobSpec,
+    device: torch.device,
+    rank: int,
+    step: int | None,
+    prediction: Prediction | None = None,
 ) -> OutOfMemory:
     """The error in words that help.
 
     Args:
         step: the one that was computed; None: training had not begun.
+        prediction: of a job whose strategy was planned.
     """
     during = "the model was built" if step is None else phase_of(error)
     at = "" if step is None else f" (step {step})"
     text = f"rank {rank} ran out of memory on {device} while {during}{at}: {_held(device)}"
     return OutOfMemory(
-        f"{text}{_first_line(error)}. It needs less with {', or '.join(_ways(spec))}"
+        f"{text}{_first_line(error)}. {_predicted(prediction)}"
+        f"It needs less with {', or '.join(_ways(spec))}"
     )
+
+
+def _predicted(prediction: Prediction | None) -> str:
+    """What a plan expected, mostly of what, and which others it found to need less."""
+    if prediction is None:
+        return ""
+    largest = max(prediction.memory, key=lambda kind: prediction.memory[kind])
+    told = (
+        f"A peak of {_gib(prediction.peak_memory_bytes)} was predicted, of which "
+        f"{_gib(prediction.memory[largest])} for {largest}. "
+    )
+    if not prediction.smaller:
+        return f"{told}No other strategy was predicted to need less. "
+    others = ", ".join(f"{o.told} {_gib(o.peak_memory_bytes)}" for o in prediction.smaller)
+    return f"{told}Less was predicted for {others}. "
+
+
+def _gib(count: int) -> str:
+    return f"{count / _GIB:.2f} GiB"
 
 
 def phase_of(error: BaseException) -> str:

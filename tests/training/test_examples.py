@@ -7,13 +7,18 @@ import pytest
 from support.attempts import RankServer
 from support.data_files import write_cifar10, write_images, write_mnist, write_text
 
-from trainhall.training.spec import parse_spec
+from trainhall.parallelism.plan.devices import Rates
+from trainhall.training.planning import parallelism_of, plan
+from trainhall.training.spec import JobSpec, parse_spec
+from trainhall.training.spec.strategies import with_parallelism
 
+RATES = Rates("test", 1e12, 1e11, 1e10, 1e-5, "made up")
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # What the example reads, and what makes it short.
 TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits": (None, {}),
+    "digits_auto": (None, {}),
     "digits_fsdp": (None, {}),
     "digits_model": (None, {}),
     "digits_parameter_server": (None, {}),
@@ -35,6 +40,13 @@ TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
 }
 
 
+def planned(spec: JobSpec) -> JobSpec:
+    """With the strategy that a plan chooses."""
+    made = plan(spec, spec.resources.workers, RATES, None)
+    assert made.choice is not None
+    return with_parallelism(spec, spec.resources.workers, parallelism_of(made.choice))
+
+
 def test_every_example_is_tried() -> None:
     assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(TASKS)
 
@@ -49,6 +61,8 @@ def test_the_example_trains(ranks: RankServer, tmp_path: Path, name: str) -> Non
     short = {"steps": "3", "epochs": "null", "global_batch_size": "8"}
     overrides = {**overrides, **{f"training.{key}": value for key, value in short.items()}}
     spec = parse_spec((EXAMPLES / f"{name}.yaml").read_bytes(), "yaml", overrides, EXAMPLES)
+    if spec.is_auto:
+        spec = planned(spec)
     attempt = ranks.run(tmp_path, spec.model_dump(mode="json", exclude={"name"}))
     assert attempt.codes == [0] * spec.resources.workers, attempt.stderr()
     assert attempt.event("completed")["steps"] == 3

@@ -8,6 +8,7 @@ from support.attempts import RankServer
 
 from trainhall.training.out_of_memory import explained, is_out_of_memory
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.plan import Alternative, Prediction
 
 JOB = {
     "name": "test",
@@ -64,3 +65,15 @@ def test_what_a_reproducible_job_is_advised_is_allowed() -> None:
     told = str(explained(MemoryError(), spec, torch.device("cpu"), 0, 1))
     assert "gradient_accumulation: 3 (1 instead of 3 samples at once)" in told
     assert "training.reproducible: false and parallelism.strategy: fsdp" in told
+
+
+def test_a_planned_job_says_what_was_predicted_and_what_would_fit() -> None:
+    prediction = Prediction(
+        peak_memory_bytes=70 << 30,
+        memory={"parameters": 20 << 30, "activations": 50 << 30},
+        step_seconds=1.0,
+        smaller=[Alternative(told="fsdp (shard 8)", peak_memory_bytes=40 << 30)],
+    )
+    told = str(explained(MemoryError(), validate_spec(JOB), torch.device("cpu"), 0, 1, prediction))
+    assert "A peak of 70.00 GiB was predicted, of which 50.00 GiB for activations. " in told
+    assert "Less was predicted for fsdp (shard 8) 40.00 GiB. It needs less with " in told

@@ -500,8 +500,7 @@ class JobSpec(SpecModel):
         try:
             check_sync(
                 self.gradient_sync,
-                # What is for one strategy alone leaves `auto` no other.
-                "script" if self.task is None else "ddp" if self.is_auto else self.strategy,
+                "script" if self.task is None else self.parallelism.strategy,
                 self.resources.workers,
                 reproducible=self.training.reproducible,
                 loss_scaled=self.training.precision is Precision.FP16,
