@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 INTERFACE = "eth0"
 """Of every host."""
-_BURST = "128kb"
-"""What may go at once: two of the largest packets, which are sent whole."""
+_BURST = "80kb"
+"""What may go at once: one of the largest packets, so that it need not be cut."""
 _LIMIT = "32mb"
 """What may wait: more than TCP keeps on its way, so that nothing is dropped."""
 _GUARD = """

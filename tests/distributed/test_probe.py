@@ -5,7 +5,7 @@ import pytest
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.collectives.in_process import InProcess, run_ranks
-from trainhall.distributed.probe import Pairs, fit, measure_links
+from trainhall.distributed.probe import Pairs, fit, measure_links, telling
 
 
 def measured(hosts: list[list[int]]) -> list[dict[LinkClass, Link]]:
@@ -39,6 +39,13 @@ def test_a_link_is_found_again_in_its_times() -> None:
     found = fit([(m, 2 * wanted.latency + m / wanted.bandwidth) for m in (4096, 65536, 1 << 20)])
     assert found.latency == pytest.approx(wanted.latency)
     assert found.bandwidth == pytest.approx(wanted.bandwidth)
+
+
+def test_small_messages_tell_only_the_latency() -> None:
+    times = [(4096, 1.0), (262144, 2.0), (1 << 20, 3.0), (4 << 20, 4.0), (16 << 20, 5.0)]
+    assert telling(times) == [times[0], *times[2:]]
+    assert telling(times[:3]) == times[:3]
+    assert telling(times[:2]) == times[:2]
 
 
 def test_times_that_no_link_explains_still_give_a_bandwidth() -> None:
