@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trainhall.cli.errors import CliError
+from trainhall.cli.jobs import plan_page
 from trainhall.cli.main import app
 from trainhall.cli.plan import as_table
 
@@ -54,3 +55,21 @@ def test_a_table_says_what_is_missing_and_groups_what_is_impossible() -> None:
     assert lines[1].split()[:3] == ["ddp", "data", "2"]
     assert lines[1].endswith("lacks 1.0 KiB")
     assert lines[-1] == "  tensor (tensor 4; tensor 2 × data 2): why"
+
+
+def test_a_job_s_plan_shows_what_was_predicted_beside_what_was_measured() -> None:
+    plan = {
+        "reason": "fsdp (shard 2) has the shortest step",
+        "prediction": {"peak_memory_bytes": 2 << 30, "step_seconds": 0.5},
+        "measured": None,
+        "error": None,
+    }
+    reason, heads, memory, step = plan_page(plan).splitlines()
+    assert reason == plan["reason"]
+    assert heads.split() == ["OF", "PREDICTED", "MEASURED", "ERROR"]
+    assert step.split() == ["step", "0.5", "s", "-", "-"]
+    plan["measured"] = {"peak_memory_bytes": 3.0 * 2**30, "step_seconds": 0.45}
+    plan["error"] = {"peak_memory_bytes": 0.5, "step_seconds": -0.1}
+    *_, memory, step = plan_page(plan).splitlines()
+    assert memory.split() == ["memory", "2.0", "GiB", "3.0", "GiB", "+50%"]
+    assert step.split() == ["step", "0.5", "s", "0.45", "s", "-10%"]

@@ -260,3 +260,19 @@ def test_a_wrong_spec_creates_nothing(start, tmp_path: Path, text: str, told: st
     assert code == 2
     assert told in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_strategy_is_planned_first_and_the_plan_is_kept(tmp_path: Path) -> None:
+    spec = tmp_path / "job.yaml"
+    spec.write_text(SPEC + "parallelism: {strategy: auto}\n")
+    output = tmp_path / "out"
+    code, told = Run(spec, output).finish()
+    assert code == 0, told
+    assert "Chosen: " in told
+    assert "were predicted" in told
+    chosen = json.loads((output / "plan.json").read_text())["chosen"]
+    result = json.loads((output / "result.json").read_text())
+    assert result["strategy"] == chosen["parallelism"]["strategy"]
+    code, told = Run(spec, output, "--resume").finish()
+    assert code == 0, told
+    assert f"Keeping the plan in {output}/plan.json: {chosen['told']}." in told

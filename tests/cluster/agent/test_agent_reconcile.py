@@ -14,6 +14,7 @@ from trainhall.cluster.agent.reconcile import (
     Forget,
     Found,
     Goal,
+    Plan,
     Prepare,
     Stage,
     Start,
@@ -212,3 +213,24 @@ def test_a_request_for_gradients_is_passed_on_once_to_ranks_that_run() -> None:
     assert decide({token: Wanted("run")}, {token: Found(Stage.LIVE, gradients=2)}, {}) == []
     pausing = {token: Wanted("pause", gradients=2)}
     assert decide(pausing, {token: Found(Stage.LIVE)}, {}) == [Tell(token, Command.PAUSE)]
+
+
+def test_a_strategy_is_planned_before_anything_is_prepared() -> None:
+    token = TOKENS[0]
+    plans = {token: Wanted("run", plans=True)}
+    assert decide(plans, {}, {}) == [Plan(token)]
+    planning = {token: Found(Stage.PLANNING)}
+    assert decide(plans, planning, {}) == [], "it waits until the coordinator has taken it up"
+    assert decide({token: Wanted("run")}, planning, {}) == [Prepare(token)]
+    assert decide({token: Wanted("run")}, {}, {}) == [Prepare(token)], "an earlier agent planned"
+    assert decide({token: Wanted("run", waits=True)}, {}, {}) == [], "another host plans"
+
+
+def test_what_is_being_planned_can_be_paused_stopped_and_taken_back() -> None:
+    token = TOKENS[0]
+    planning = {token: Found(Stage.PLANNING)}
+    for goal, outcome in (("pause", Outcome.PAUSED), ("stop", Outcome.STOPPED)):
+        wanted = {token: Wanted(goal, plans=True)}  # type: ignore[arg-type]
+        assert decide(wanted, planning, {}) == [Conclude(token, outcome)]
+    assert decide({}, planning, {}) == [Forget(token)]
+    assert decide({token: Wanted("run", plans=True)}, {}, {}, agent_ends=True) == []

@@ -1,0 +1,64 @@
+"""Jobs of strategy `auto`, through a real coordinator and agent."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.cluster import Cluster, running_cluster
+from support.waiting import eventually
+
+pytestmark = pytest.mark.acceptance
+
+JOB = {
+    "name": "planned",
+    "task": {"name": "digits"},
+    "resources": {"workers": 2},
+    "parallelism": {"strategy": "auto"},
+    "training": {"steps": 30, "global_batch_size": 64},
+}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running_cluster(tmp_path / "cluster", slots=2) as running:
+        yield running
+
+
+def planners(cluster: Cluster) -> list[psutil.Process]:
+    """The planner runs as a child of the agent."""
+    return [
+        child
+        for child in psutil.Process(cluster.agent.pid).children()
+        if "trainhall.training.planning" in child.cmdline()
+    ]
+
+
+def test_it_is_planned_where_it_runs_even_if_the_agent_is_killed_meanwhile(
+    cluster: Cluster,
+) -> None:
+    job = cluster.submit(JOB)
+    (planner,) = eventually("the planner to run", lambda: planners(cluster))
+    assert cluster.job(job)["reason"].startswith("planning its strategy on node here")
+    cluster.agent.kill()
+    cluster.agent.start()
+    done = cluster.wait_for(job, "completed")
+    planner.wait(30)
+    plan = done["plan"]
+    assert done["attempt"] == 1
+    assert done["spec"]["parallelism"]["strategy"] == "auto"
+    assert plan["parallelism"]["strategy"] in plan["told"]
+    assert plan["measured"]["steps"] == 30
+    assert plan["error"]["step_seconds"] == pytest.approx(
+        plan["measured"]["step_seconds"] / plan["prediction"]["step_seconds"] - 1
+    )
+    kinds = [event["kind"] for event in cluster.get(f"/training/jobs/{job}/events")["items"]]
+    assert kinds.count("plan") == 1
+
+
+def test_what_cannot_be_planned_fails_with_the_reason(cluster: Cluster) -> None:
+    job = cluster.submit({**JOB, "task": {"name": "cifar10", "params": {"root": "/nowhere"}}})
+    failed = cluster.wait_for(job, "failed")
+    assert failed["attempt"] == 1
+    assert "its strategy cannot be planned: " in failed["reason"]
+    assert "/nowhere" in failed["reason"]

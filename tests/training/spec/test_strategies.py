@@ -1,0 +1,89 @@
+"""Strategy `auto`: what a spec may say beside it, and the specs that it may become."""
+
+from typing import Any, get_args
+
+import pytest
+
+from trainhall.parallelism.degrees import StrategyName
+from trainhall.training.spec import JobSpec, NotPlanned, SpecError
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.strategies import candidates, with_mesh, with_parallelism
+
+
+def auto(workers: int = 4, **more: Any) -> JobSpec:
+    return validate_spec(
+        {
+            "name": "test",
+            "task": {"name": "digits"},
+            "resources": {"workers": workers},
+            "training": {"steps": 1, "global_batch_size": 64, **more.pop("training", {})},
+            "parallelism": {"strategy": "auto", **more.pop("parallelism", {})},
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "told"),
+    [
+        ({"parallelism": {"shard": 2}}, "parallelism.shard", "auto chooses the degrees"),
+        ({"parallelism": {"servers": 1}}, "parallelism.servers", "auto chooses the degrees"),
+        (
+            {"task": None, "script": {"path": "/a.py"}},
+            "parallelism.strategy",
+            "auto is for tasks",
+        ),
+        (
+            {"training": {"global_batch_size": 7, "gradient_accumulation": 2}},
+            "training.global_batch_size",
+            "7 does not divide by 1 worker × 2 accumulation rounds",
+        ),
+    ],
+)
+def test_what_auto_cannot_have_is_refused(more: dict[str, Any], field: str, told: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        auto(**more)
+    (problem,) = refused.value.problems
+    assert problem.field == field
+    assert told in problem.message
+
+
+def test_what_a_strategy_decides_is_unknown_until_it_is_planned() -> None:
+    spec = auto()
+    assert spec.is_auto
+    for ask in (lambda: spec.strategy, lambda: spec.degrees):
+        with pytest.raises(NotPlanned, match="no plan was made yet"):
+            ask()
+
+
+def test_every_mesh_is_a_candidate_once() -> None:
+    found = [(strategy, tuple(mesh.items())) for strategy, mesh in candidates(8)]
+    assert len(found) == len(set(found))
+    assert {strategy for strategy, _ in found} == set(get_args(StrategyName))
+    assert ("pipeline", (("pipeline", 2), ("data", 2), ("tensor", 2))) in found
+    assert [dict(m) for s, m in found if s == "parameter_server"] == [
+        {"data": 7, "servers": 1}, {"data": 4, "servers": 4},
+    ]  # fmt: skip
+    assert [s for s, _ in candidates(1)] == ["ddp"]
+
+
+def test_a_choice_takes_the_place_of_auto_and_keeps_what_stands_beside_it() -> None:
+    spec = auto(parallelism={"reshard_after_forward": False, "sequence_parallel": True})
+    chosen = with_parallelism(spec, 4, {"strategy": "fsdp", "shard": 4, "data": 1, "tensor": 1})
+    assert chosen.degrees.shard == 4
+    assert not chosen.parallelism.reshard_after_forward
+    assert not chosen.parallelism.sequence_parallel, "without `tensor` it would be refused"
+    stored = validate_spec(spec.model_dump(mode="json"))
+    assert with_parallelism(stored, 4, {"strategy": "ddp"}).degrees.data == 4
+
+
+def test_only_ddp_is_reproducible() -> None:
+    spec = auto(training={"reproducible": True})
+    allowed = set()
+    for strategy, mesh in candidates(4):
+        try:
+            with_mesh(spec, 4, strategy, mesh)
+        except SpecError:
+            continue
+        allowed.add(strategy)
+    assert allowed == {"ddp"}
