@@ -2,7 +2,7 @@ import { type Curve, hasPoints } from "@/shared/curves/curve";
 import { look, PALETTE } from "@/shared/curves/palette";
 import type { CurveStore } from "@/shared/curves/store";
 import { bytes, duration, metric, percent, si } from "@/shared/format";
-import { HIDDEN, isKnown, STEP_PARTS } from "@/shared/live/metric-names";
+import { COMPRESSION, HIDDEN, isKnown, STEP_PARTS } from "@/shared/live/metric-names";
 
 /** More ranks than these make one blur of lines. */
 const MOST_RANKS = 16;
@@ -80,7 +80,11 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
       limits: [0],
       // Without what was hidden it would only repeat a part of the step.
       curves: all.names().includes(HIDDEN)
-        ? [line("communication_seconds", "exposed", 0), line(HIDDEN, "hidden", 1)]
+        ? [
+            line("communication_seconds", "exposed", 0),
+            line(HIDDEN, "hidden", 1),
+            ...(all.names().includes(COMPRESSION) ? [line(COMPRESSION, "compression", 2)] : []),
+          ]
         : [],
     },
     {

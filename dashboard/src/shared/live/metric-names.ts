@@ -13,6 +13,9 @@ export const TIMING = ["step_seconds", ...STEP_PARTS, "peak_memory_bytes"] as co
 /** Of the backward pass, while gradients were on their way to other ranks. */
 export const HIDDEN = "communication_hidden_seconds";
 
+/** Compressing gradients and the opposite, whatever goes on beside it. */
+export const COMPRESSION = "compression_seconds";
+
 /** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
 export const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
 
@@ -26,7 +29,7 @@ export const LEARNING = [
   "samples_per_second",
 ] as const;
 
-const KNOWN = new Set<string>([...TIMING, HIDDEN, ...LEARNING, ...BUBBLE]);
+const KNOWN = new Set<string>([...TIMING, HIDDEN, COMPRESSION, ...LEARNING, ...BUBBLE]);
 
 const LINEAR = new Set<string>(["accuracy", "eval_accuracy", "learning_rate", ...BUBBLE]);
 
@@ -49,6 +52,7 @@ export function customNames(metrics: Record<string, unknown>): string[] {
 const SPEED = new Set<string>([
   ...TIMING,
   HIDDEN,
+  COMPRESSION,
   ...BUBBLE,
   "samples_per_second",
   "learning_rate",
