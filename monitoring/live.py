@@ -172,7 +172,7 @@ class Hub:
         finally:
             feed.viewers.discard(viewer)
             if not feed.viewers and self._feeds.get(job_id) is feed:
-                del self._feeds[job_id]
+                self._forget(job_id, feed)
                 feed.task.cancel()
 
     async def close(self) -> None:
@@ -199,9 +199,14 @@ class Hub:
         try:
             last = await self._last_sequence(job_id)
             feed = self._feeds[job_id] = _Feed(self._database, job_id, last)
+            feed.task.add_done_callback(lambda _: self._forget(job_id, feed))
             return feed
         finally:
             del self._opening[job_id]
+
+    def _forget(self, job_id: str, feed: _Feed) -> None:
+        if self._feeds.get(job_id) is feed:
+            del self._feeds[job_id]
 
     async def _last_sequence(self, job_id: str) -> int:
         last = select(JobProgress.stream_seq).where(JobProgress.job_id == job_id)
