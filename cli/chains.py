@@ -26,7 +26,7 @@ class FolderChain:
         self._path = folder / "chain.jsonl"
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
-            rows = [json.loads(line) for line in lines]
+            rows = [_row(number, line) for number, line in enumerate(lines, start=1)]
         except FileNotFoundError:
             raise Usage(f"{folder} {_NO_CHAIN}") from None
         except (OSError, ValueError) as error:
@@ -45,6 +45,13 @@ class FolderChain:
 
     def weights(self) -> Mapping[int, str]:
         return {step: row["weights"] for step, row in self._rows.items() if "weights" in row}
+
+
+def _row(number: int, line: str) -> dict[str, Any]:
+    row = json.loads(line)
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise ValueError(f"line {number} is no step of a chain")
+    return row
 
 
 class JobChain:

@@ -95,3 +95,12 @@ def test_the_newest_link_needs_no_other_series() -> None:
     client: Any = OnlyLinks()
     job = {"id": "a", "spec": {"training": {"reproducible": True}}}
     assert newest_link(client, job) == f"{as_text(1.5)} at step 7"
+
+
+@pytest.mark.parametrize("line", ['{"loss": 1.0}', '{"step": "1"}', "7", "[]"])
+def test_a_line_that_is_no_step_is_told_with_its_number(tmp_path: Path, line: str) -> None:
+    one = folder(tmp_path / "one", 1.0)
+    path = tmp_path / "one" / "chain.jsonl"
+    path.write_text(path.read_text() + line + "\n")
+    told = refused("--compare", one, folder(tmp_path / "other", 1.0))
+    assert told == f"{path} cannot be read: line 2 is no step of a chain"
