@@ -7,6 +7,7 @@ It prints what it wrote as a line of JSON; a complaint is one line on standard e
 """
 
 import argparse
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +31,8 @@ MODEL = ("model/", "state/model/")
 """Where the weights are in a task's checkpoint, and in one that a script saved."""
 
 _LENGTH = struct.Struct("<Q")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+"""What file systems without hard links answer."""
 
 
 def export(folder: Path, file: Path) -> dict[str, Any]:
@@ -61,8 +64,7 @@ def export(folder: Path, file: Path) -> dict[str, Any]:
                 size += output.write(piece)
             output.flush()
             os.fsync(output.fileno())
-        # Unlike a rename, a link never takes the place of a file that came in the meantime.
-        os.link(temporary, file)
+        _appear(temporary, file)
         fsync_folder(file.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -78,6 +80,25 @@ def export(folder: Path, file: Path) -> dict[str, Any]:
 
 Entries = dict[str, tuple[str, TensorStorageMetadata]]
 """By the name in the plain model: the name in the checkpoint, and what is stored there."""
+
+
+def _appear(temporary: Path, file: Path) -> None:
+    """Give a whole file its name.
+
+    Unlike a rename, a link never takes the place of a file that came in the meantime; where a file
+    system has no links, a look just before it has to do.
+
+    Raises:
+        FileExistsError: there is one by now.
+    """
+    try:
+        os.link(temporary, file)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(file):
+            raise FileExistsError(f"{file} exists already; nothing is overwritten") from None
+        temporary.rename(file)
 
 
 def _weights(reader: SafetensorsReader) -> Entries:

@@ -1,7 +1,9 @@
 """The weights of a checkpoint as one file that plain PyTorch loads."""
 
+import errno
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -114,6 +116,24 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
         export(folder, tmp_path / "n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "m"]
     assert (tmp_path / "m").read_bytes() == b"mine"
+
+
+def test_a_file_system_without_hard_links_takes_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAT, and many a network share."""
+
+    def refuses(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuses)
+    folder = saved(tmp_path / "c", {"model": {"weight": torch.ones(3)}})
+    exported = tmp_path / "model.safetensors"
+    export(folder, exported)
+    assert load_file(exported)["weight"].tolist() == [1.0, 1.0, 1.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "model.safetensors"]
+    with pytest.raises(FileExistsError):
+        export(folder, exported)
 
 
 def run(*arguments: object) -> Any:
