@@ -18,6 +18,7 @@ def editor_schema() -> Schema:
     _add_params(definitions)
     _exclude(definitions["TrainingSpec"], "steps", "epochs")
     _exclude(definitions["CheckpointSpec"], "every_steps", "every_seconds")
+    definitions["CheckpointSpec"]["allOf"] = _best_checkpoints()
     definitions["LearningRateSchedule"] |= _when(
         "kind", "step", {"required": ["decay_every"], "properties": {"decay_every": _present()}}
     )
@@ -47,6 +48,20 @@ def _add_params(definitions: Schema) -> None:
             there["required"] = ["params"]
         choices.append(_when("name", name, there))
     task["allOf"] = choices
+
+
+def _best_checkpoints() -> list[Schema]:
+    """`keep_best`, `metric` and `metric_mode` belong together."""
+    some: Schema = {"required": ["keep_best"], "properties": {"keep_best": {"minimum": 1}}}
+    metric: Schema = {"required": ["metric"], "properties": {"metric": _present()}}
+    mode: Schema = {"required": ["metric_mode"], "properties": {"metric_mode": _present()}}
+    tells_mode: Schema = {"properties": {"metric": {"pattern": "(loss|accuracy)$"}}}
+    return [
+        {"if": some, "then": metric},
+        {"if": metric, "then": some},
+        {"if": mode, "then": metric},
+        {"if": {"allOf": [metric, {"not": tells_mode}]}, "then": mode},
+    ]
 
 
 def _when(key: str, value: str, then: Schema) -> Schema:

@@ -49,6 +49,9 @@ def test_examples_fit_the_schema(example: Path) -> None:
         {**TASK, "script": None},
         {**TASK, "training": {"steps": 3, "epochs": None}},
         {**TASK, "checkpoint": {"every_steps": 5}},
+        {**TASK, "checkpoint": {"keep_best": 0, "metric": None}},
+        {**TASK, "checkpoint": {"keep_best": 2, "metric": "eval_loss"}},
+        {**TASK, "checkpoint": {"keep_best": 2, "metric": "bleu", "metric_mode": "max"}},
         {**TASK, "task": {"name": "synthetic", "params": {"step_seconds": 0.1}}},
         {**TASK, "training": {"learning_rate_schedule": {"kind": "step", "decay_every": 5}}},
     ],
@@ -88,6 +91,23 @@ def test_what_the_parser_takes_the_schema_takes(document: dict[str, Any]) -> Non
             {**TASK, "training": {"learning_rate_schedule": {"kind": "step"}}},
             "training.learning_rate_schedule.decay_every",
             "training.learning_rate_schedule", "required",
+        ),
+        ({**TASK, "checkpoint": {"keep_best": 1}}, "checkpoint.metric", "checkpoint", "required"),
+        (
+            {**TASK, "checkpoint": {"metric": "eval_loss"}},
+            "checkpoint.metric", "checkpoint", "required",
+        ),
+        (
+            {**TASK, "checkpoint": {"keep_best": 0, "metric": "eval_loss"}},
+            "checkpoint.metric", "checkpoint.keep_best", "minimum",
+        ),
+        (
+            {**TASK, "checkpoint": {"metric_mode": "max"}},
+            "checkpoint.metric_mode", "checkpoint", "required",
+        ),
+        (
+            {**TASK, "checkpoint": {"keep_best": 1, "metric": "bleu"}},
+            "checkpoint.metric_mode", "checkpoint", "required",
         ),
         (
             {"name": "x", "script": {"path": "/a.py", "env": {"1A": "x"}}},
