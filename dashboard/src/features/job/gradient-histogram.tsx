@@ -1,8 +1,12 @@
 import { Group, Text } from "@mantine/core";
 import type { GradientHistogram as Counts } from "@/shared/api/types";
-import { count, metric } from "@/shared/format";
+import { count, metric, plural } from "@/shared/format";
 import { barsOf } from "./gradients";
 import classes from "./gradients-tab.module.css";
+
+/** Of a bar at most, and of the axis at least: pixels. */
+const BAR_WIDTH = 28;
+const LEAST_WIDTH = 220;
 
 interface Props {
   name: string;
@@ -17,7 +21,7 @@ export function GradientHistogram({ name, histogram, lowestExponent }: Props) {
   const last = bars.at(-1);
   const all = bars.reduce((sum, bar) => sum + bar.count, histogram.zeros + histogram.not_finite);
   return (
-    <div>
+    <div style={{ maxWidth: Math.max(LEAST_WIDTH, bars.length * BAR_WIDTH) }}>
       <div className={classes.bars} role="img" aria-label={`Magnitudes of the gradient of ${name}`}>
         {bars.map((bar) => (
           <div
@@ -29,7 +33,7 @@ export function GradientHistogram({ name, histogram, lowestExponent }: Props) {
         ))}
       </div>
       {first !== undefined && last !== undefined ? (
-        <Group justify="space-between" className={`numbers ${classes.axis}`}>
+        <Group justify="space-between" className="numbers">
           <Text size="xs" c="dimmed">
             {metric(first.from)}
           </Text>
@@ -42,7 +46,7 @@ export function GradientHistogram({ name, histogram, lowestExponent }: Props) {
         </Group>
       ) : null}
       <Text size="xs" c="dimmed" className="numbers">
-        {count(all)} numbers, {count(histogram.zeros)} of them zero
+        {plural(all, "number")}, {count(histogram.zeros)} of them zero
         {histogram.not_finite > 0 ? `, ${count(histogram.not_finite)} not finite` : ""}
       </Text>
     </div>

@@ -2,7 +2,7 @@ import { Text, Tooltip } from "@mantine/core";
 import { count, duration, plural } from "@/shared/format";
 import { MOVING, TONES } from "@/shared/ui/state-badge";
 import tones from "@/shared/ui/tones.module.css";
-import { type Save, type Stretch, timeByState } from "./timeline";
+import { type Fate, type Save, type Stretch, timeByState } from "./timeline";
 import classes from "./timeline.module.css";
 
 interface Mark {
@@ -30,9 +30,10 @@ export function StateBar({ stretches, failures, saves }: Props) {
   const marks = apart(
     [
       ...saves.map((save): Mark => {
-        const { time, step, kept } = save;
-        const label = `checkpoint of step ${count(step)}${kept ? "" : ", given up since"}`;
-        return { time, label, kind: kept ? "kept" : "given-up" };
+        const { time, step, fate } = save;
+        const told = { kept: "", corrupt: ", corrupt", "given up": ", given up since" }[fate];
+        const label = `checkpoint of step ${count(step)}${told}`;
+        return { time, label, kind: fate === "kept" ? "kept" : "given-up" };
       }),
       ...failures.map(({ time, message }): Mark => ({ time, label: message, kind: "failed" })),
     ],
@@ -101,14 +102,18 @@ interface LegendProps {
 }
 
 function Legend({ stretches, failures, saves }: LegendProps) {
-  const kept = saves.filter((save) => save.kept).length;
+  const number = (fate: Fate) => saves.filter((save) => save.fate === fate).length;
+  const [kept, corrupt, gone] = [number("kept"), number("corrupt"), number("given up")];
   const marks: { kind: Mark["kind"]; number: number; told: string }[] = [
     { kind: "failed", number: failures, told: plural(failures, "failure") },
     { kind: "kept", number: kept, told: `${plural(kept, "checkpoint")} kept` },
     {
       kind: "given-up",
-      number: saves.length - kept,
-      told: `${count(saves.length - kept)} given up since`,
+      number: corrupt + gone,
+      told: [
+        ...(corrupt > 0 ? [`${count(corrupt)} corrupt`] : []),
+        ...(gone > 0 ? [`${count(gone)} given up since`] : []),
+      ].join(", "),
     },
   ];
   return (

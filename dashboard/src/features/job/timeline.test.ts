@@ -88,8 +88,8 @@ describe("savesOf", () => {
 
   it("counts each checkpoint once, where it was saved, and knows which are left", () => {
     expect(savesOf(events)).toEqual([
-      { id: "a", time: 1000, step: 10, kept: false },
-      { id: "b", time: 2000, step: 20, kept: true },
+      { id: "a", time: 1000, step: 10, fate: "given up" },
+      { id: "b", time: 2000, step: 20, fate: "kept" },
     ]);
   });
 
@@ -98,5 +98,11 @@ describe("savesOf", () => {
       "2 saved, 1 given up",
     );
     expect(checkpointsTold(events.slice(0, 1))).toBe("1 saved");
+  });
+
+  it("are corrupt, not given up, where a file has changed", () => {
+    const corrupt = [...events, about(5, "b", 20, "corrupt")];
+    expect(savesOf(corrupt)[1]?.fate).toBe("corrupt");
+    expect(checkpointsTold(corrupt.slice(-1))).toBe("1 corrupt");
   });
 });

@@ -34,7 +34,15 @@ export interface Save {
   id: string;
   time: number;
   step: number;
-  kept: boolean;
+  fate: Fate;
+}
+
+/** What became of a checkpoint. */
+export type Fate = "kept" | "corrupt" | "given up";
+
+function fateOf(state: unknown): Fate {
+  if (state === "committed") return "kept";
+  return state === "corrupt" ? "corrupt" : "given up";
 }
 
 /** Every checkpoint that was saved, and whether it is still there, in the order of their saving. */
@@ -44,20 +52,24 @@ export function savesOf(events: readonly JobEvent[]): Save[] {
     const { id, step, state } = data;
     if (kind !== "checkpoint" || typeof id !== "string" || typeof step !== "number") continue;
     const before = saves.get(id);
-    const kept = state === "committed";
-    saves.set(id, before ? { ...before, kept } : { id, time: Date.parse(time), step, kept });
+    const fate = fateOf(state);
+    saves.set(id, before ? { ...before, fate } : { id, time: Date.parse(time), step, fate });
   }
   return [...saves.values()];
 }
 
 /** Many events about checkpoints in a few words: "6 saved, 3 given up". */
 export function checkpointsTold(entry: Entry): string {
-  const saved = entry.filter(({ data }) => data.state === "committed").length;
-  const others = entry.length - saved;
-  return [
-    ...(saved > 0 ? [`${count(saved)} saved`] : []),
-    ...(others > 0 ? [`${count(others)} given up`] : []),
-  ].join(", ");
+  const words: Record<Fate, string> = { kept: "saved", corrupt: "corrupt", "given up": "given up" };
+  const numbers = new Map<Fate, number>();
+  for (const { data } of entry) {
+    const fate = fateOf(data.state);
+    numbers.set(fate, (numbers.get(fate) ?? 0) + 1);
+  }
+  return (["kept", "corrupt", "given up"] as const)
+    .filter((fate) => numbers.has(fate))
+    .map((fate) => `${count(numbers.get(fate))} ${words[fate]}`)
+    .join(", ");
 }
 
 /** One attempt with what happened in it; without one, what was before the first. */
