@@ -105,10 +105,10 @@ def list_jobs(
         out.Column("NAME", lambda j: j["name"]),
         out.Column("STATE", lambda j: j["state"]),
         out.Column("STEP", _step, right=True),
-        out.Column("LOSS", lambda j: out.number(j["metrics"].get("loss")), right=True),
-        out.Column("WORKERS", lambda j: str(j["world_size"]), right=True),
+        out.Column("LOSS", lambda j: out.number(j["metrics"].get("loss")), right=True, spare=2),
+        out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
         *([out.Column("RAN", out.ran, right=True)] if wide else []),
-        out.Column("AGE", lambda j: out.age(j["created_at"]), right=True),
+        out.Column("AGE", lambda j: out.age(j["created_at"]), right=True, spare=3),
         out.Column("REASON", _reason),
     ]
     out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)

@@ -32,11 +32,17 @@ _SEQUENCE = re.compile(
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 
 
+LEAST_ROOM = 30
+"""Cells that the last column of a table is to have, if others can be spared for it."""
+
+
 @dataclass(frozen=True)
 class Column:
     title: str
     cell: Callable[[Json], str]
     right: bool = False
+    spare: int = 0
+    """Above 0: it gives way where a terminal is narrow, the lowest first."""
 
 
 def say(message: str) -> None:
@@ -110,11 +116,13 @@ def table(
     """Aligned columns, two spaces apart.
 
     Args:
-        fits: cells that a line has; what the last column has beyond them is cut. None: it is as
-            long as it needs to be.
+        fits: cells that a line has. Where the last column has little of them, those that can be
+            spared give way; what it has beyond them is cut. None: it is as long as it needs to be.
     """
     from rich.cells import cell_len
 
+    if fits is not None:
+        columns = _fitting(items, columns, fits)
     rows = [[column.title for column in columns]]
     rows += [[column.cell(item) or BLANK for column in columns] for item in items]
     if fits is not None:
@@ -132,6 +140,22 @@ def table(
             cells.append(gap + shown if column.right else shown + gap)
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _fitting(items: Sequence[Json], columns: Sequence[Column], fits: int) -> list[Column]:
+    """The columns without those that have to give way to the last."""
+    from rich.cells import cell_len
+
+    def widest(column: Column) -> int:
+        return max([cell_len(column.title), *(cell_len(column.cell(item)) for item in items)])
+
+    kept = list(columns)
+    wanted = min(LEAST_ROOM, widest(columns[-1]))
+    for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
+        if fits - sum(widest(column) + 2 for column in kept[:-1]) >= wanted:
+            break
+        kept.remove(spared)
+    return kept
 
 
 def _cut(text: str, room: int) -> str:

@@ -118,6 +118,25 @@ def test_a_table_ends_with_the_terminal() -> None:
     assert "a…" in output.table(rows, columns, fits=3), "the title's room is always there"
 
 
+def test_columns_that_can_be_spared_give_way_to_the_last() -> None:
+    rows = [{"id": "3f2a9c51d07b", "age": "3 h", "steps": "120/600", "why": "x" * 60}]
+    columns = [
+        output.Column("ID", lambda r: r["id"]),
+        output.Column("STEPS", lambda r: r["steps"], spare=2),
+        output.Column("AGE", lambda r: r["age"], spare=1),
+        output.Column("WHY", lambda r: r["why"]),
+    ]
+
+    def titles(fits: int | None) -> list[str]:
+        return output.table(rows, columns, fits=fits).splitlines()[0].split()
+
+    assert titles(None) == titles(60) == ["ID", "STEPS", "AGE", "WHY"]
+    assert titles(55) == ["ID", "STEPS", "WHY"]
+    assert titles(50) == ["ID", "WHY"]
+    rows[0]["why"] = "short"
+    assert titles(40) == ["ID", "STEPS", "AGE", "WHY"], "there is nothing to make room for"
+
+
 def test_a_reason_that_says_the_state_again_is_left_out() -> None:
     assert output.state_and_reason("cancelled", "cancelled") == "cancelled"
     assert output.state_and_reason("queued", "") == "queued"
