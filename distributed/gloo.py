@@ -37,7 +37,7 @@ class Gloo:
 
     Args:
         group: of backend `gloo`, used by one thread at a time and with no other point-to-point
-            messages. A timeout breaks it for good, since Gloo then closes its connections.
+            messages. An error breaks it for good, since its connections are closed then.
     """
 
     lockstep = False
