@@ -107,6 +107,8 @@ class Curves:
         self._next = first + 1
         self._first = first + 1
         self._workers = workers
+        self.bubble = _bubble(spec)
+        """The share of passes in which the ranks of its pipeline must wait; 0 without one."""
         # A job's curve is one curve, whichever attempt draws it; its noise is the attempt's.
         job = np.random.default_rng(zlib.crc32(spec.name.encode()))
         self._steepness = job.uniform(0.55, 1.25)
@@ -201,8 +203,20 @@ class Curves:
         if ranks > 1:
             computed = seconds.sum(axis=2)
             own = base * (0.02 + 0.012 * math.log2(ranks))
-            seconds[:, :, _COMMUNICATION] = computed.max(axis=1, keepdims=True) - computed + own
+            # In a pipeline ranks wait for the first and the last micro-batch.
+            passes = seconds[:, :, 1:3].sum(axis=2).max(axis=1, keepdims=True)
+            waits = passes * self.bubble / (1 - self.bubble)
+            seconds[:, :, _COMMUNICATION] = (
+                computed.max(axis=1, keepdims=True) - computed + own + waits
+            )
         return seconds
+
+
+def _bubble(spec: JobSpec) -> float:
+    if spec.strategy not in ("pipeline", "model"):
+        return 0.0
+    ranks = spec.degrees.pipeline
+    return (ranks - 1) / (spec.microbatches + ranks - 1)
 
 
 def _mlp(widths: list[int]) -> int:

@@ -189,7 +189,7 @@ class Training(Work):
         rates, norms = job.pop("learning_rate"), job.pop("gradient_norm")
         timings = _timings(block.seconds.mean(axis=1))
         batch = self.spec.training.global_batch_size
-        return {
+        return self._bubble(timings) | {
             **job,
             **timings,
             "learning_rate": rates,
@@ -197,6 +197,16 @@ class Training(Work):
             "samples_per_second": [batch / seconds for seconds in timings["step_seconds"]],
             "peak_memory_bytes": [float(self._memory.max())] * len(block.steps),
         }
+
+    def _bubble(self, timings: dict[str, Sequence[float]]) -> dict[str, Sequence[float]]:
+        """Of a pipeline: the share of a step in which ranks wait, and what its schedule costs."""
+        if self.spec.strategy not in ("pipeline", "model"):
+            return {}
+        names = ("communication_seconds", "forward_seconds", "backward_seconds")
+        rows = zip(*(timings[name] for name in names), strict=True)
+        measured = [row[0] / sum(row) for row in rows]
+        expected = [self.curves.bubble] * len(measured)
+        return {"bubble_fraction": measured, "bubble_fraction_expected": expected}
 
     def _diverge(self, block: Block) -> None:
         fate = self.group.fate

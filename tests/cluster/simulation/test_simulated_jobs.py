@@ -315,3 +315,12 @@ async def test_gradients_are_told_when_they_are_asked_for(hall: WorkingCluster) 
     await hall.until(job_id, "completed")
     _, found = await service.history(job_id, 100)
     assert [record.step for record in found if not record.request] == [25, 50, 75, 100]
+
+
+async def test_a_pipeline_tells_how_long_its_ranks_wait(hall: WorkingCluster) -> None:
+    job_id = await hall.submit(workers=2, parallelism={"strategy": "pipeline", "microbatches": 4})
+    await hall.until_step(job_id, 20)
+    measured = await hall.curve(job_id, "bubble_fraction")
+    expected = await hall.curve(job_id, "bubble_fraction_expected")
+    assert set(expected.values()) == {1 / 5}
+    assert all(0.2 < share < 0.4 for share in measured.values())
