@@ -336,7 +336,8 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
     """Of an attempt whose last process ended."""
     completed = all(_outcome(host) is Outcome.COMPLETED for host in attempt.hosts)
     if job.state is JobState.CANCELLING:
-        return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, "cancelled")
+        reason = "a user cancelled it"
+        return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, reason)
     if completed:
         return _ended(attempt, job, AttemptState.COMPLETED, JobState.COMPLETED, "completed")
     stopped = _with_stopped_agents(attempt)

@@ -11,7 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import cursors
 from trainhall.cluster.code import CodeStore
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
-from trainhall.cluster.lifecycle import JobState, create_job, lock_job, move_job, tell_attempt
+from trainhall.cluster.lifecycle import (
+    FINAL_STATES,
+    JobState,
+    create_job,
+    lock_job,
+    move_job,
+    tell_attempt,
+)
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import attempt_view, event_view, job_view
 from trainhall.cluster.run_time import run_times
@@ -45,6 +52,7 @@ _CANCEL: dict[JobState, JobState | None] = {
     JobState.CANCELLED: None,
 }
 COMMANDS = {"pause": _PAUSE, "resume": _RESUME, "cancel": _CANCEL}
+_DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 _REASONS = {
     JobState.PAUSED: "a user paused it before it ran",
     JobState.PAUSING: "a user asked to pause it",
@@ -278,13 +286,11 @@ class _Moved(Exception):
 
 
 def _refusal(job_id: str, state: JobState, command: str) -> str:
-    possible = [name for name, table in COMMANDS.items() if table.get(state) is not None]
-    instead = f"possible now: {', '.join(possible)}" if possible else "it is final"
-    allowed = ", ".join(s for s, end in COMMANDS[command].items() if end is not None)
-    return (
-        f"job {job_id} is {state.value}, which does not allow to {command} it "
-        f"(allowed when {allowed}); {instead}"
-    )
+    if state in FINAL_STATES:
+        return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}, which is final"
+    *others, last = (s for s, end in COMMANDS[command].items() if end is not None)
+    allowed = f"{', '.join(others)} or {last}" if others else last
+    return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}; only a {allowed} job can"
 
 
 async def _view(session: AsyncSession, job_id: str) -> JobView:

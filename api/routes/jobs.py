@@ -171,7 +171,7 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
     responses=answers(
         examples.CANCELLING,
         NO_JOB,
-        wrong_state("job 3f2a9c51d07b is completed, which does not allow to cancel it"),
+        wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
         status=202,
         told="It is being cancelled, or is cancelled already.",
     ),
@@ -188,7 +188,7 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     responses=answers(
         examples.PAUSING,
         NO_JOB,
-        wrong_state("job 3f2a9c51d07b is completed, which does not allow to pause it"),
+        wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
         status=202,
         told="It is being paused, or is paused already.",
     ),
@@ -205,7 +205,7 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     responses=answers(
         examples.RESUMED,
         NO_JOB,
-        wrong_state("job 3f2a9c51d07b is running, which does not allow to resume it"),
+        wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
         status=202,
         told="It is queued again.",
     ),
