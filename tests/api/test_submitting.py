@@ -30,7 +30,11 @@ BAD_SPECS: dict[str, tuple[Any, str, str]] = {
     "no steps": (changed(training={"steps": 0}), "training.steps", "1"),
     "negative workers": (changed(resources={"workers": -1}), "resources.workers", "1"),
     "absurd workers": (changed(resources={"workers": 10**9}), "resources.workers", "4,096"),
-    "absurd batch": (changed(training={"global_batch_size": 10**30}), "", "64 bits"),
+    "absurd batch": (
+        changed(training={"global_batch_size": 10**30}),
+        "training.global_batch_size",
+        "64 bits",
+    ),
     "absurd rate": (changed(training={"learning_rate": 1e300}), "training.learning_rate", ""),
     "task and script": (changed(script={"path": "/x.py"}), "script", "exclude"),
     "neither task nor script": ({"name": "x"}, "task", "exactly one"),

@@ -65,4 +65,4 @@ def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path)
 
 def test_broken_yaml_is_told_by_line_and_column(tmp_path: Path) -> None:
     (line,) = told(tmp_path / "job.yaml", "name: x\ntask: {name: digits\n").details
-    assert line.startswith("not valid YAML: line 3, column 1: ")
+    assert line == "not valid YAML: line 2, column 7: this '{' is not closed"

@@ -3,7 +3,7 @@
 import difflib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -106,9 +106,7 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
             [SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")]
         ) from None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise SpecError([SpecProblem("", f"not valid YAML: {where}{error.problem}")]) from None
+        raise SpecError([SpecProblem("", f"not valid YAML: {_told(error, text)}")]) from None
     except yaml.YAMLError as error:
         raise SpecError(
             [SpecProblem("", f"not valid YAML: {str(error).splitlines()[0]}")]
@@ -119,6 +117,22 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
     if not isinstance(data, dict):
         raise SpecError([SpecProblem("", f"a job spec is a mapping of keys, not {_kind(data)}")])
     return data
+
+
+def _told(error: yaml.MarkedYAMLError, text: str) -> str:
+    """What is wrong and where, in a user's words for what they meet most."""
+    mark, begin = error.problem_mark, error.context_mark
+    if mark is None:
+        return str(error.problem)
+    line = [*text.split("\n"), ""][mark.line]
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return f"line {mark.line + 1}: tabs are not allowed for indentation; use spaces"
+    # The parser stumbles over whatever follows, perhaps many lines below.
+    opened = {"while parsing a flow mapping": "{", "while parsing a flow sequence": "["}
+    if begin is not None and error.context in opened:
+        sign = opened[error.context]
+        return f"line {begin.line + 1}, column {begin.column + 1}: this {sign!r} is not closed"
+    return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
 
 
 def _load_yaml(text: str) -> Any:
@@ -177,22 +191,27 @@ def _check_tree(data: object) -> None:
     Raises:
         SpecError: nesting too deep, a number of more than 64 bits, or half of a surrogate pair.
     """
-    level, depth = [data], 0
+    level, depth = [("", data)], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
             raise SpecError([SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")])
-        for node in level:
+        for path, node in level:
             if isinstance(node, int) and not -(2**63) <= node < 2**63:
-                raise SpecError([SpecProblem("", "a number in the spec needs more than 64 bits")])
+                raise SpecError([SpecProblem(path, "the number needs more than 64 bits")])
             if isinstance(node, str) and not _encodable(node):
                 raise SpecError([SpecProblem("", "a text in the spec holds half a surrogate pair")])
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in ([*node, *node.values()] if isinstance(node, dict) else node)
-        ]
+        level = [child for path, node in level for child in _children(path, node)]
+
+
+def _children(path: str, node: object) -> Iterator[tuple[str, object]]:
+    """Keys and values of a mapping, or the items of a list, each with its dotted field."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield path, key
+            yield (f"{path}.{key}" if path else str(key)), value
+    elif isinstance(node, list):
+        yield from ((f"{path}.{i}", item) for i, item in enumerate(node))
 
 
 def _encodable(text: str) -> bool:

@@ -48,6 +48,8 @@ def in_words(error: Mapping[str, Any]) -> str:
     kind, given = error["type"], error.get("input")
     if kind == "string_type" and isinstance(given, bool | int | float):
         return "must be text; put it in quotes"
+    if kind == "string_type" and given is None:
+        return "is empty; it must be text"
     if kind in _PLAIN:
         return _PLAIN[kind]
     try:
