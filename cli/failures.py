@@ -1,5 +1,6 @@
 """What the rank that failed wrote last, for whoever asks why a job failed."""
 
+import re
 from typing import Any
 
 from trainhall.cli.client import Client
@@ -7,10 +8,15 @@ from trainhall.cli.errors import CliError
 from trainhall.cli.output import harmless, indented
 
 SHOWN_LINES = 20
+_RANK = re.compile(r"^\[rank\d+\]: ?")
+"""What torch puts before each line of an exception."""
 
 
-def last_words(client: Client, job: Any) -> str | None:
-    """The end of the failed rank's stderr, and where to read more; None when nothing failed."""
+def last_words(client: Client, job: Any, *, seen_rank: int | None = None) -> str | None:
+    """The end of the failed rank's stderr, and where to read more; None when nothing failed.
+
+    What the job's reason says is not said again, nor what the rank wrote that was shown already.
+    """
     if job["state"] != "failed":
         return None
     hint = f"Read more with `trainhall logs {job['id']}`."
@@ -24,7 +30,10 @@ def last_words(client: Client, job: Any) -> str | None:
         return hint
     attempt, failure = max(failures, key=lambda pair: pair[0])
     lines = [harmless(line) for line in failure["log_tail"].rstrip().splitlines()[-SHOWN_LINES:]]
-    if not lines:
+    # A traceback ends with the exception, which the reason has told.
+    while lines and _RANK.sub("", lines[-1]).strip() in job["reason"]:
+        lines.pop()
+    if not lines or (seen_rank is not None and failure["rank"] == seen_rank):
         return hint
     who = "its host" if failure["rank"] is None else f"rank {failure['rank']}"
     told = indented("\n".join(lines))

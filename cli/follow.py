@@ -47,6 +47,8 @@ def until_final(client: Client, job_id: str) -> int:
 
             job = _watch(client, job_id, show, WATCH_SECONDS)
             written.show_last(job)
+        # What rank 0 of a script wrote last stands above already.
+        seen_rank = 0 if job["spec"].get("script") else None
     except KeyboardInterrupt:
         say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
             f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
@@ -54,7 +56,7 @@ def until_final(client: Client, job_id: str) -> int:
     except NotFound as error:
         say(f"trainhall: {error.message}")
         return MISSING
-    _say_end(client, job)
+    _say_end(client, job, seen_rank)
     return FINAL[job["state"]]
 
 
@@ -167,9 +169,9 @@ def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:
         time.sleep(every)
 
 
-def _say_end(client: Client, job: Any) -> None:
+def _say_end(client: Client, job: Any, seen_rank: int | None = None) -> None:
     say(_epitaph(job))
-    if words := last_words(client, job):
+    if words := last_words(client, job, seen_rank=seen_rank):
         say(words)
 
 

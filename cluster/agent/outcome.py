@@ -24,6 +24,8 @@ MAX_WORDS = 300
 """Characters of a rank's own words in a reason."""
 _EVENTS_TAIL_BYTES = 1024 * 1024
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_RANK = re.compile(r"^\[rank\d+\]: ")
+"""What torch puts before each line of an exception in a process group."""
 _AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
 
 
@@ -132,7 +134,7 @@ def last_words(text: str) -> str:
     """The last line of an output that has anything to read, fit for a sentence."""
     for line in reversed(text.splitlines()):
         plain = "".join(c if c.isprintable() else " " for c in _COLOR.sub("", line))
-        if words := " ".join(plain.split()):
+        if words := _RANK.sub("", " ".join(plain.split())):
             return words if len(words) <= MAX_WORDS else words[: MAX_WORDS - 1] + "…"
     return ""
 

@@ -66,6 +66,11 @@ print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcw
         ),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV", ""),
         ("raise ValueError('wrong')", "exit code 1: ValueError: wrong", "ValueError: wrong"),
+        (
+            "import sys; sys.exit('[rank0]: KeyError: 3')",
+            "exit code 1: KeyError: 3",
+            "[rank0]: KeyError: 3",
+        ),
         ("import sys; sys.exit('\\x1b[31m bad\\x07  luck\\x1b[0m\\n \\n')", "1: bad luck", "luck"),
         ("import sys; sys.stderr.write('\\0' + 'é' * 9000); sys.exit(1)", "exit code 1", "é"),
     ],
