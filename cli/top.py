@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from trainhall.cli.client import Client
 
 RECENT_FINISHED = 5
+PACE_STEPS = 500
+PACE_SECONDS = 60.0
 UNFINISHED = ["queued", "starting", "running", "pausing", "paused", "cancelling", "recovering"]
 FINISHED = ["completed", "failed", "cancelled"]
 
@@ -51,13 +54,34 @@ def top(
 
 
 def _snapshot(client: "Client") -> out.Json:
-    """What one look shows: `{jobs, finished, nodes, summary}`."""
+    """What one look shows: `{jobs, finished, nodes, summary}`; a job that runs has its `pace`."""
+    jobs = list(client.items("/training/jobs", state=UNFINISHED))
+    for job in jobs:
+        if job["state"] == "running":
+            job["pace"] = job["metrics"].get("step_seconds") or _pace(client, job)
     return {
-        "jobs": list(client.items("/training/jobs", state=UNFINISHED)),
+        "jobs": jobs,
         "finished": list(client.items("/training/jobs", limit=RECENT_FINISHED, state=FINISHED)),
         "nodes": list(client.items("/cluster/nodes")),
         "summary": client.get("/metrics/cluster/summary"),
     }
+
+
+def _pace(client: "Client", job: out.Json) -> float | None:
+    """Seconds per step of a script, which reports steps and not their time."""
+    if not job["step"] or "loss" not in job["metrics"]:
+        return None
+    asked = {"names": "loss", "from_step": max(1, job["step"] - PACE_STEPS)}
+    series = client.get(f"/metrics/jobs/{job['id']}", **asked)["series"]
+    points: list[out.Json] = next((s["points"] for s in series if s["rank"] is None), [])
+    times = [datetime.fromisoformat(point["time"]).timestamp() for point in points]
+    # What lies further back may be from before a pause.
+    recent = [i for i, time in enumerate(times) if time > times[-1] - PACE_SECONDS]
+    if len(recent) < 2:
+        return None
+    seconds = times[-1] - times[recent[0]]
+    steps = points[-1]["step"] - points[recent[0]]["step"]
+    return seconds / steps if seconds > 0 and steps > 0 else None
 
 
 def _print_once(client: "Client") -> None:
@@ -66,7 +90,8 @@ def _print_once(client: "Client") -> None:
     from trainhall.cli.top_view import view
 
     # A pipe has no width; what a wide terminal shows is easier to take apart than folded lines.
-    width = None if sys.stdout.isatty() else 160
+    has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if has_width else 160
     console = Console(width=width, no_color=not out.colored(), highlight=False)
     console.print(view(_snapshot(client), console.width, None))
 

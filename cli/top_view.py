@@ -27,7 +27,8 @@ def view(seen: Json, width: int, height: int | None, problem: str | None = None)
     """Jobs above, devices below.
 
     Args:
-        seen: `{jobs, finished, nodes, summary}` as the REST API reads them.
+        seen: `{jobs, finished, nodes, summary}` as the REST API reads them; a job that runs has a
+            `pace` too: seconds per step, or None.
         height: lines there are; what does not fit is counted and not shown. None: no bound.
         problem: told above everything.
     """
@@ -74,16 +75,14 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
     if width >= NARROW:
         table.add_column("WORKERS", justify="right")
         table.add_column("RAN", justify="right")
-        table.add_column("REASON", no_wrap=True, overflow="ellipsis", ratio=1)
+        # Where there is too little room, rich takes it from what may be wrapped: from this alone.
+        table.add_column("REASON", overflow="ellipsis", ratio=1)
     for job in jobs:
         metrics = job["metrics"]
-        # Speed and time left are of what goes on.
-        speed = metrics.get("samples_per_second") if job["state"] == "running" else None
         row: list[RenderableType] = [
             job["id"], _plain(job["name"]), _state(job["state"]), _progress(job),
             number(metrics.get("loss")),
-            f"{speed:,.0f}/s" if isinstance(speed, int | float) else BLANK,
-            _left(job),
+            _speed(job), _left(job),
         ]  # fmt: skip
         if width >= NARROW:
             reason = "" if job["reason"] == job["state"] else job["reason"] or ""
@@ -150,9 +149,19 @@ def _progress(job: Json) -> str:
     return f"{step}/{total} {step / total:4.0%}" if total else str(step)
 
 
+def _speed(job: Json) -> str:
+    """Samples a second of what goes on; steps, where no samples are reported."""
+    if job["state"] != "running":
+        return BLANK
+    speed, pace = job["metrics"].get("samples_per_second"), job.get("pace")
+    if isinstance(speed, int | float):
+        return f"{speed:,.0f}/s"
+    return f"{1 / pace:.3g} steps/s" if isinstance(pace, int | float) and pace > 0 else BLANK
+
+
 def _left(job: Json) -> str:
-    """Time left, from the newest step's duration."""
-    pace, total = job["metrics"].get("step_seconds"), job["total_steps"]
+    """Time left, from the duration of the newest steps."""
+    pace, total = job.get("pace"), job["total_steps"]
     if job["state"] != "running" or not total or not isinstance(pace, int | float):
         return BLANK
     return duration(pace * (total - job["step"]))

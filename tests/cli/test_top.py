@@ -24,6 +24,7 @@ JOB: dict[str, Any] = {
     "step": 120, "total_steps": 500, "world_size": 2, "priority": 0, "attempt": 1,
     "created_at": "2026-01-05T09:30:00Z", "started_at": "2026-01-05T09:30:00Z",
     "finished_at": "2026-01-05T09:31:30Z", "ran_seconds": 90.0, "running_since": None,
+    "pace": 0.5,
     "metrics": {"loss": 0.4123456, "samples_per_second": 51234.5, "step_seconds": 0.5},
 }  # fmt: skip
 GPU: dict[str, Any] = {
@@ -67,6 +68,21 @@ def test_a_wide_window_shows_everything() -> None:
         assert word in line_of(text, "gpu-07", "H200"), word
     assert "gpu-08 suspect" in text
     assert "1 CPU" in text
+
+
+def test_a_long_reason_gives_way_to_what_a_job_is_and_does() -> None:
+    long = "needs 900 CPU slots; the whole cluster has 2 CPU slots: " * 4
+    seen = {**SEEN, "jobs": [JOB | {"reason": long}]}
+    told = line_of(drawn(seen, 130), JOB["id"], "120/500")
+    for word in ("digits [bold]", "running", "120/500  24%", "51,234/s", "3m10s", "needs 9"):
+        assert word in told, word
+
+
+def test_a_script_that_reports_no_samples_has_the_speed_of_its_steps() -> None:
+    script = JOB | {"metrics": {"loss": 1.0}, "pace": 0.25}
+    told = line_of(drawn({**SEEN, "jobs": [script]}, 180), JOB["id"], "120/500")
+    assert "4 steps/s" in told
+    assert "1m35s" in told
 
 
 def test_a_narrow_window_leaves_out_what_can_be_missed() -> None:
@@ -113,8 +129,13 @@ def test_without_a_terminal_one_table_is_printed() -> None:
             [*TRAINHALL, "top", "--url", url], capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
+        narrow = subprocess.run(
+            [*TRAINHALL, "top", "--once", "--url", url], capture_output=True, text=True,
+            check=False, env={**os.environ, "COLUMNS": "80"},
+        )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "51,234/s" in line_of(done.stdout, JOB["id"], "running")
+    assert max(map(len, narrow.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
 
 
