@@ -39,6 +39,8 @@ def server(
       DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
     """
     _watch_parent(supervised)
+    if mock:
+        print("Starting a simulated cluster …", file=sys.stderr, flush=True)
     _load_logging_without_rich()
     from trainhall.api.server import serve
 
@@ -105,6 +107,7 @@ def agent(
       trainhall agent --coordinator http://lab:8000 --slots 4 --address 10.0.0.7
     """
     _watch_parent(supervised)
+    check_slots(slots)
     from trainhall.cluster.agent.daemon import run_agent
     from trainhall.cluster.agent.options import AgentError, AgentOptions, BadOption
 
@@ -123,6 +126,22 @@ def agent(
     except AgentError as error:
         raise CliError(str(error)) from None
     raise typer.Exit(code)
+
+
+def check_slots(slots: int | None) -> None:
+    """
+    Raises:
+        Usage: nothing could ever be placed on this host.
+    """
+    if slots != 0:
+        return
+    from trainhall.cluster.agent.devices import list_gpus
+
+    if not list_gpus():
+        raise Usage(
+            "--slots 0 leaves this host without a device, since it has no GPU that the NVIDIA "
+            "driver knows; give it at least 1"
+        )
 
 
 def _watch_parent(supervised: bool) -> None:

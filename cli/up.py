@@ -5,6 +5,7 @@ at once, and while a coordinator that died is started again, requests wait inste
 """
 
 import contextlib
+import errno
 import os
 import secrets
 import signal
@@ -21,6 +22,7 @@ from trainhall.cli import config, specs
 from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
 from trainhall.cli.output import say
+from trainhall.cli.serve import check_slots, server
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
@@ -66,9 +68,8 @@ def up(
     if mock:
         if demo is not None:
             raise Usage("--demo runs a job, and --mock can run none; give one of them")
-        from trainhall.cli.serve import server
-
         server(host, port, data_dir, database_url, insecure, mock)
+    check_slots(slots)
     # A spec that is wrong is told before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or config.user_data_dir()).absolute()
@@ -92,6 +93,8 @@ class Hall:
         from trainhall.cli.supervise import MARK, Child
 
         self._folder = folder
+        self._host = host
+        self._insecure = insecure
         port = listener.getsockname()[1]
         self.url = f"http://{_reachable(host)}:{port}"
         self._mark = secrets.token_hex(8)
@@ -140,6 +143,8 @@ class Hall:
         if not self._until(self._is_ready, self.coordinator):
             return False
         say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C ends it)")
+        if told := _who_is_refused(self._host, self._insecure):
+            say(told)
         token = self._prepare_agent()
         env = self._agent_env | ({"TRAINHALL_TOKEN": token} if token else {})
         self.agent = Child(
@@ -212,6 +217,18 @@ class Hall:
         killed = sweep(self._mark)
         if killed or not graceful:
             say("Some processes were killed.")
+
+
+def _who_is_refused(host: str, insecure: bool) -> str | None:
+    """What a user has to know who listens on more than loopback."""
+    from trainhall.api.guard import is_loopback
+
+    if insecure or is_loopback(host):
+        return None
+    return (
+        "Browsers and commands of other hosts are refused (agents are not): forward a port with "
+        "`ssh -L`, or add --insecure where everyone may run code."
+    )
 
 
 def going_on(client: "Client") -> str | None:
@@ -295,9 +312,13 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.bind(address)
             listener.listen(1024)
         except OSError as error:
+            remedy = (
+                "it is no address of this host; give another --host"
+                if error.errno == errno.EADDRNOTAVAIL
+                else "take another with --port (0 picks a free one)"
+            )
             raise CliError(
-                f"cannot listen on {host} port {port}: {error.strerror}; "
-                "take another with --port (0 picks a free one)"
+                f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
             ) from None
         yield listener
 
