@@ -38,6 +38,8 @@ class Packed:
     folder: Path
     names: frozenset[str]
     """Of files and links, relative to the folder, with `/`."""
+    size: int
+    """Bytes of the files; the archive is padded."""
     sha256: str
     archive: bytes
 
@@ -107,7 +109,8 @@ def packed(folder: Path) -> Packed:
         raise Usage(f"code: {error}; change it, or add it to {folder / IGNORE_FILES[0]}") from None
     if len(data) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
-    return Packed(folder, frozenset(item.name for item in items), sha256, data)
+    size = sum(item.size for item in items)
+    return Packed(folder, frozenset(item.name for item in items), size, sha256, data)
 
 
 def _ignored(folder: Path) -> GitIgnoreSpec:

@@ -244,8 +244,9 @@ def check_shared_storage(folder: Path) -> Check:
     """A checkpoint can be written there, synced, read back and renamed."""
     name = "shared storage"
     if not folder.is_absolute() or not folder.is_dir():
-        return Check(name, "fail", f"{folder} is not an absolute folder",
-                     "mount it at the same path on every node, and make the folder")  # fmt: skip
+        why = "does not exist" if not folder.exists() else "is not a folder"
+        told = f"{folder} {why if folder.is_absolute() else 'is not an absolute path'}"
+        return Check(name, "fail", told, "mount it at the same path on every node")
     began = time.monotonic()
     try:
         _write_and_read_back(folder)

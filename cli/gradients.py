@@ -2,15 +2,17 @@
 
 import time
 from statistics import median
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trainhall.cli import output as out
-from trainhall.cli.client import Client
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
 
 STEPS = 100
 """That a median is taken of."""
@@ -62,7 +64,7 @@ def gradients(
     print(out.table(_rows(history, entries), COLUMNS))
 
 
-def remarkable(client: Client, job: out.Json) -> str | None:
+def remarkable(client: "Client", job: out.Json) -> str | None:
     """What `trainhall show` tells of a job's gradients; None while none were captured."""
     if job["spec"].get("script"):
         return None
@@ -80,7 +82,7 @@ def remarkable(client: Client, job: out.Json) -> str | None:
     return f"at step {history['steps'][-1]['step']}: {said} (trainhall gradients {job['id']})"
 
 
-def _capture(client: Client, path: str, timeout: float) -> None:
+def _capture(client: "Client", path: str, timeout: float) -> None:
     asked = client.request("POST", path)["asked"]
     deadline = time.monotonic() + timeout
     while client.get(path, max_steps=1)["answered"] < asked:

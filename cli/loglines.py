@@ -35,6 +35,8 @@ class LogPrinter:
         self._as_json = as_json
         self._cursor: str | None = None
         self._harmless = sys.stdout.isatty()
+        self._attempt: int | None = None
+        """Of the last line."""
 
     def print_all(self, tail: int | None) -> None:
         """Print what there is, or the last `tail` lines of it."""
@@ -88,6 +90,10 @@ class LogPrinter:
         if self._as_json:
             print(json.dumps(line, ensure_ascii=False))
             return
+        if self._attempt not in (None, line["attempt"]):
+            sys.stdout.flush()
+            say(f"-- attempt {line['attempt']} --")
+        self._attempt = line["attempt"]
         text = harmless(line["text"]) if self._harmless else line["text"]
         prefix = f"[{line['rank']}] " if self._prefixed else ""
         # A lone surrogate can't be written; anything else goes out as it came.

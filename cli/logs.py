@@ -1,12 +1,16 @@
 """`trainhall logs`: what a job's ranks wrote."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainhall.cli.connect import connect
 from trainhall.cli.options import DEFAULT_URL, JobId, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.client import Client
+    from trainhall.cli.output import Json
 
 
 class LogFormat(StrEnum):
@@ -59,6 +63,8 @@ def logs(
         raise Usage(f"--stream is stdout or stderr, not {stream!r}")
     with connect(url) as client:
         found = client.job(job)
+        if rank is not None:
+            _check_rank(client, found, rank)
         printer = LogPrinter(
             client, found["id"], rank=rank, stream=stream, attempt=attempt,
             prefixed=rank is None and found["world_size"] > 1, as_json=form is LogFormat.JSON,
@@ -66,3 +72,17 @@ def logs(
         if follow:
             raise typer.Exit(printer.follow(tail))
         printer.print_all(tail)
+
+
+def _check_rank(client: "Client", job: "Json", rank: int) -> None:
+    """
+    Raises:
+        Usage: no attempt of the job has had this rank.
+    """
+    from trainhall.cli.errors import Usage
+
+    attempts = client.items(f"/training/jobs/{job['id']}/attempts")
+    ranks = max([job["world_size"], *(attempt["world_size"] for attempt in attempts)])
+    if rank >= ranks:
+        has = "rank 0 alone" if ranks == 1 else f"ranks 0 to {ranks - 1}"
+        raise Usage(f"--rank {rank}: job {job['id']} has {has}")

@@ -1,11 +1,13 @@
 """Job specs as commands take them: a file or standard input, and `--set` overrides."""
 
 import sys
+from collections.abc import Iterator
+from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trainhall.cli.errors import Usage
-from trainhall.cli.output import say
+from trainhall.cli.output import say, size
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
@@ -83,8 +85,9 @@ def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     told: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
     script = spec.script
     if spec.code is None or spec.code_is_uploaded:
-        if script is not None and script.path is not None and spec.code is None:
-            _say_what_is_not_here(script.path)
+        if spec.code is None:
+            for field, path in _paths(spec):
+                _say_what_is_not_here(field, path)
         return told, None
     from trainhall.cli.code import packed
 
@@ -95,16 +98,34 @@ def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     return told, code
 
 
-def _say_what_is_not_here(path: str) -> None:
-    """Of a script that may well be on other hosts."""
+def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
+    """The paths that a job reads, each with its field."""
+    from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
+
+    if spec.script is not None and spec.script.path is not None:
+        yield "script.path", spec.script.path
+    task = spec.task
+    if task is None or task.name not in list(TASK_PARAMS) or task.params.get("download"):
+        return
+    for key in TASK_PATHS:
+        given = task.params.get(key)
+        for path in given if isinstance(given, list) else [given]:
+            # What has a pattern in it is looked up on the hosts.
+            if isinstance(path, str) and not has_magic(path):
+                yield f"task.params.{key}", path
+
+
+def _say_what_is_not_here(field: str, path: str) -> None:
+    """Of what may well be on other hosts."""
     if not Path(path).exists():
-        say(f"Note: script.path: {path} is not on this host. Every host that runs the job needs "
-            "it there; `code: FOLDER` would send it along.")  # fmt: skip
+        along = "; `code: FOLDER` would send it along" if field == "script.path" else ""
+        say(f"Note: {field}: {path} is not on this host. Every host that runs the job needs it "
+            f"there{along}.")  # fmt: skip
 
 
 def _size(code: "Packed") -> str:
     count = len(code.names)
-    return f"{count:,} file{'s' if count != 1 else ''}, {len(code.archive) / 1024:,.0f} KiB"
+    return f"{count:,} file{'s' if count != 1 else ''}, {size(code.size)}"
 
 
 def _folder(file: str) -> Path:

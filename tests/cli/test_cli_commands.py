@@ -158,6 +158,9 @@ def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
     elsewhere = {"name": "lab", "script": {"path": "/shared/lab/train.py"}}
     done = cli("submit", cli.file(elsewhere), "--dry-run")
     assert "script.path: /shared/lab/train.py is not on this host" in done.err
+    rooted = {"name": "m", "task": {"name": "mnist", "params": {"root": "data"}}}
+    done = cli("submit", cli.file(rooted), "--dry-run")
+    assert f"task.params.root: {cli.folder / 'data'} is not on this host" in done.err
 
 
 def test_a_wrong_spec_lists_its_fields_and_exits_2(cli: Cli) -> None:
@@ -272,6 +275,7 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
     assert sum(line["text"] == "line 7" for line in told) == 2
     only = cli("logs", job, "--rank", "1").out.splitlines()
     assert only == [f"line {i}" for i in range(20)]
+    assert f"--rank 7: job {job} has ranks 0 to 1" in cli("logs", job, "--rank", "7", code=2).err
 
 
 def test_nodes(cli: Cli) -> None:

@@ -130,6 +130,8 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = checks.check_shared_storage(tmp_path)
     assert shared.status == "ok"
     assert "renamed and read back" in shared.told
+    gone = checks.check_shared_storage(tmp_path / "gone")
+    assert (gone.status, gone.told) == ("fail", f"{tmp_path / 'gone'} does not exist")
     assert list(tmp_path.iterdir()) == []
     assert seen(checks.check_shared_storage(wanted))[0] == "fail"
     monkeypatch.setattr(checks.os, "fsync", _no_space)
@@ -200,6 +202,6 @@ def test_the_command_tells_all_and_exits_by_the_worst(
     assert done.returncode == (1 if failed else 0)
     done = run_doctor(tmp_path, "--url", "http://127.0.0.1:9", "--path", "relative")
     assert done.returncode == 1
-    assert "FAIL  shared storage: relative is not an absolute folder\n      → " in done.stdout
+    assert "FAIL  shared storage: relative is not an absolute path\n      → " in done.stdout
     assert "FAIL  coordinator: none answers at http://127.0.0.1:9" in done.stdout
     assert "\x1b" not in done.stdout

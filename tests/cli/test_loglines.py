@@ -1,11 +1,13 @@
 """What a job writes can do nothing to the terminal that shows it."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from trainhall.cli.loglines import harmless
+from trainhall.cli.loglines import LogPrinter, harmless
 from trainhall.cli.main import app
 
 
@@ -48,6 +50,25 @@ def test_no_longer_tail_is_asked_for_than_the_coordinator_gives() -> None:
     done = CliRunner().invoke(app, ["logs", "3f2a", "--tail", "20000"])
     assert done.exit_code == 2
     assert "10000" in done.output
+
+
+class Pages:
+    """Gives out lines of two attempts."""
+
+    def get(self, path: str, **asked: object) -> Any:
+        lines = [(1, "first"), (1, "second"), (2, "third")]
+        items = [{"attempt": attempt, "rank": 0, "text": text} for attempt, text in lines]
+        return {"items": [] if asked["after"] else items, "next_cursor": "end"}
+
+
+def test_another_attempt_is_told_between_its_lines_and_those_before(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    client: Any = Pages()
+    LogPrinter(client, "j", rank=None, stream=None, attempt=None, prefixed=False).print_all(None)
+    told = capfd.readouterr()
+    assert told.out == "first\nsecond\nthird\n", "what is piped is what was written"
+    assert told.err == "-- attempt 2 --\n"
 
 
 def split_colours(text: str) -> list[str]:
