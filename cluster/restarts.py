@@ -46,9 +46,15 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
     return AfterFailure(
         restarts=restarts,
         step=max(job.step, job.restarts_step),
-        goes_on=not failure.final and not repeated and restarts <= job.max_restarts,
+        goes_on=not _is_final(failure) and not repeated and restarts <= job.max_restarts,
         repeated=repeated,
     )
+
+
+def _is_final(failure: Failure) -> bool:
+    """What a rank could not read for a moment is no fault of the user's, whatever it says."""
+    passes = failure.rank is not None and _PASSING.search(failure.message)
+    return failure.final and not passes
 
 
 def in_vain(before: Failure, failure: Failure) -> bool:

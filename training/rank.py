@@ -29,6 +29,8 @@ TOLD = (
     BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels,
 )  # fmt: skip
 """Exceptions whose message says already where they come from."""
+FINAL = (BadDegrees, BadTask, BadData)
+"""Exceptions that another attempt would only raise again: what the user gave has to change."""
 
 
 def main() -> int:
@@ -64,7 +66,13 @@ def main() -> int:
         text = traceback.format_exc()
         message = str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
         events.append(
-            "failure", {"type": type(error).__name__, "message": message, "traceback": text}
+            "failure",
+            {
+                "type": type(error).__name__,
+                "message": message,
+                "traceback": text,
+                "final": isinstance(error, FINAL),
+            },
         )
         logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, text)
         return EXIT_FAILED

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trainhall.training.link import (
     EXIT_COMPLETED,
@@ -22,6 +23,8 @@ from trainhall.training.link import (
 LOG_TAIL_BYTES = 4096
 MAX_WORDS = 300
 """Characters of a rank's own words in a reason."""
+_MAX_TOLD = 500
+"""Characters of an exception in a reason."""
 _EVENTS_TAIL_BYTES = 1024 * 1024
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _RANK = re.compile(r"^\[rank\d+\]: ")
@@ -88,8 +91,11 @@ def outcome_of(
 def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
     """Why a rank failed, in its own words where it left any."""
     tail = last_lines(folder.stderr(rank.rank))
-    if told := last_failure(folder.events(rank.rank)):
-        message = f"rank {rank.rank} failed: {told}"
+    final = False
+    if event := last_failure(folder.events(rank.rank)):
+        text = f"{event.get('type', 'error')}: {event.get('message', '')}"
+        message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_TOLD]}"
+        final = event.get("final") is True
     else:
         message = f"rank {rank.rank} {_end_in_words(rank, out_of_memory)}"
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
@@ -100,6 +106,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         exit_code=rank.exit_code,
         signal=rank.signal,
         message=message,
+        final=final,
         log_tail=tail,
     )
 
@@ -115,8 +122,8 @@ def _end_in_words(rank: RankState, out_of_memory: bool) -> str:
     return f"was ended by {name}{why}"
 
 
-def last_failure(events: Path) -> str | None:
-    """The newest `failure` event of a rank as one line, if it wrote one."""
+def last_failure(events: Path) -> dict[str, Any] | None:
+    """What the newest `failure` event of a rank says, if it wrote one."""
     for line in reversed(_tail(events, _EVENTS_TAIL_BYTES).splitlines()):
         try:
             event = json.loads(line)
@@ -124,9 +131,8 @@ def last_failure(events: Path) -> str | None:
             # A line that a kill cut short.
             continue
         if isinstance(event, dict) and event.get("kind") == "failure":
-            data = event.get("data", {})
-            text = f"{data.get('type', 'error')}: {data.get('message', '')}"
-            return " ".join(text.split())[:500]
+            data = event.get("data")
+            return data if isinstance(data, dict) else {}
     return None
 
 

@@ -39,6 +39,16 @@ def test_the_same_failure_without_a_step_ends_the_job() -> None:
     assert (after.goes_on, after.repeated) == (False, True)
 
 
+def test_what_the_user_has_to_change_is_not_tried_again() -> None:
+    told = failure("rank 1 failed: BadData: params.root: there is no folder /data on this host")
+    final = told.model_copy(update={"final": True})
+    after = after_failure(job(), final)
+    assert (after.goes_on, after.repeated, after.restarts) == (False, False, 1)
+    assert after_failure(job(step=7), final).goes_on is False
+    away = failure("rank 1 failed: BadData: /data/a can't be read: Stale file handle")
+    assert after_failure(job(), away.model_copy(update={"final": True})).goes_on
+
+
 def test_new_steps_give_the_budget_back() -> None:
     progressed = job(restarts=3, step=40, restarts_step=30, failed_before=NO_MODULE)
     after = after_failure(progressed, NO_MODULE)

@@ -214,6 +214,14 @@ def test_a_failing_task_is_told_by_its_own_event(run: Any, tmp_path: Path) -> No
     assert status.failure.message.startswith("rank ")
     assert "failed: " in status.failure.message
     assert status.failure.exit_code == 1
+    assert not status.failure.final
+
+
+def test_what_only_the_user_can_change_is_told_as_final(run: Any, tmp_path: Path) -> None:
+    task = {"name": "mnist", "params": {"root": str(tmp_path / "nowhere")}}
+    status = run({"task": task, "training": {"steps": 1}}, "--preload").wait()
+    assert "BadData" in status.failure.message
+    assert status.failure.final
 
 
 @pytest.mark.skipif(not linux.IS_LINUX, reason="the environment of a fork is shown on Linux only")
