@@ -36,6 +36,8 @@ class Asked:
     recompute: bool = False
     """Activation checkpointing."""
     compile: bool = False
+    low_precision: torch.dtype | None = None
+    """What autocast computes in; None: what the weights are."""
 
 
 def apply(
@@ -78,6 +80,7 @@ def apply(
                 Mesh(asked.degrees, device),
                 reshard=asked.reshard_after_forward,
                 sequence_parallel=asked.sequence_parallel,
+                low_precision=asked.low_precision,
             )
         case "tensor":
             return TensorParallel(

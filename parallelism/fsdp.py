@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
@@ -33,10 +34,12 @@ class FullyShardedData(Divided):
         *,
         reshard: bool,
         sequence_parallel: bool,
+        low_precision: torch.dtype | None,
     ) -> None:
         """
         Args:
             model: on the device, with equal shapes on all ranks; rank 0's weights win.
+            low_precision: of `shard`.
             reshard: free a layer's whole weights after its forward pass, and gather them again
                 for its backward pass; otherwise they stay between the two.
             sequence_parallel: of `tensor.divide`.
@@ -44,7 +47,7 @@ class FullyShardedData(Divided):
         share_weights(model)
         if mesh.degrees.tensor > 1:
             tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
-        shard(model, declaration, mesh, reshard=reshard)
+        shard(model, declaration, mesh, reshard=reshard, low_precision=low_precision)
         self._take(model, mesh)
 
     @contextmanager
@@ -66,13 +69,40 @@ class FullyShardedData(Divided):
         return self.model
 
 
-def shard(model: nn.Module, declaration: Declaration, mesh: Mesh, *, reshard: bool) -> None:
-    """Divide a model's weights, layer by layer, then what no layer has."""
+def shard(
+    model: nn.Module,
+    declaration: Declaration,
+    mesh: Mesh,
+    *,
+    reshard: bool,
+    low_precision: torch.dtype | None,
+) -> None:
+    """Divide a model's weights, layer by layer, then what no layer has.
+
+    Args:
+        low_precision: what autocast computes in. Weights that it rounds whole are rounded before
+            they are gathered, which gives the same bits for half the traffic; ranks hold and
+            average them as they were.
+    """
     hybrid = mesh.degrees.data > 1
     ranks = mesh.devices["data", "shard"] if hybrid else mesh.devices["shard"]
+    policy = MixedPrecisionPolicy(
+        param_dtype=low_precision, reduce_dtype=torch.float32, cast_forward_inputs=False
+    )
     for modules in layers_apart(model, declaration):
-        fully_shard(modules, mesh=ranks, reshard_after_forward=reshard)
+        rounded = _rounded(modules) if low_precision is not None else []
+        if rounded:
+            fully_shard(rounded, mesh=ranks, reshard_after_forward=reshard, mp_policy=policy)
+        rest = [module for module in modules if module not in rounded]
+        if rest:
+            fully_shard(rest, mesh=ranks, reshard_after_forward=reshard)
     fully_shard(model, mesh=ranks)
+
+
+def _rounded(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules in these whose weights autocast rounds, all of them."""
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+    return [part for module in modules for part in module.modules() if type(part) in kinds]
 
 
 def layers_apart(model: nn.Module, declaration: Declaration) -> list[list[nn.Module]]:

@@ -41,7 +41,7 @@ from trainhall.training.optim import (
     learning_rate,
 )
 from trainhall.training.out_of_memory import explained, is_out_of_memory
-from trainhall.training.precision import MixedPrecision
+from trainhall.training.precision import MixedPrecision, low_precision
 from trainhall.training.pulse import Beat, Pulse
 from trainhall.training.random_state import derive_seed, seed_everything
 from trainhall.training.reading import Reader
@@ -118,6 +118,7 @@ class Loop:
             logical_shards=self.training.logical_shards if self.training.reproducible else None,
             recompute=self.training.activation_checkpointing == "full",
             compile=self.training.compile,
+            low_precision=low_precision(self.training.precision),
         )
         self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
         self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)

@@ -23,7 +23,7 @@ from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
 from trainhall.training.optim import build_optimizer
-from trainhall.training.precision import MixedPrecision
+from trainhall.training.precision import MixedPrecision, low_precision
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import JobSpec, Precision, SpecError
 from trainhall.training.spec.parse import validate_spec
@@ -154,6 +154,7 @@ def asked_of(spec: JobSpec) -> Asked:
         microbatches=spec.microbatches,
         logical_shards=spec.training.logical_shards if spec.training.reproducible else None,
         recompute=spec.training.activation_checkpointing == "full",
+        low_precision=low_precision(spec.training.precision),
     )
 
 

@@ -13,6 +13,12 @@ from trainhall.training.spec import Precision
 
 _DTYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
+
+def low_precision(precision: Precision) -> torch.dtype | None:
+    """What autocast computes in; None: in float32, as without it."""
+    return _DTYPES.get(precision)
+
+
 _TOLERATED = 20
 """A loss scale that was halved so many times is of no more use."""
 

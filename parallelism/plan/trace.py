@@ -310,6 +310,7 @@ def _spread(
             mesh,
             reshard=asked.reshard_after_forward,
             sequence_parallel=asked.sequence_parallel,
+            low_precision=asked.low_precision,
         )
     return TensorParallel(model, declaration, mesh, sequence_parallel=asked.sequence_parallel)
 
