@@ -5,7 +5,6 @@ import math
 import signal
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -237,11 +236,16 @@ def _page(results: "list[Result]") -> str:
 def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]") -> dict[str, Any]:
     from trainhall.training.verify.tolerance import FLOOR, TOLERANCES
 
+    bounds = TOLERANCES[dtype.value]
     told = {
         "name": spec.name,
         "steps": steps,
         "dtype": dtype.value,
-        "tolerance": asdict(TOLERANCES[dtype.value]),
+        "tolerance": {
+            "loss": bounds.loss,
+            "gradient": bounds.gradient,
+            "weight": bounds.weight,
+        },
         "floor": FLOOR,
         "agree": _agree(results),
         "results": [result.as_json() for result in results],

@@ -119,7 +119,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 DDP_ON_TWO = [
     "data 2", "data 2, ring", "data 2, tree", "data 2, halving_doubling", "data 2, hierarchical",
-    "data 2, parameter_server", "data 2, naive",
+    "data 2, parameter_server", "data 2, naive", "data 2, fp16", "data 2, bf16", "data 2, topk",
+    "data 2, powersgd",
 ]  # fmt: skip
 
 
@@ -196,7 +197,7 @@ def test_an_mlp_is_compared_under_every_strategy_that_fits(start: Start, tmp_pat
     arguments = "--strategies", "ddp,tensor,pipeline", "--workers", "2", "--steps", "4"
     code, out, err = finished(start(MLP, "-o", "json", *arguments, "--plot", str(plot)))
     assert code == 0, err
-    assert err.startswith("Comparing 10 of 14 meshes with one process over 4 steps of mlp in")
+    assert err.startswith("Comparing 14 of 18 meshes with one process over 4 steps of mlp in")
     document = json.loads(out)
     assert document["tolerance"] == {"loss": 1e-9, "gradient": 1e-9, "weight": 1e-9}
     results = {(r["strategy"], r["mesh"]): r for r in document["results"]}
