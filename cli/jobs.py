@@ -1,5 +1,6 @@
 """Commands about jobs: submit, ls, show, pause, resume, cancel, wait."""
 
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -265,7 +266,9 @@ def _job_page(
         metrics = [(name, out.number(value)) for name, value in sorted(job["metrics"].items())]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
     if events:
-        parts.append("Events\n" + out.indented(out.table(events, _event_columns())))
+        # Hosts tell what happened there a little later, with its own time.
+        in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
+        parts.append("Events\n" + out.indented(out.table(in_order, _event_columns())))
     if words:
         parts.append(words)
     return "\n\n".join(parts)

@@ -223,8 +223,11 @@ function RestoreDialog({ job, checkpoint, onClose, onRestore }: RestoreProps) {
         }}
       >
         <Text size="sm" mb="md">
-          A new attempt of {job.name} starts from this checkpoint. Steps behind it are taken again
-          and replace those of earlier attempts.
+          A new attempt of {job.name} starts from this checkpoint. Later steps are taken again and
+          replace those of earlier attempts.
+          {checkpoint.step >= (job.total_steps ?? Number.POSITIVE_INFINITY)
+            ? " There are none: nothing is left to train."
+            : null}
         </Text>
         <NumberInput
           label="Workers"

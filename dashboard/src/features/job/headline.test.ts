@@ -46,8 +46,18 @@ describe("headlines", () => {
   it("are those of the last step until the curves are there, and of what a script reports", () => {
     expect(told({ loss: 2, psnr: 31.5 }, new CurveStore())).toEqual([
       "Loss: 2 (the last step)",
-      "psnr: 31.5 (the last step)",
+      "Psnr: 31.5 (the last step)",
     ]);
+    expect(told({ tokens_per_second: 41460 }, new CurveStore())).toEqual([
+      "Tokens per second: 41.5 k (the last step)",
+    ]);
+  });
+
+  it("count what was reported where not every step did", () => {
+    const curves = new CurveStore();
+    const points = [1, 3, 5].map((step) => ({ step, time: step, value: 2 }));
+    curves.append("loss", null, points);
+    expect(told({ loss: 2 }, curves)).toEqual(["Loss: 2 (mean of the last 3 reports)"]);
   });
 
   it("tell a pipeline's bubble beside the expected one", () => {

@@ -39,8 +39,16 @@ export function headlines(job: Pick<Job, "metrics">, curves: CurveStore): Headli
       const given = toNumber(job.metrics[name]);
       return given === null ? [] : [{ name, label, text: format(given), of: "the last step" }];
     });
-  const own = customNames(job.metrics).map((name): Figure => [name, name, metric]);
+  const own = customNames(job.metrics).map(
+    (name): Figure => [inWords(name), name, name.endsWith("_per_second") ? si : metric],
+  );
   return [...tell(FIGURES), ...bubble(curves), ...tell(own)].slice(0, MOST);
+}
+
+/** "bits_per_byte" as it is said: "Bits per byte". */
+function inWords(name: string): string {
+  const words = name.replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 interface Found {
@@ -56,9 +64,11 @@ export function recentMean(series: CurveSeries): Found | null {
   const begin = Math.max(0, end - RECENT_POINTS);
   const values = series.values.slice(begin, end).filter((value) => value !== null);
   const steps = (series.steps[end - 1] ?? 0) - (series.steps[begin] ?? 0) + 1;
+  // Not every step may have reported it.
+  const unit = steps === values.length ? "steps" : "reports";
   return {
     value: values.reduce((sum, value) => sum + value, 0) / values.length,
-    of: values.length === 1 ? "the last step" : `mean of the last ${count(steps)} steps`,
+    of: values.length === 1 ? "the last step" : `mean of the last ${count(values.length)} ${unit}`,
   };
 }
 

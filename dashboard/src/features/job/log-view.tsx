@@ -74,6 +74,18 @@ export function LogView(props: Props) {
     element.scrollTop = lines.length * ROW;
   }, [following, lines]);
 
+  // A window that becomes narrower or lower moves what is at its end.
+  useEffect(() => {
+    const element = scroller.current;
+    if (!following || element === null) return;
+    const observer = new ResizeObserver(() => {
+      byReader.current = false;
+      element.scrollTop = element.scrollHeight;
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [following]);
+
   // As soon as the line is there; then the reader scrolls freely.
   const shown = useRef<Sought>(null);
   useEffect(() => {
@@ -133,6 +145,7 @@ export function LogView(props: Props) {
           const line = lines[item.index];
           if (line === undefined) return null;
           const id = lineId(line);
+          const previous = lines[item.index - 1]?.attempt ?? line.attempt;
           return (
             <div
               key={id}
@@ -140,6 +153,7 @@ export function LogView(props: Props) {
               style={{ transform: `translateY(${item.start}px)`, height: ROW }}
               data-stream={line.stream}
               data-void={line.void || undefined}
+              data-begins={previous === line.attempt ? undefined : `attempt ${line.attempt}`}
               data-chosen={id === chosen || undefined}
               title={line.void ? "Written after its attempt was replaced" : undefined}
             >

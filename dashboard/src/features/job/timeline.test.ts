@@ -56,6 +56,12 @@ describe("chaptersOf", () => {
     expect(told[2]?.attempt).toBeNull();
   });
 
+  it("is in the order of time, whatever was heard first", () => {
+    const heard = [event(9, "checkpoint", 1), event(8, "note", 1)];
+    const [chapter] = chaptersOf(heard, [attempt(1)]);
+    expect(chapter?.entries.map(([first]) => first?.kind)).toEqual(["checkpoint", "note"]);
+  });
+
   it("tells many checkpoints in a row as one", () => {
     const saved = Array.from({ length: 5 }, (_, i) => event(i, "checkpoint", 1));
     const [chapter] = chaptersOf([...saved, event(9, "note", 1)], [attempt(1)]);

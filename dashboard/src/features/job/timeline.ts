@@ -98,7 +98,10 @@ export function chaptersOf(events: readonly JobEvent[], attempts: readonly Attem
     .map(([each, own]) => ({
       number: each,
       attempt: byNumber.get(each) ?? null,
-      entries: gathered(own).toReversed(),
+      // Hosts tell what happened there a little later, with its own time.
+      entries: gathered(
+        own.toSorted((a, b) => Date.parse(a.time) - Date.parse(b.time)),
+      ).toReversed(),
     }));
 }
 

@@ -237,7 +237,7 @@ function LiveLoss({ job, loss }: LossProps) {
       {job.step > 0 ? (
         <>
           <Sparkline values={recent.data ?? []} label={`Loss of ${job.name} over its steps`} />
-          <Text size="sm" className="numbers">
+          <Text size="sm" className="numbers" title="Loss of the last step">
             {metric(loss)}
           </Text>
         </>
