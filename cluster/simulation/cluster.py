@@ -84,8 +84,8 @@ class SimulatedCluster(Network[Host]):
 
     async def turn(self) -> None:
         """Everything that follows from the present: what is told or shipped leads to more."""
+        self.report_all()
         while True:
-            self.report_all()
             await self.settle()
             self.advance()
             await self.ship(metrics=False)
