@@ -43,10 +43,12 @@ def main() -> int:
     folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
     events = EventSpool(folder.events(environment.rank), environment.rank)
     blame: Blame | None = None
+    code: str | None = None
     try:
         launch = Launch.model_validate_json(folder.launch.read_bytes())
-        if launch.code is not None:
-            sys.path.insert(0, launch.code)  # a task of the user's own lies there
+        code = launch.code
+        if code is not None:
+            sys.path.insert(0, code)  # a task of the user's own lies there
         if launch.spec.task is not None and launch.spec.task.is_own:
             blame = Blame(launch.spec.task.name)
         device = choose_device(launch, environment)
@@ -65,6 +67,9 @@ def main() -> int:
         # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()
         message = str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
+        if code is not None:
+            # The user knows the folder that was sent, not this attempt's copy of it.
+            message = message.replace(f"{code}/", "")
         events.append(
             "failure",
             {

@@ -175,6 +175,17 @@ def test_the_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
     assert attempt.event("completed")["metrics"]["eval_error"] < 0.3
 
 
+def test_a_wrong_class_in_uploaded_code_is_told_by_the_path_that_was_sent(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    code = tmp_path / "code"
+    (code / "lab").mkdir(parents=True)
+    (code / "lab" / "lines.py").write_text("class Line:\n    pass\n")
+    spec = {"name": "x", "code": str(code), "task": {"name": "lab.lines:Lime"}}
+    attempt = ranks.run(tmp_path, {**spec, "training": {"steps": 1}})
+    assert attempt.event("failure")["message"] == "lab/lines.py has no class Lime"
+
+
 def test_blame_falls_on_no_library() -> None:
     with pytest.raises(SpecError) as caught:
         validate_spec({"name": 1})
