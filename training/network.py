@@ -78,10 +78,14 @@ def message(report: dict[str, Any]) -> str:
         what = f"on, {would}" if each["on"] else f"off, would {verb}"
         compressions.append(f"{name} {what} {duration(abs(gained))} a step")
     return (
-        f"links: {links}. To combine {report['gradient_bytes'] / 1e6:,.1f} MB of gradients takes "
-        f"about {duration(report['whole_seconds'])} a step on this network; compression "
+        f"links: {links}. To combine {size(report['gradient_bytes'])} of gradients takes about "
+        f"{duration(report['whole_seconds'])} a step on this network; compression "
         + "; ".join(compressions)
     )
+
+
+def size(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
 
 
 def duration(seconds: float) -> str:
