@@ -6,10 +6,11 @@ import json
 import logging
 import random
 from collections.abc import Callable
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
 
 from pydantic import ValidationError
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from trainhall.cluster.agent.options import (
@@ -31,6 +32,20 @@ PROTOCOL = 4426
 UNAUTHORIZED, FORBIDDEN, UPGRADE_REQUIRED = 401, 403, 426
 
 
+class Socket(Protocol):
+    """What a connection is made of; the simulator brings its own.
+
+    Both raise `websockets.exceptions.ConnectionClosed` when the other side is gone.
+    """
+
+    async def send(self, text: str, /) -> None: ...
+
+    async def recv(self) -> str | bytes: ...
+
+
+Dial = Callable[[], AbstractAsyncContextManager[Socket]]
+
+
 class Connection:
     """Keeps the coordinator informed and takes what it wants; `run` ends only when that is over."""
 
@@ -43,6 +58,8 @@ class Connection:
         connected: Callable[[], None],
         *,
         give_up_if_refused: bool = False,
+        dial: Dial | None = None,
+        chance: random.Random | None = None,
     ) -> None:
         """
         Args:
@@ -50,6 +67,8 @@ class Connection:
             desired: takes what shall be. Old or repeated ones never reach it.
             connected: called when a connection stands.
             give_up_if_refused: raise instead of trying again with the same credential.
+            dial: opens a connection; None: a websocket to the coordinator of the options.
+            chance: varies the pauses between two tries; None: every agent has its own.
         """
         self._options = options
         self._credential = credential
@@ -57,6 +76,8 @@ class Connection:
         self._desired = desired
         self._connected = connected
         self._give_up_if_refused = give_up_if_refused
+        self._dial = dial or self._websocket
+        self._chance = chance or random.Random()
         self._changed = asyncio.Event()
         self._heartbeat = options.heartbeat_seconds
         self._revision = 0
@@ -96,14 +117,13 @@ class Connection:
                 self._say(f"the connection to {self._options.coordinator} ended")
             except (OSError, TimeoutError, WebSocketException) as error:
                 self._say(f"{self._options.coordinator} cannot be reached ({_told(error)})")
-            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))
+            await asyncio.sleep(self._pause * self._chance.uniform(0.5, 1.0))
             self._pause = min(self._pause * 2, self._options.reconnect_limit_seconds)
 
-    async def _connect_once(self) -> None:
-        headers = {"Authorization": f"Bearer {self._credential}"}
-        async with connect(
+    def _websocket(self) -> AbstractAsyncContextManager[Socket]:
+        return connect(
             self._options.websocket_url,
-            additional_headers=headers,
+            additional_headers={"Authorization": f"Bearer {self._credential}"},
             # It costs more time than it saves.
             compression=None,
             max_size=MAX_MESSAGE_BYTES,
@@ -112,7 +132,10 @@ class Connection:
             ping_timeout=20,
             close_timeout=1,
             proxy=None,
-        ) as socket:
+        )
+
+    async def _connect_once(self) -> None:
+        async with self._dial() as socket:
             self._revision = 0
             self._changed.set()
             tasks = [
@@ -129,7 +152,7 @@ class Connection:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _listen(self, socket: ClientConnection) -> None:
+    async def _listen(self, socket: Socket) -> None:
         greeted = False
         while True:
             text = await socket.recv()
@@ -151,7 +174,7 @@ class Connection:
             self._desired(message)
             self._changed.set()
 
-    async def _tell(self, socket: ClientConnection) -> None:
+    async def _tell(self, socket: Socket) -> None:
         while True:
             # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
