@@ -2,9 +2,10 @@
 PYTHON ?= python3
 PORT ?= 8000
 ONCE ?=
+SEEDS ?= 10000
 BIN := .venv/bin
 
-.PHONY: help run up test slow lint format generate bench bench-collectives build clean
+.PHONY: help run up test slow simulate lint format generate bench bench-collectives build clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -24,6 +25,10 @@ test: ## Every check and every test
 slow: ## The tests that take eight ranks, a compiler or many runs
 	$(setup) test
 	$(BIN)/python -m pytest -q -m slow
+
+simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
+	$(setup) test
+	$(BIN)/python scripts/simulate.py --seeds $(SEEDS)
 
 lint: ## Style, types, boundaries, and that generated files are current
 	$(setup) lint

@@ -1,0 +1,198 @@
+"""What goes wrong, and when: drawn from the seed, one kind after another, often several at once."""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from trainhall.cluster.simulator.host import Host
+from trainhall.cluster.simulator.network import Link
+from trainhall.cluster.simulator.world import World
+
+GAP_SECONDS = (0.3, 4.0)
+"""Between the beginnings of two faults."""
+
+BAD_FROM_THE_START = 0.5
+"""The share of hosts whose network is bad when the first jobs come."""
+
+
+class Faults:
+    """Injects faults until it is told to stop, then mends all that is broken."""
+
+    def __init__(self, world: World, chance: random.Random) -> None:
+        self._world = world
+        self._chance = chance
+        self._kinds: list[tuple[float, Callable[[], Coroutine[Any, Any, None]]]] = [
+            (3, self._kill_coordinator),
+            (1, self._suspend_coordinator),
+            (3, self._part),
+            (2, self._worsen),
+            (3, self._kill_agent),
+            (1.5, self._power_off),
+            (1, self._kill_shim),
+            (1.5, self._slow_disk),
+            (0.7, self._failing_disk),
+            (1, self._jump_clock),
+            (3, self._command),
+            (0.5, self._drain),
+        ]
+        self._lasting: list[asyncio.Task[None]] = []
+
+    async def go_on(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        weights = [weight for weight, _ in self._kinds]
+        for host in self._world.hosts:
+            if self._chance.random() < BAD_FROM_THE_START:
+                self._lasting.append(loop.create_task(self._worsen(host.link)))
+        while loop.time() < end and self._world.broken is None:
+            await asyncio.sleep(self._chance.uniform(*GAP_SECONDS))
+            ((_, inject),) = self._chance.choices(self._kinds, weights)
+            # A fault lasts while others begin.
+            self._lasting.append(loop.create_task(inject()))
+
+    async def end(self) -> None:
+        """Every fault that lasts ends by itself; then nothing stays broken."""
+        await asyncio.gather(*self._lasting)
+        world = self._world
+        for link in [world.users, *(host.link for host in world.hosts)]:
+            link.calm()
+        world.disk.slow_seconds = world.disk.failing = 0.0
+        world.story.tell("world", "the last fault is over")
+
+    # -- the coordinator -------------------------------------------------------------------------
+
+    async def _kill_coordinator(self) -> None:
+        world = self._world
+        await self._wait_a_moment()
+        if world.server.process is None:
+            return
+        away = self._some((0.1, 3.0), (5.0, 25.0))
+        world.story.fault("coordinator killed", "coordinator", f"is killed, for {away:.1f} s")
+        await world.kill_coordinator()
+        await asyncio.sleep(away)
+        if world.server.process is None:
+            await world.start_coordinator()
+
+    async def _suspend_coordinator(self) -> None:
+        """Its machine sleeps: when it wakes up its clocks have gone on, and it heard nobody."""
+        await self._wait_a_moment()
+        seconds = self._chance.uniform(5.0, 300.0)
+        self._world.story.fault(
+            "coordinator suspended", "coordinator", f"slept for {seconds:.0f} s"
+        )
+        self._world.clock.leapt += seconds
+
+    async def _slow_disk(self) -> None:
+        disk = self._world.disk
+        disk.slow_seconds = self._some((0.02, 0.3), (0.5, 3.0))
+        self._world.story.fault("slow disk", "disk", f"takes up to {disk.slow_seconds:.2f} s")
+        await asyncio.sleep(self._chance.uniform(1.0, 10.0))
+        disk.slow_seconds = 0.0
+
+    async def _failing_disk(self) -> None:
+        disk = self._world.disk
+        disk.failing = self._chance.choice([0.2, 0.7, 1.0])
+        self._world.story.fault("failing disk", "disk", f"refuses {disk.failing:.0%}")
+        await asyncio.sleep(self._chance.uniform(0.5, 8.0))
+        disk.failing = 0.0
+
+    async def _jump_clock(self) -> None:
+        world = self._world
+        seconds = self._chance.choice([-3600.0, -60.0, 60.0, 3600.0]) * self._chance.random()
+        clocks = [("coordinator", world.clock), *((host.name, host.clock) for host in world.hosts)]
+        who, clock = self._chance.choice(clocks)
+        self._world.story.fault("clock jump", who, f"the time of day jumps by {seconds:+.0f} s")
+        clock.offset += seconds
+
+    # -- the network -----------------------------------------------------------------------------
+
+    async def _part(self) -> None:
+        link = self._any_link()
+        if link.parted:
+            return
+        how = self._chance.choice(["loses", "holds"])
+        seconds = self._some((0.5, 8.0), (10.0, 35.0))
+        self._world.story.fault(
+            f"partition that {how}", link.name, f"is parted for {seconds:.1f} s; the link {how}"
+        )
+        link.part("loses" if how == "loses" else "holds")
+        await asyncio.sleep(seconds)
+        self._world.story.tell(link.name, "is heard again")
+        link.heal()
+
+    async def _worsen(self, link: Link | None = None) -> None:
+        link = link or self._any_link()
+        link.loss = self._chance.choice([0.1, 0.4, 0.7])
+        link.doubling = self._chance.choice([0.0, 0.2, 0.5])
+        link.delay = (0.001, self._chance.choice([0.05, 1.0, 5.0]))
+        self._world.story.fault(
+            "bad network",
+            link.name,
+            f"loses {link.loss:.0%}, doubles {link.doubling:.0%}, delays up to {link.delay[1]} s",
+        )
+        await asyncio.sleep(self._chance.uniform(2.0, 15.0))
+        if not link.parted:
+            link.calm()
+
+    # -- hosts -----------------------------------------------------------------------------------
+
+    async def _kill_agent(self) -> None:
+        host = self._any_host()
+        await self._wait_a_moment()
+        if host.agent is None:
+            return
+        away = self._some((0.1, 3.0), (5.0, 25.0))
+        self._world.story.fault("agent killed", host.name, f"its agent is killed, for {away:.1f} s")
+        await host.kill_agent()
+        await asyncio.sleep(away)
+        if host.powered and host.agent is None:
+            host.start_agent()
+
+    async def _power_off(self) -> None:
+        host = self._any_host()
+        if not host.powered:
+            return
+        seconds = self._chance.uniform(3.0, 30.0)
+        self._world.story.fault("host powered off", host.name, f"is off for {seconds:.1f} s")
+        await host.power_off()
+        await asyncio.sleep(seconds)
+        host.power_on()
+
+    async def _kill_shim(self) -> None:
+        host = self._any_host()
+        shims = host.shims()
+        if shims:
+            self._world.story.fault("shim killed", host.name, "a shim is killed")
+            self._chance.choice(shims).die(with_ranks=False)
+
+    # -- people ----------------------------------------------------------------------------------
+
+    async def _command(self) -> None:
+        if self._world.jobs:
+            what = self._chance.choice(["pause", "pause", "resume", "resume", "cancel"])
+            self._world.story.faults[f"user's {what}"] += 1
+            await self._world.command(what, self._chance.choice(self._world.jobs))
+
+    async def _drain(self) -> None:
+        host = self._any_host()
+        if host.node_id and host.disk.credential:
+            self._world.story.fault("node removed", host.name, "a user removes it")
+            await self._world.remove(host)
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    def _any_host(self) -> Host:
+        return self._chance.choice(self._world.hosts)
+
+    def _any_link(self) -> Link:
+        return self._chance.choice([self._world.users, *(h.link for h in self._world.hosts)])
+
+    def _some(self, short: tuple[float, float], long: tuple[float, float]) -> float:
+        """Mostly a short time, now and then a long one."""
+        return self._chance.uniform(*(short if self._chance.random() < 0.6 else long))
+
+    async def _wait_a_moment(self) -> None:
+        """So that a fault meets what is under way at any of its points."""
+        for _ in range(self._chance.randint(0, 30)):
+            await asyncio.sleep(0)

@@ -1,0 +1,440 @@
+"""A host: its disk, its processes, and its agent, which decides and connects as the real one does.
+
+What the real agent keeps in files the simulated one keeps on a `HostDisk`, so that it too can be
+killed at any moment and finds its way from what is left.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from trainhall.cluster.agent.api import Unreachable
+from trainhall.cluster.agent.attempts import Attempt
+from trainhall.cluster.agent.connection import Connection
+from trainhall.cluster.agent.options import AgentOptions, CredentialRefused, NodeRemoved
+from trainhall.cluster.agent.reconcile import (
+    Action,
+    Conclude,
+    Forget,
+    Prepare,
+    Stage,
+    Start,
+    Tell,
+    Wanted,
+    decide,
+)
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.protocol import Assignment, Desired, DeviceInfo, JoinRequest, Report
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.loop import Process, detach
+from trainhall.cluster.simulator.network import Link, Server
+from trainhall.cluster.simulator.ranks import Group, Shim, Storage, Tape, Token
+from trainhall.cluster.simulator.story import Story
+from trainhall.training.link import AttemptFolder, Command, Failure, Launch, Outcome
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the shims where none rings: one that was killed does not."""
+PREPARE_SECONDS = (0.05, 1.5)
+START_SECONDS = (0.05, 0.8)
+RETRY_SECONDS = (0.2, 2.0)
+SHIP_SECONDS = (2.0, 8.0)
+"""Between two looks for what the ranks of an attempt wrote; its end rings."""
+SHIM_DIED = "the process that supervised the ranks was killed"
+_NOWHERE = Path("/nonexistent")
+
+
+@dataclass
+class Folder:
+    """An attempt's folder."""
+
+    launch: Launch
+    shim: Shim | None = None
+    ended: tuple[Outcome, Failure | None] | None = None
+    """What an agent found out in the place of a shim that had died."""
+    tapes: dict[int, Tape] = field(default_factory=dict)
+
+
+@dataclass
+class HostDisk:
+    credential: str = ""
+    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """The newest (attempt, generation) that was ever launched here, by job."""
+    folders: dict[Token, Folder] = field(default_factory=dict)
+
+
+class Ledger(Protocol):
+    """Who writes down what happens on a host."""
+
+    def launched(self, host: "Host", launch: Launch) -> None: ...
+
+    def forgets(self, host: "Host", folder: "Folder") -> None: ...
+
+    def agent_takes(self, host: "Host", desired: Desired) -> None: ...
+
+
+class Host:
+    """A machine of the cluster.
+
+    Args:
+        group: where the ranks of an attempt meet.
+        ledger: is told what is launched, wanted and forgotten here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        slots: int,
+        *,
+        clock: WorldClock,
+        server: Server,
+        link: Link,
+        storage: Storage,
+        group: Callable[[Launch], Group],
+        story: Story,
+        chance: random.Random,
+        ledger: Ledger,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.server = server
+        self.link = link
+        self.storage = storage
+        self.story = story
+        self.chance = chance
+        self.ledger = ledger
+        self.group = group
+        self.disk = HostDisk()
+        self.node_id = ""
+        self.powered = True
+        self.agent: Agent | None = None
+        self.agents = 0
+        self.devices = [
+            DeviceInfo(index=i, kind="cuda", name="simulated", memory_total=1) for i in range(slots)
+        ]
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def start_agent(self) -> None:
+        self.agents += 1
+        self.agent = Agent(self, f"{self.name}-{self.agents}")
+        self.story.tell(self.name, f"agent {self.agents} starts")
+
+    async def kill_agent(self) -> None:
+        agent, self.agent = self.agent, None
+        if agent is not None:
+            await agent.process.kill()
+
+    async def power_off(self) -> None:
+        """Everything ends where it stands; the disk keeps what was written."""
+        self.powered = False
+        await self.kill_agent()
+        for shim in self.shims():
+            shim.die(with_ranks=True)
+
+    def power_on(self) -> None:
+        self.powered = True
+        self.start_agent()
+
+    def shims(self) -> list[Shim]:
+        """Those that are alive."""
+        folders = self.disk.folders.values()
+        return [f.shim for f in folders if f.shim is not None and f.shim.alive]
+
+    def ring(self) -> None:
+        if self.agent is not None:
+            self.agent.ring()
+
+    def remove_folder(self, token: Token) -> None:
+        folder = self.disk.folders.pop(token, None)
+        if folder is not None:
+            self.ledger.forgets(self, folder)
+
+    def start_shim(self, token: Token, folder: Folder) -> None:
+        """The first to take the folder stays the only one."""
+        if folder.shim is not None or self.disk.folders.get(token) is not folder:
+            return
+        folder.shim = Shim(
+            folder.launch,
+            folder.tapes,
+            self.group(folder.launch),
+            self.name,
+            self.ring,
+            self.story,
+            self.chance,
+            partial(self.ledger.launched, self),
+        )
+        detach(folder.shim.run(), "shim")
+
+
+class Agent:
+    """One process of it."""
+
+    def __init__(self, host: Host, agent_id: str) -> None:
+        self.host = host
+        self.agent_id = agent_id
+        self.process = Process(agent_id)
+        self.attempts: dict[Token, Attempt] = {}
+        self._desired: dict[Token, Assignment] | None = None
+        self._leaving: set[Token] = set()
+        self._removed: list[str] = []
+        self._bell = asyncio.Event()
+        self._to_ship = asyncio.Event()
+        self._connection: Connection | None = None
+        for token, folder in host.disk.folders.items():
+            self._add(token, folder.launch, Stage.READY)
+        self.process.spawn(self._stay_connected(), "connection")
+        self.process.spawn(self._watch(), "shims")
+        self.process.spawn(self._ship(), "shipping")
+
+    def ring(self) -> None:
+        """There is something to look at."""
+        self._bell.set()
+
+    # -- the coordinator -------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> None:
+        host = self.host
+        while True:
+            if not host.disk.credential:
+                await self._join()
+            self._connection = Connection(
+                AgentOptions(coordinator="http://simulated", data_dir=_NOWHERE),
+                host.disk.credential,
+                self._report,
+                self._take,
+                self._to_ship.set,
+                dial=partial(host.server.dial, host.link, host.disk.credential),
+                chance=host.chance,
+            )
+            try:
+                await self._connection.run()
+            except NodeRemoved:
+                host.story.tell(host.name, "was removed: its ranks end, then it joins again")
+                host.disk.credential = ""
+                self._desired = {}
+                while self.attempts or self._leaving:
+                    self._reconcile()
+                    await asyncio.sleep(LOOK_SECONDS)
+                self._desired = None
+            except CredentialRefused as error:
+                host.story.tell(host.name, f"is refused, and joins again: {error}")
+                host.disk.credential = ""
+
+    async def _join(self) -> None:
+        host = self.host
+
+        async def join(coordinator: Coordinator) -> None:
+            announced = await coordinator.nodes.announce(host.name)
+            reply = await coordinator.nodes.join(
+                JoinRequest(
+                    join_token=announced.join_token,
+                    name=host.name,
+                    address=host.name,
+                    agent_version="simulated",
+                    devices=host.devices,
+                )
+            )
+            host.node_id, host.disk.credential = reply.node_id, reply.credential
+
+        while not host.disk.credential:
+            try:
+                await host.server.request(host.link, join)
+            except (Unreachable, ClusterError):
+                await asyncio.sleep(host.chance.uniform(*RETRY_SECONDS))
+
+    def _report(self, revision: int) -> Report:
+        return Report(
+            agent_version="simulated",
+            agent_id=self.agent_id,
+            time=self.host.clock.now().timestamp(),
+            address=self.host.name,
+            devices=self.host.devices,
+            assignments=[a.report(self._shipped(t)) for t, a in self.attempts.items()],
+            removed=self._removed,
+            revision=revision,
+        )
+
+    def _take(self, desired: Desired) -> None:
+        self._desired = {
+            (a.launch.job_id, a.launch.attempt, a.launch.generation): a for a in desired.assignments
+        }
+        for location in desired.remove:
+            self.host.storage.remove(location)
+        self._removed = desired.remove
+        self.host.ledger.agent_takes(self.host, desired)
+        self._reconcile()
+
+    def _changed(self) -> None:
+        if self._connection is not None:
+            self._connection.changed()
+
+    # -- this host -------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            self._bell.clear()
+            if self._refresh():
+                self._changed()
+            self._reconcile()
+            try:
+                async with asyncio.timeout(LOOK_SECONDS if self.attempts else None):
+                    await self._bell.wait()
+            except TimeoutError:
+                pass
+
+    def _refresh(self) -> bool:
+        changed = False
+        for token, attempt in self.attempts.items():
+            folder = self.host.disk.folders.get(token)
+            if attempt.stage not in (Stage.READY, Stage.LIVE) or folder is None:
+                continue
+            before = (attempt.stage, attempt.status)
+            self._look(attempt, folder)
+            changed |= before != (attempt.stage, attempt.status)
+        return changed
+
+    def _look(self, attempt: Attempt, folder: Folder) -> None:
+        shim = folder.shim
+        if shim is None:
+            return
+        attempt.stage, attempt.started_at, attempt.status = Stage.LIVE, None, shim.status
+        if shim.alive:
+            return
+        if shim.status is not None and shim.status.outcome is not None:
+            self._end(attempt, shim.status.outcome, shim.status.failure)
+        elif folder.ended is not None:
+            self._end(attempt, *folder.ended)
+        else:
+            # It died without a word: what it left behind is ended, and that is said in its place.
+            shim.die(with_ranks=True)
+            asked = attempt.status.command if attempt.status is not None else Command.RUN
+            failed = asked is not Command.STOP
+            folder.ended = (
+                (Outcome.FAILED, Failure(message=SHIM_DIED)) if failed else (Outcome.STOPPED, None)
+            )
+            self._end(attempt, *folder.ended)
+
+    def _end(self, attempt: Attempt, outcome: Outcome, failure: Failure | None) -> None:
+        attempt.stage, attempt.outcome, attempt.failure = Stage.ENDED, outcome, failure
+        self._to_ship.set()
+        self._changed()
+
+    def _reconcile(self) -> None:
+        wanted = None
+        if self._desired is not None:
+            leaving = {token[0] for token in self._leaving}
+            wanted = {
+                token: Wanted(a.goal, a.launch.node_rank > 0 and a.launch.rendezvous is None)
+                for token, a in self._desired.items()
+                if token in self.attempts or token[0] not in leaving
+            }
+        found = {token: a.found(self._shipped(token)) for token, a in self.attempts.items()}
+        for action in decide(wanted, found, self.host.disk.launched):
+            self._act(action)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Prepare(token):
+                attempt = self._add(token, self._wanted(token), Stage.PREPARING)
+                attempt.task = self.process.spawn(self._prepare(attempt), "prepare")
+            case Start(token):
+                attempt = self.attempts[token]
+                attempt.task = self.process.spawn(self._start(attempt), "start")
+            case Tell(token, command):
+                folder = self.host.disk.folders.get(token)
+                if folder is not None and folder.shim is not None:
+                    folder.shim.tell(command)
+            case Conclude(token, outcome, reason):
+                known = self.attempts.get(token)
+                attempt = known or self._add(token, self._wanted(token), Stage.ENDED)
+                if attempt.task is not None:
+                    attempt.task.cancel()
+                self.host.remove_folder(token)
+                failure = Failure(message=reason) if outcome is Outcome.FAILED else None
+                self._end(attempt, outcome, failure)
+            case Forget(token):
+                self._leaving.add(token)
+                self.process.spawn(self._forget(self.attempts.pop(token)), "forget")
+
+    def _add(self, token: Token, launch: Launch, stage: Stage) -> Attempt:
+        attempt = Attempt(token, AttemptFolder(_NOWHERE), launch, stage)
+        self.attempts[token] = attempt
+        return attempt
+
+    def _wanted(self, token: Token) -> Launch:
+        assert self._desired is not None
+        return self._desired[token].launch
+
+    async def _prepare(self, attempt: Attempt) -> None:
+        await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
+        tapes = {p.rank: Tape(attempt.launch, p.rank) for p in attempt.launch.ranks}
+        self.host.disk.folders[attempt.token] = Folder(attempt.launch, tapes=tapes)
+        attempt.stage = Stage.READY
+        await self._start(attempt)
+
+    async def _start(self, attempt: Attempt) -> None:
+        """First it is noted that the token was launched here, and never again is."""
+        host, (job_id, *number) = self.host, attempt.token
+        token = (number[0], number[1])
+        host.disk.launched[job_id] = max(host.disk.launched.get(job_id, (0, 0)), token)
+        await asyncio.sleep(host.chance.uniform(*START_SECONDS))
+        folder = host.disk.folders.get(attempt.token)
+        attempt.started_at = 0.0
+        attempt.task = None
+        if folder is not None:
+            # It is on its way, whatever becomes of this agent.
+            delay = host.chance.uniform(*START_SECONDS)
+            asyncio.get_running_loop().call_later(delay, host.start_shim, attempt.token, folder)
+
+    async def _forget(self, attempt: Attempt) -> None:
+        if attempt.task is not None:
+            attempt.task.cancel()
+        await asyncio.sleep(self.host.chance.uniform(0.0, 0.3))
+        self.host.remove_folder(attempt.token)
+        self._leaving.discard(attempt.token)
+        self._changed()
+        self._bell.set()
+
+    # -- shipping --------------------------------------------------------------------------------
+
+    def _shipped(self, token: Token) -> bool:
+        folder = self.host.disk.folders.get(token)
+        return folder is None or all(tape.empty for tape in folder.tapes.values())
+
+    async def _ship(self) -> None:
+        """Send what the ranks wrote, each piece until it is acknowledged."""
+        while True:
+            self._to_ship.clear()
+            for token, folder in list(self.host.disk.folders.items()):
+                for tape in folder.tapes.values():
+                    if tape.empty:
+                        continue
+                    try:
+                        await self._ship_tape(token, tape)
+                    except (Unreachable, ClusterError):
+                        await asyncio.sleep(self.host.chance.uniform(*RETRY_SECONDS))
+            try:
+                async with asyncio.timeout(self.host.chance.uniform(*SHIP_SECONDS)):
+                    await self._to_ship.wait()
+            except TimeoutError:
+                pass
+
+    async def _ship_tape(self, token: Token, tape: Tape) -> None:
+        job_id, attempt, _ = token
+        host = self.host
+        if events := tape.events[tape.acked_events :]:
+            tape.acked_events = await host.server.request(
+                host.link, lambda c: c.events(job_id, attempt, tape.writer, events)
+            )
+            self._changed()
+        if frames := tape.frames[tape.acked_frames :]:
+            body = b"".join(frames)
+            tape.acked_frames = await host.server.request(
+                host.link, lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body)
+            )
+            self._changed()

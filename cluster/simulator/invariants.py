@@ -1,0 +1,289 @@
+"""What must hold at every moment, whatever fails: the invariants of the design, by their numbers.
+
+The database is looked at after every commit, the hosts whenever ranks are launched. What only time
+can show (an end that has to come) is looked at when the faults are over.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.lifecycle import (
+    ACTIVE_ATTEMPT_STATES,
+    ACTIVE_STATES,
+    ATTEMPT_EDGES,
+    FINAL_STATES,
+    JOB_EDGES,
+    AttemptState,
+    JobState,
+)
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulator.host import Host
+from trainhall.cluster.simulator.ranks import name
+from trainhall.cluster.simulator.story import Story
+from trainhall.monitoring.codec import decode_frames
+from trainhall.training.link import Launch
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+
+
+TRANSITIONS = "1 transitions"
+SUBMISSIONS = "2 submissions"
+LAUNCHES = "2 launches"
+REVOKED = "3 revoked tokens"
+ISOLATED = "4 isolated attempts"
+GRACE = "5 grace period"
+ONCE = "8 counted once"
+DEVICES = "devices"
+LIVENESS = "liveness"
+
+_SLACK_SECONDS = 1e-6
+
+_AttemptKey = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What a revoked token may not change any more."""
+
+    state: str
+    goal: str
+    failure: str | None
+    rendezvous: str | None
+    checkpoints: int
+
+
+class Inspector:
+    """
+    Args:
+        connection: the coordinator's database.
+        hosts: of the cluster, filled as they are made.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        hosts: list[Host],
+        options: ClusterOptions,
+        story: Story,
+        now: Callable[[], float],
+    ) -> None:
+        self._db = connection
+        self._hosts = hosts
+        self._options = options
+        self._story = story
+        self._now = now
+        self.acknowledged: dict[str, str] = {}
+        """Jobs whose submission was answered, by idempotency key."""
+        self.listening_since = 0.0
+        """When the present coordinator began (virtual seconds)."""
+        self.heard: dict[str, float] = {}
+        """When the coordinator last took a node's report, by node id."""
+        self.violation: Violation | None = None
+        self._jobs: dict[str, str] = {}
+        self._attempts: dict[_AttemptKey, str] = {}
+        self._revoked: dict[_AttemptKey, _Fixed] = {}
+        self._nodes: dict[str, str] = {}
+        self._events: dict[str, int] = {}
+        self._launches: Counter[tuple[str, str, int, int]] = Counter()
+
+    def hears(self, node_id: str) -> None:
+        """A message of a node arrives at the coordinator."""
+        self.heard[node_id] = self._now()
+
+    # -- after every commit ----------------------------------------------------------------------
+
+    def committed(self) -> None:
+        self._story.events += 1
+        try:
+            self._check_jobs()
+            self._check_attempts()
+            self._check_nodes()
+        except Violation as violation:
+            self.violated(violation)
+
+    def violated(self, violation: Violation) -> None:
+        """Keep the first one: what comes after it may be its consequence."""
+        if self.violation is None:
+            self.violation = violation
+            self._story.tell("INVARIANT", str(violation))
+
+    def _check_jobs(self) -> None:
+        self._story.checks[TRANSITIONS] += 1
+        self._story.checks[SUBMISSIONS] += 1
+        rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
+        now = {job_id: state for job_id, state, _ in rows}
+        for job_id, state, reason in rows:
+            if not reason:
+                raise Violation(TRANSITIONS, f"job {job_id} is {state} without a reason")
+            if self._jobs.get(job_id) != state:
+                self._check_path(job_id, state)
+        for key, job_id in self.acknowledged.items():
+            if job_id not in now:
+                raise Violation(SUBMISSIONS, f"job {job_id}, acknowledged to {key}, is gone")
+        self._jobs = now
+
+    def _check_path(self, job_id: str, state: str) -> None:
+        """The job's events tell each edge that it took, and where it is."""
+        at = self._jobs.get(job_id)
+        rows = self._db.execute(
+            "SELECT seq, data FROM events WHERE job_id = ? AND kind = 'state' AND seq > ? "
+            "ORDER BY seq",
+            (job_id, self._events.get(job_id, 0)),
+        )
+        for seq, data in rows:
+            end = json.loads(data)["state"]
+            if at is not None and (JobState(at), JobState(end)) not in JOB_EDGES:
+                raise Violation(TRANSITIONS, f"job {job_id} went from {at} to {end}")
+            self._story.tell("job", f"{job_id} {at or '·'} → {end}")
+            at, self._events[job_id] = end, seq
+        if at != state:
+            raise Violation(TRANSITIONS, f"job {job_id} is {state}, its events end at {at}")
+
+    def _check_attempts(self) -> None:
+        self._story.checks[REVOKED] += 1
+        self._story.checks[DEVICES] += 1
+        rows = self._db.execute(
+            "SELECT a.job_id, a.number, a.state, a.goal, a.failure, a.rendezvous, "
+            "a.revoked, a.world_size, j.attempt, "
+            "(SELECT count(*) FROM checkpoints c WHERE c.job_id = a.job_id "
+            " AND c.attempt = a.number), "
+            "(SELECT count(*) FROM grants g WHERE g.job_id = a.job_id AND g.attempt = a.number) "
+            "FROM attempts a JOIN jobs j ON j.id = a.job_id"
+        )
+        active: Counter[str] = Counter()
+        for (
+            job_id, number, state, goal, failure, rendezvous, revoked, world_size,
+            newest, checkpoints, grants,
+        ) in rows:  # fmt: skip
+            key = (job_id, number)
+            before = self._attempts.get(key)
+            edge = AttemptState(before or state), AttemptState(state)
+            if before not in (None, state) and edge not in ATTEMPT_EDGES:
+                raise Violation(TRANSITIONS, f"attempt {key} went from {before} to {state}")
+            self._attempts[key] = state
+            if revoked:
+                fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
+                known = self._revoked.setdefault(key, fixed)
+                if known != fixed:
+                    raise Violation(REVOKED, f"attempt {key} was {known}, and is {fixed}")
+            elif state in ACTIVE_ATTEMPT_STATES:
+                active[job_id] += 1
+                if number != newest or grants != world_size:
+                    raise Violation(
+                        DEVICES,
+                        f"attempt {key} is {state} with {grants} of {world_size} devices; "
+                        f"the newest is {newest}",
+                    )
+        for job_id, state in self._jobs.items():
+            if active[job_id] != (1 if state in ACTIVE_STATES else 0):
+                raise Violation(
+                    TRANSITIONS, f"job {job_id} is {state} with {active[job_id]} active attempts"
+                )
+
+    def _check_nodes(self) -> None:
+        """A node is given up only after it, and this coordinator, were there long enough."""
+        self._story.checks[GRACE] += 1
+        now = {}
+        for node_id, state in self._db.execute("SELECT id, state FROM nodes"):
+            now[node_id] = state
+            before = self._nodes.get(node_id)
+            if state == before:
+                continue
+            self._story.tell("node", f"{node_id} {before or '·'} → {state}")
+            if state == NodeState.LOST:
+                since = max(self.heard.get(node_id, 0.0), self.listening_since)
+                silent = self._now() - since
+                if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
+                    raise Violation(
+                        GRACE, f"node {node_id} was given up after {silent:.1f} s of silence"
+                    )
+        self._nodes = now
+
+    # -- when ranks are launched -----------------------------------------------------------------
+
+    def launched(self, host: Host, launch: Launch) -> None:
+        self._story.checks[LAUNCHES] += 1
+        key = (host.name, launch.job_id, launch.attempt, launch.generation)
+        self._launches[key] += 1
+        if self._launches[key] > 1:
+            self._fail(LAUNCHES, f"{key} was launched {self._launches[key]} times")
+        devices = Counter(
+            place.device_index for shim in host.shims() if shim.runs for place in shim.launch.ranks
+        )
+        for place in launch.ranks:
+            if devices[place.device_index] > 1:
+                self._fail(DEVICES, f"two attempts on device {place.device_index} of {host.name}")
+        for other in self._hosts:
+            for shim in other.shims():
+                if not shim.runs or shim.launch.job_id != launch.job_id:
+                    continue
+                if shim.launch.attempt < launch.attempt:
+                    self._check_void((launch.job_id, shim.launch.attempt), other)
+
+    def _check_void(self, key: _AttemptKey, host: Host) -> None:
+        """Beside a newer attempt only one may run that was revoked, on a host that is not heard."""
+        self._story.checks[ISOLATED] += 1
+        row = self._db.execute(
+            "SELECT revoked FROM attempts WHERE job_id = ? AND number = ?", key
+        ).fetchone()
+        if row is None or not row[0]:
+            self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not void")
+
+    def _fail(self, invariant: str, what: str) -> None:
+        self.violated(Violation(invariant, what))
+
+    # -- when the faults are over ----------------------------------------------------------------
+
+    def unfinished(self) -> list[str]:
+        """What is not over yet, in words."""
+        rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
+        found = [
+            f"job {job_id} is {state}: {reason}"
+            for job_id, state, reason in rows
+            if state not in FINAL_STATES
+        ]
+        for host in self._hosts:
+            found += [f"{name(s.launch)} runs on {host.name}" for s in host.shims() if s.runs]
+            if host.disk.folders:
+                found.append(f"{host.name} has not forgotten {sorted(host.disk.folders)}")
+        grants = self._db.execute("SELECT job_id, attempt, node_id FROM grants").fetchall()
+        return found + [f"attempt {a} of job {j} holds a device of node {n}" for j, a, n in grants]
+
+    def check_end(self, measured: dict[tuple[str, int, str], list[int]]) -> None:
+        """
+        Args:
+            measured: the steps that each writer measured, by job, attempt and writer.
+        """
+        self._story.checks[LIVENESS] += 1
+        for what in self.unfinished():
+            self._fail(LIVENESS, f"{what}, long after the last fault")
+        keys = self._db.execute("SELECT key, job_id FROM idempotency_keys").fetchall()
+        jobs = self._db.execute("SELECT count(*) FROM jobs").fetchone()[0]
+        if len(keys) != jobs or dict(keys) != dict(keys) | self.acknowledged:
+            self._fail(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
+        self._check_counted_once(measured)
+
+    def _check_counted_once(self, measured: dict[tuple[str, int, str], list[int]]) -> None:
+        """Each step that a writer measured is stored, and is stored once."""
+        self._story.checks[ONCE] += 1
+        stored: Counter[tuple[str, int, int]] = Counter()
+        rows = self._db.execute("SELECT job_id, attempt, payload FROM metric_frames")
+        for job_id, attempt, payload in rows:
+            for table in decode_frames(payload):
+                stored.update((job_id, attempt, int(step)) for step in table.steps)
+        wanted: Counter[tuple[str, int, int]] = Counter()
+        for (job_id, attempt, _), steps in measured.items():
+            wanted.update((job_id, attempt, step) for step in steps)
+        if stored != wanted:
+            doubled = sorted((stored - wanted).items())[:3]
+            missing = sorted((wanted - stored).items())[:3]
+            self._fail(ONCE, f"too often {doubled}, missing {missing}")

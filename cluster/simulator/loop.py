@@ -1,0 +1,105 @@
+"""An event loop in which no time passes but what is waited for, and nothing happens beside it."""
+
+import asyncio
+import contextvars
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_running: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+
+_detached: set[asyncio.Task[None]] = set()
+"""The loop itself holds its tasks weakly."""
+
+
+class Stuck(Exception):
+    """Nothing is left that could ever happen."""
+
+
+class _Time(selectors.SelectSelector):
+    """Waiting makes it later; no file is ever ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise Stuck
+        self.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Runs the same coroutines in the same order every time.
+
+    What is handed to a thread is done at once, in its place: real threads have no virtual time.
+    """
+
+    def __init__(self) -> None:
+        self._passing = _Time()
+        super().__init__(self._passing)
+        self.set_task_factory(_make_task)  # type: ignore[arg-type]
+
+    def time(self) -> float:
+        """Seconds since the loop was made."""
+        return self._passing.now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> "asyncio.Future[T]":
+        future: asyncio.Future[T] = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Process:
+    """Tasks that end together, as those of a process do when it is killed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order in which they began; a set would have another one in every run."""
+
+    def spawn(self, work: Coroutine[Any, Any, T], name: str) -> "asyncio.Task[T]":
+        context = contextvars.copy_context()
+        context.run(_running.set, self)
+        return asyncio.get_running_loop().create_task(work, name=name, context=context)
+
+    async def kill(self) -> None:
+        """End every task where it stands. What they would still do to the world the world refuses,
+        by asking whether their process is alive."""
+        self.alive = False
+        while self.tasks:
+            for task in list(self.tasks):
+                task.cancel()
+            await asyncio.sleep(0)
+
+
+def detach(work: Coroutine[Any, Any, None], name: str) -> None:
+    """Begin something that outlives the process that begins it."""
+    context = contextvars.copy_context()
+    context.run(_running.set, None)
+    task = asyncio.get_running_loop().create_task(work, name=name, context=context)
+    _detached.add(task)
+    task.add_done_callback(_detached.discard)
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    **options: Any,
+) -> "asyncio.Task[T]":
+    task = asyncio.Task(work, loop=loop, **options)
+    context = options.get("context")
+    process = _running.get() if context is None else context.get(_running)
+    if process is not None:
+        process.tasks[task] = None
+        task.add_done_callback(lambda done: process.tasks.pop(done, None))
+    return task

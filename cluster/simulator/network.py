@@ -1,0 +1,292 @@
+"""The network between hosts, users and the coordinator: slow, lossy, out of order, and parted.
+
+What is sent takes a time of its own, so that a later message may come first. A parted link either
+loses what is sent or holds it back until it heals, as a stopped process at one of its ends does.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
+
+from trainhall.cluster.agent.api import Unreachable
+from trainhall.cluster.agent.connection import Socket
+from trainhall.cluster.agent.options import CredentialRefused
+from trainhall.cluster.channel import ChannelClosed
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.errors import ClusterError, NotAllowed
+from trainhall.cluster.simulator.loop import Process
+from trainhall.cluster.simulator.story import Story
+
+T = TypeVar("T")
+
+DELAY_SECONDS = (0.001, 0.05)
+PING_SECONDS = (20.0, 30.0)
+"""Until either end of a connection notices that nothing comes through."""
+OPEN_SECONDS = 10.0
+"""Until a connection that nobody answers is given up."""
+ANSWER_SECONDS = 30.0
+"""The same for a request."""
+
+Parting = Literal["loses", "holds"]
+
+
+class Link:
+    """The way from one host, or from the users, to the coordinator and back."""
+
+    def __init__(self, name: str, chance: random.Random, story: Story) -> None:
+        self.name = name
+        self.parted: Parting | None = None
+        self.loss = 0.0
+        """The share of messages that get lost."""
+        self.doubling = 0.0
+        """The share of messages that come twice."""
+        self.delay = DELAY_SECONDS
+        self.wires: list[Wire] = []
+        self._partings = 0
+        self._held: list[Callable[[], None]] = []
+        self._chance = chance
+        self._story = story
+
+    def carry(self, deliver: Callable[[], None]) -> None:
+        """Bring a message to its end, once, twice or never."""
+        if self.parted == "loses" or self._happens(self.loss):
+            self._story.faults["message lost"] += 1
+        elif self.parted == "holds":
+            self._held.append(deliver)
+        else:
+            self._later(deliver)
+            if self._happens(self.doubling):
+                self._story.faults["message doubled"] += 1
+                self._later(deliver)
+
+    async def travel(self) -> None:
+        """One way of a request.
+
+        Raises:
+            Unreachable: it was lost.
+        """
+        if self.parted == "loses" or self._happens(self.loss):
+            self._story.faults["request lost"] += 1
+            await asyncio.sleep(self._chance.uniform(1.0, ANSWER_SECONDS))
+            raise Unreachable("no answer")
+        if self.parted == "holds":
+            healed = asyncio.Event()
+            self._held.append(healed.set)
+            await healed.wait()
+        await asyncio.sleep(self._chance.uniform(*self.delay))
+
+    def doubles(self) -> bool:
+        """Whether the request at hand is sent twice."""
+        if self._happens(self.doubling):
+            self._story.faults["request doubled"] += 1
+            return True
+        return False
+
+    def part(self, how: Parting) -> None:
+        self.parted = how
+        self._partings += 1
+        number, loop = self._partings, asyncio.get_running_loop()
+        for wire in self.wires:
+            for end in (wire.break_agent, wire.break_gateway):
+                loop.call_later(self._chance.uniform(*PING_SECONDS), self._miss_ping, number, end)
+
+    def _miss_ping(self, number: int, end: Callable[[], None]) -> None:
+        if self.parted and self._partings == number:
+            end()
+
+    def heal(self) -> None:
+        self.parted = None
+        held, self._held = self._held, []
+        for deliver in held:
+            self._later(deliver)
+
+    def calm(self) -> None:
+        """No fault is left."""
+        self.heal()
+        self.loss = self.doubling = 0.0
+        self.delay = DELAY_SECONDS
+
+    def _later(self, deliver: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(self._chance.uniform(*self.delay), deliver)
+
+    def _happens(self, share: float) -> bool:
+        return share > 0 and self._chance.random() < share
+
+
+class Wire:
+    """One connection of an agent with the gateway: a `Channel` at one end, a `Socket` at the other.
+
+    Messages between the two may get lost, doubled and out of order: state is all they carry.
+    """
+
+    def __init__(self, link: Link, on_arrival: Callable[[], None]) -> None:
+        self._link = link
+        self._on_arrival = on_arrival
+        self._to_gateway: asyncio.Queue[str | None] = asyncio.Queue()
+        self._to_agent: asyncio.Queue[str | Close] = asyncio.Queue()
+        # As the other end sees it.
+        self._agent_is_there = self._gateway_is_there = True
+        link.wires.append(self)
+
+    # -- the agent's end -------------------------------------------------------------------------
+
+    async def send(self, text: str) -> None:
+        if not self._gateway_is_there:
+            raise ConnectionClosedError(None, None)
+        self._link.carry(lambda: self._reach_gateway(text))
+
+    async def recv(self) -> str:
+        item = await self._to_agent.get()
+        if isinstance(item, Close):
+            raise ConnectionClosedError(item, None)
+        return item
+
+    def hang_up(self) -> None:
+        """The agent leaves, or its process ends."""
+        if self in self._link.wires:
+            self._link.wires.remove(self)
+        self._link.carry(self.break_gateway)
+
+    # -- the gateway's end -----------------------------------------------------------------------
+
+    async def send_text(self, text: str) -> None:
+        if not self._agent_is_there:
+            raise ChannelClosed
+        self._link.carry(lambda: self._reach_agent(text))
+
+    async def receive_text(self) -> str:
+        text = await self._to_gateway.get()
+        if text is None:
+            raise ChannelClosed
+        return text
+
+    async def close(self, code: int, reason: str) -> None:
+        self.end(code, reason)
+
+    def end(self, code: int, reason: str) -> None:
+        """The gateway closes the connection, or its process ends."""
+        self.break_gateway()
+        self._link.carry(lambda: self.break_agent(code, reason))
+
+    def _reach_gateway(self, text: str) -> None:
+        if self._agent_is_there:
+            self._to_gateway.put_nowait(text)
+            self._on_arrival()
+        else:
+            self._link.carry(self.break_agent)  # nobody listens there any more, and that is told
+
+    def _reach_agent(self, text: str) -> None:
+        if self._gateway_is_there:
+            self._to_agent.put_nowait(text)
+        else:
+            self._link.carry(self.break_gateway)
+
+    # -- what breaks -----------------------------------------------------------------------------
+
+    def break_agent(self, code: int = 1006, reason: str = "") -> None:
+        self._gateway_is_there = False
+        self._to_agent.put_nowait(Close(code, reason))
+
+    def break_gateway(self) -> None:
+        self._agent_is_there = False
+        self._to_gateway.put_nowait(None)
+
+
+class Server:
+    """Where the coordinator can be reached, whichever of its processes is there.
+
+    Args:
+        heard: called with a node's id when a message of it arrives.
+        broke: called with an error that no coordinator should meet.
+    """
+
+    def __init__(
+        self, heard: Callable[[str], None], broke: Callable[[BaseException], None]
+    ) -> None:
+        self._heard = heard
+        self._broke = broke
+        self.process: Process | None = None
+        self.coordinator: Coordinator | None = None
+        self._served: list[Wire] = []
+
+    def open(self, process: Process, coordinator: Coordinator) -> None:
+        self.process, self.coordinator = process, coordinator
+
+    def close(self) -> None:
+        """The process is gone; so are its connections."""
+        self.process = self.coordinator = None
+        served, self._served = self._served, []
+        for wire in served:
+            wire.end(1006, "")
+
+    @asynccontextmanager
+    async def dial(self, link: Link, credential: str) -> AsyncIterator[Socket]:
+        """Connect an agent.
+
+        Raises:
+            OSError: nobody listens, or nobody answers.
+            CredentialRefused: the coordinator does not know it.
+        """
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await link.travel()
+                node_id = await self._run(lambda c: c.nodes.authenticate(credential))
+        except Unreachable as error:
+            raise OSError(str(error)) from None
+        except NotAllowed as error:
+            raise CredentialRefused(error.message) from None
+        if self.process is None or self.coordinator is None:
+            raise OSError("connection refused")
+        wire = Wire(link, lambda: self._heard(node_id))
+        self._served.append(wire)
+        serving = self.process.spawn(self.coordinator.gateway.serve(wire, node_id), "serve")
+        serving.add_done_callback(self._look_at)
+        try:
+            yield wire
+        finally:
+            wire.hang_up()
+
+    async def request(self, link: Link, work: Callable[[Coordinator], Awaitable[T]]) -> T:
+        """Have the coordinator do something and wait for the answer.
+
+        Raises:
+            Unreachable: no answer. It may have been done all the same.
+        """
+        await link.travel()
+        if link.doubles():
+            self._started(work)
+        answer = await self._run(work)
+        await link.travel()
+        return answer
+
+    async def _run(self, work: Callable[[Coordinator], Awaitable[T]]) -> T:
+        task = self._started(work)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise Unreachable("the connection was reset")
+        error = task.exception()
+        if isinstance(error, DBAPIError):
+            raise Unreachable(f"503: {error.orig}")
+        return task.result()
+
+    def _started(self, work: Callable[[Coordinator], Awaitable[T]]) -> "asyncio.Task[T]":
+        if self.process is None or self.coordinator is None:
+            raise Unreachable("connection refused")
+
+        async def do(coordinator: Coordinator) -> T:
+            return await work(coordinator)
+
+        task = self.process.spawn(do(self.coordinator), "request")
+        task.add_done_callback(self._look_at)
+        return task
+
+    def _look_at(self, done: "asyncio.Task[Any]") -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None and not isinstance(error, (ClusterError, DBAPIError)):
+            self._broke(error)

@@ -1,0 +1,85 @@
+"""One seed, from its first event to its last."""
+
+import asyncio
+import gc
+from collections import Counter
+from dataclasses import dataclass, field
+
+from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulator.faults import Faults
+from trainhall.cluster.simulator.invariants import LIVENESS, Violation
+from trainhall.cluster.simulator.loop import VirtualLoop
+from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.simulator.world import FAULTY_SECONDS, World
+
+LONGEST_SECONDS = 2000.0
+"""Virtual, of a whole run."""
+
+
+@dataclass
+class Result:
+    seed: int
+    problem: str | None
+    """The first invariant that did not hold, in words; None when all did."""
+    events: int
+    virtual_seconds: float
+    faults: Counter[str]
+    """How often each kind was injected."""
+    checks: Counter[str]
+    """How often each invariant was checked."""
+    jobs: int
+    attempts: int
+    digest: str
+    """Of the story: two runs of one seed have the same."""
+    story: list[str] = field(default_factory=list, repr=False)
+
+
+def run_seed(seed: int) -> Result:
+    """Simulate a cluster under the faults of a seed; the same seed gives the same story."""
+    loop = VirtualLoop()
+    story = Story(loop.time)
+    # Cycles are many and small: collecting them between two seeds is far cheaper.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with story.listening(), asyncio.Runner(loop_factory=lambda: loop) as runner:
+            return runner.run(_simulate(seed, story))
+    finally:
+        if collects:
+            gc.enable()
+
+
+async def _simulate(seed: int, story: Story) -> Result:
+    loop = asyncio.get_running_loop()
+    world = World(seed, story)
+    draws = chance.stream(seed, "run")
+    await world.start_coordinator()
+    for _ in range(draws.choice([1, 2, 2])):
+        world.add_host(draws.randint(1, 3))
+    submissions = [
+        loop.create_task(world.submit_at(draws.uniform(0.5, 10.0), number))
+        for number in range(draws.choice([1, 1, 1, 2]))
+    ]
+    faults = Faults(world, chance.stream(seed, "faults"))
+    try:
+        async with asyncio.timeout(LONGEST_SECONDS):
+            await faults.go_on(draws.uniform(*FAULTY_SECONDS))
+            await faults.end()
+            await asyncio.gather(*submissions)
+            await world.finish()
+    except TimeoutError:
+        world.inspector.violated(Violation(LIVENESS, "somebody waits for an answer for ever"))
+    problem = world.broken
+    await world.close()
+    return Result(
+        seed=seed,
+        problem=problem,
+        events=story.events,
+        virtual_seconds=loop.time(),
+        faults=story.faults,
+        checks=story.checks,
+        jobs=world.count("jobs"),
+        attempts=world.count("attempts"),
+        digest=story.digest,
+        story=story.lines,
+    )

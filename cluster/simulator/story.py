@@ -1,0 +1,82 @@
+"""What happened, in words: the log of a run, and how often each thing was done."""
+
+import contextlib
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+import structlog
+
+_SILENT = ("event", "level", "timestamp")
+
+
+class Story:
+    """
+    Args:
+        now: virtual seconds since the start.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self.lines: list[str] = []
+        self.faults: Counter[str] = Counter()
+        """By kind."""
+        self.checks: Counter[str] = Counter()
+        """By invariant."""
+        self.muted = False
+        """What a process logs while it is killed, nobody reads."""
+        self.events = 0
+        """What was delivered, committed, begun, ended or broken."""
+
+    def tell(self, who: str, what: str) -> None:
+        self.events += 1
+        self.lines.append(f"{self._now():9.3f}  {who:<12} {what}")
+
+    def fault(self, kind: str, who: str, what: str) -> None:
+        self.faults[kind] += 1
+        self.tell(who, f"! {what}")
+
+    @property
+    def digest(self) -> str:
+        """Of all lines: two runs of one seed have the same."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """The coordinator's and the agents' own log goes into the story."""
+        before = structlog.get_config()
+        structlog.configure(processors=[self._take])
+        handler = _Handler(self)
+        agents = logging.getLogger("trainhall.cluster.agent")
+        propagates, level = agents.propagate, agents.level
+        agents.addHandler(handler)
+        agents.propagate = False
+        agents.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            structlog.configure(**before)
+            agents.removeHandler(handler)
+            agents.propagate = propagates
+            agents.setLevel(level)
+
+    def _take(
+        self, logger: object, method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        data = ", ".join(f"{k} {v}" for k, v in event.items() if k not in _SILENT)
+        if not self.muted:
+            what = str(event["event"])
+            self.tell("coordinator", f"{what}: {data}" if data else what)
+        raise structlog.DropEvent
+
+
+class _Handler(logging.Handler):
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self._story = story
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self._story.muted:
+            self._story.tell("agent", record.getMessage())

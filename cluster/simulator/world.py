@@ -1,0 +1,259 @@
+"""Everything together: a coordinator that may die, hosts, users, and what goes wrong, by a seed."""
+
+import asyncio
+import itertools
+import random
+import traceback
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from trainhall.cluster.agent.api import Unreachable
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.protocol import Desired
+from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
+from trainhall.cluster.simulator.host import Folder, Host
+from trainhall.cluster.simulator.invariants import Inspector
+from trainhall.cluster.simulator.loop import Process
+from trainhall.cluster.simulator.network import Link, Server
+from trainhall.cluster.simulator.ranks import Fate, Group, Storage, Token
+from trainhall.cluster.simulator.story import Story
+from trainhall.training.link import Launch
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.parse import validate_spec
+
+OPTIONS = ClusterOptions(
+    heartbeat_seconds=2.5,
+    suspect_after_seconds=6.0,
+    lost_after_seconds=15.0,
+    tick_seconds=5.0,
+    shipping_patience_seconds=15.0,
+    restart_backoff_limit_seconds=4.0,
+    telemetry_seconds=60.0,
+    housekeeping_seconds=60.0,
+    # What is packed is not read here, and it is proved elsewhere.
+    packing_seconds=1e6,
+)
+"""Shorter than in production, in the same order: a run takes one virtual minute."""
+FAULTY_SECONDS = (8.0, 16.0)
+FINISH_SECONDS = 400.0
+"""Within which all has to be over once the last fault is."""
+
+
+class _Ids:
+    """Of the world, whichever coordinator asks."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def new(self) -> str:
+        return f"{next(self._numbers):012x}"
+
+    def secret(self) -> str:
+        return f"secret-{next(self._numbers)}"
+
+
+class World:
+    def __init__(self, seed: int, story: Story) -> None:
+        self.seed = seed
+        self.story = story
+        self.chance = chance.stream(seed, "world")
+        self.clock = WorldClock()
+        self.storage = Storage()
+        self.hosts: list[Host] = []
+        self.users = self._link("users")
+        self.jobs: list[str] = []
+        """Those whose submission was acknowledged."""
+        loop = asyncio.get_running_loop()
+        self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
+        self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
+        self.server = Server(self.inspector.hears, partial(self._on_error, "a request"))
+        self.measured: dict[tuple[str, int, str], list[int]] = {}
+        self._ids = _Ids()
+        self._groups: dict[Token, Group] = {}
+        self._coordinators = 0
+        self.fatal: str | None = None
+
+    def _link(self, name: str) -> Link:
+        return Link(name, chance.stream(self.seed, "link", name), self.story)
+
+    def _on_commit(self) -> None:
+        self.inspector.committed()
+
+    # -- the coordinator -------------------------------------------------------------------------
+
+    async def start_coordinator(self) -> None:
+        self._coordinators += 1
+        process = Process(f"coordinator {self._coordinators}")
+        coordinator = Coordinator(
+            SimulatedDatabase(self.disk, process),
+            data_dir=Path("/nonexistent"),
+            clock=self.clock,
+            ids=self._ids,
+            options=OPTIONS,
+            on_fatal=partial(self._on_fatal, process),
+        )
+        self.inspector.listening_since = asyncio.get_running_loop().time()
+        await process.spawn(coordinator.start(), "start")
+        self.server.open(process, coordinator)
+        self.story.tell("coordinator", f"number {self._coordinators} begins")
+
+    def _on_fatal(self, process: Process, task: str, error: BaseException | None) -> None:
+        if process.alive:
+            self._on_error(f"the background task {task}", error)
+
+    def _on_error(self, what: str, error: BaseException | None) -> None:
+        if self.fatal is None:
+            self.fatal = f"{what} of the coordinator ended: {error!r}"
+            for line in traceback.format_exception(error) if error is not None else []:
+                self.story.tell("coordinator", line.rstrip())
+
+    async def kill_coordinator(self) -> None:
+        process = self.server.process
+        self.server.close()
+        if process is not None:
+            self.story.muted = True
+            await process.kill()
+            self.story.muted = False
+
+    # -- hosts -----------------------------------------------------------------------------------
+
+    def add_host(self, slots: int) -> Host:
+        name = f"host-{len(self.hosts) + 1}"
+        host = Host(
+            name,
+            slots,
+            clock=WorldClock(),
+            server=self.server,
+            link=self._link(name),
+            storage=self.storage,
+            group=self.group,
+            story=self.story,
+            chance=chance.stream(self.seed, name),
+            ledger=self,
+        )
+        self.hosts.append(host)
+        host.start_agent()
+        return host
+
+    def group(self, launch: Launch) -> Group:
+        token = (launch.job_id, launch.attempt, launch.generation)
+        if token not in self._groups:
+            random_ = chance.stream(self.seed, "group", *token)
+            self._groups[token] = Group(
+                launch, self.storage, random_, lambda: self.clock.now().timestamp(), _fate(random_)
+            )
+        return self._groups[token]
+
+    def launched(self, host: Host, launch: Launch) -> None:
+        self.story.tell(host.name, f"launches job {launch.job_id} attempt {launch.attempt}")
+        self.inspector.launched(host, launch)
+
+    def agent_takes(self, host: Host, desired: Desired) -> None:
+        wanted = [f"{a.goal} {a.launch.job_id}/{a.launch.attempt}" for a in desired.assignments]
+        self.story.tell(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
+
+    def forgets(self, host: Host, folder: Folder) -> None:
+        launch = folder.launch
+        self.story.tell(host.name, f"forgets job {launch.job_id} attempt {launch.attempt}")
+        for tape in folder.tapes.values():
+            self.measured[launch.job_id, launch.attempt, f"{host.name} {tape.writer}"] = tape.steps
+
+    # -- users -----------------------------------------------------------------------------------
+
+    async def submit_at(self, seconds: float, number: int) -> None:
+        """After a while a user submits a job, and asks again until there is an answer."""
+        key = f"key-{number}"
+        slots = sum(len(host.devices) for host in self.hosts)
+        job = _spec(self.chance, number, slots)
+        await asyncio.sleep(seconds)
+        while self.broken is None:
+            try:
+                view, _ = await self.server.request(
+                    self.users, lambda c: c.jobs.submit(job, (key, "digest"))
+                )
+            except Unreachable:
+                await asyncio.sleep(self.chance.uniform(0.5, 3.0))
+                continue
+            self.inspector.acknowledged[key] = view.id
+            self.jobs.append(view.id)
+            self.story.tell("user", f"submitted {key}: job {view.id}, {view.world_size} workers")
+            return
+
+    async def command(self, what: str, job_id: str) -> None:
+        """It may be refused, or lost."""
+        call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
+            "pause": lambda c: c.jobs.pause(job_id),
+            "resume": lambda c: c.jobs.resume(job_id),
+            "cancel": lambda c: c.jobs.cancel(job_id),
+        }
+        try:
+            await self.server.request(self.users, call[what])
+        except (Unreachable, ClusterError) as error:
+            self.story.tell("user", f"to {what} {job_id} failed: {error}")
+        else:
+            self.story.tell("user", f"asked to {what} {job_id}")
+
+    async def remove(self, host: Host) -> None:
+        """A user gives a node up; its agent joins again, as a new one."""
+        try:
+            await self.server.request(self.users, lambda c: c.nodes.remove(host.node_id))
+        except (Unreachable, ClusterError) as error:
+            self.story.tell("user", f"to remove {host.name} failed: {error}")
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """Without another fault, until everything is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + FINISH_SECONDS
+        while loop.time() < deadline and self.broken is None:
+            rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'paused'")
+            for (job_id,) in rows.fetchall():
+                await self.command("resume", job_id)
+            if not self.inspector.unfinished():
+                break
+            await asyncio.sleep(3.0)
+        if self.broken is None:
+            self.inspector.check_end(self.measured)
+
+    @property
+    def broken(self) -> str | None:
+        if self.inspector.violation is not None:
+            return str(self.inspector.violation)
+        return self.fatal
+
+    async def close(self) -> None:
+        await self.kill_coordinator()
+        for host in self.hosts:
+            await host.kill_agent()
+
+    def count(self, table: str) -> int:
+        """Rows of a table of the coordinator's database."""
+        (number,) = self.disk.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(number)
+
+
+def _fate(random_: random.Random) -> Fate | None:
+    if random_.random() < 0.75:
+        return None
+    return Fate(random_.randint(1, 15), signal=random_.random() < 0.5)
+
+
+def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
+    return validate_spec(
+        {
+            "name": f"job {number}",
+            "task": {"name": "synthetic"},
+            "resources": {"workers": random_.randint(1, min(3, slots))},
+            "training": {"steps": random_.randint(3, 14), "global_batch_size": 60},
+            "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 12)},
+            "recovery": {"max_restarts": random_.randint(0, 3)},
+            "priority": random_.randint(0, 1),
+        }
+    )

@@ -1,0 +1,49 @@
+"""The simulator finds what it is for: bugs that are planted here, one at a time."""
+
+import pytest
+
+from trainhall.cluster.gateway import Gateway
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.rank_events import RankEvents
+from trainhall.cluster.simulator import invariants
+from trainhall.cluster.simulator.run import Result, run_seed
+
+MOST_SEEDS = 200
+
+
+def first_problem() -> Result:
+    for seed in range(MOST_SEEDS):
+        result = run_seed(seed)
+        if result.problem:
+            return result
+    pytest.fail(f"not found by {MOST_SEEDS} seeds")
+
+
+def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a revoked attempt tells is taken like anybody's."""
+    take = RankEvents._take
+
+    async def unchecked(self, session, job, attempt, event):  # type: ignore[no-untyped-def]
+        if attempt.revoked and event.kind == "checkpoint":
+            await self._checkpoint(session, job, attempt, event)
+        else:
+            await take(self, session, job, attempt, event)
+
+    monkeypatch.setattr(RankEvents, "_take", unchecked)
+    assert (first_problem().problem or "").startswith(invariants.REVOKED)
+
+
+def test_a_forgotten_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new coordinator counts the silence of nodes from before it began."""
+
+    def silent_seconds(self: Hearing, node_id: str) -> float:
+        return self._clock.monotonic() - self._heard.get(node_id, 0.0)
+
+    monkeypatch.setattr(Hearing, "silent_seconds", silent_seconds)
+    assert (first_problem().problem or "").startswith(invariants.GRACE)
+
+
+def test_an_edge_triggered_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a node shall do is said once, when it changes, and not again until it is done."""
+    monkeypatch.setattr(Gateway, "_resend_if_lost", lambda self, connection, report: None)
+    assert (first_problem().problem or "").startswith(invariants.LIVENESS)
