@@ -72,7 +72,7 @@ DRY_RUN: Example = {
     "priority": 0,
     "spec": SPEC,
     "lacks_code": False,
-    "shortage": None,
+    "shortage": "needs 2 CPU slots; no node has joined: add one with `trainhall nodes add`",
 }
 GRADIENT_REQUESTS: Example = {"asked": 1, "answered": 0}
 _GRADIENT_STEP: Example = {

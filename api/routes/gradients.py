@@ -99,7 +99,11 @@ async def read_gradients(
     responses=answers(examples.GRADIENTS, _NO_STEP, told="Parameter by parameter."),
 )
 async def read_gradients_of_step(
-    hall: Hall, job_id: JobId, step: Annotated[int, Path(ge=1, le=MAX_SEQUENCE)]
+    hall: Hall,
+    job_id: JobId,
+    step: Annotated[
+        int, Path(ge=1, le=MAX_SEQUENCE, description="A step that was captured.", examples=[120])
+    ],
 ) -> Gradients:
     """The norms of one captured step, and the histograms of one that was asked for."""
     record, histograms = await hall.gradients.one(job_id, step)

@@ -2884,6 +2884,8 @@ export type ReadGradientsOfStepData = {
     path: {
         /**
          * Step
+         *
+         * A step that was captured.
          */
         step: number;
         /**
