@@ -62,28 +62,39 @@ def warm_up(schedule: Schedule, ranks: int, place: int, microbatches: int) -> in
         case "zbv":
             return 2 * min(microbatches, ranks) - 1
         case _:
-            return min(2 * microbatches, ranks + 2 * (ranks - place - 1))
+            turn = turn_of(schedule, ranks, microbatches)
+            return min(2 * microbatches, turn + 2 * (ranks - place - 1))
+
+
+def turn_of(schedule: Schedule, ranks: int, microbatches: int) -> int:
+    """How many micro-batches a rank takes through a stage before it turns to its next one."""
+    if STAGES_PER_RANK[schedule] == 1:
+        return microbatches
+    if schedule == "zbv":
+        return ranks
+    return microbatches // (microbatches // ranks)  # the rounds of the interleaved schedules
 
 
 def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> list[Pass]:
     """What a rank does in a step, in its order; of the two that split the backward pass, and of
     `zbv`, as if they did not and went through their stages in turns."""
-    chunks = STAGES_PER_RANK[schedule]
-    number = chunks * microbatches
-    group = microbatches if chunks == 1 else microbatches // max(1, microbatches // ranks)
+    chunks = range(STAGES_PER_RANK[schedule])
+    turn = turn_of(schedule, ranks, microbatches)
 
-    def nth(index: int, *, forward: bool) -> Pass:
-        turn, within = divmod(index, group)
-        chunk = turn % chunks
-        microbatch = turn // chunks * group + within
-        return Pass(forward, chunk if forward else chunks - 1 - chunk, microbatch)
+    def dealt(*, forward: bool) -> list[Pass]:
+        return [
+            Pass(forward, chunk, microbatch)
+            for first in range(0, microbatches, turn)
+            for chunk in (chunks if forward else reversed(chunks))
+            for microbatch in range(first, min(first + turn, microbatches))
+        ]
 
+    forward = dealt(forward=True)
     before = warm_up(schedule, ranks, place, microbatches)
-    order = [nth(i, forward=True) for i in range(before)]
-    for index in range(number):
-        if before + index < number:
-            order.append(nth(before + index, forward=True))
-        order.append(nth(index, forward=False))
+    order = forward[:before]
+    for index, backward in enumerate(dealt(forward=False), start=before):
+        order += forward[index : index + 1]
+        order.append(backward)
     return order
 
 
