@@ -161,6 +161,8 @@ def _some(shapes: Shapes) -> Shapes:
     left = SAMPLE
     some: list[tuple[int, ...]] = []
     for shape in shapes:
+        if not left:
+            break
         size = prod(shape)
         if size > left:
             rows = left * shape[0] // size

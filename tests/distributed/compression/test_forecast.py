@@ -4,7 +4,13 @@ import pytest
 import torch
 
 from trainhall.distributed.collectives.cost import Link, LinkClass
-from trainhall.distributed.compression.forecast import NAMES, Forecast, Gradients, forecast
+from trainhall.distributed.compression.forecast import (
+    NAMES,
+    SAMPLE,
+    Forecast,
+    Gradients,
+    forecast,
+)
 
 SHAPES = [(512, 256, 3, 3), (512,), (1000, 512)]
 SLOW, FAST = Link(50e-6, 12.5e6), Link(1e-6, 100e9)
@@ -43,7 +49,18 @@ def test_links_between_hosts_count_where_there_are_some() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shapes", [[(1,)], [()], [(1 << 21,)], [(3, 1 << 20)], [(0, 4)]])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(1,)],
+        [()],
+        [(1 << 21,)],
+        [(3, 1 << 20)],
+        [(0, 4)],
+        [(SAMPLE,), ()],
+        [(SAMPLE - 1,), (), ()],
+    ],
+)
 def test_any_model(name: str, shapes: list[tuple[int, ...]]) -> None:
     gradients = Gradients(shapes, torch.float64, 1e6, torch.device("cpu"))
     answer = forecast(name, 0.01, gradients, [[0, 1], [2]], {LinkClass.RACK: SLOW})
