@@ -170,6 +170,14 @@ class TakenName(Plain):
     metric_names = ("loss",)
 
 
+class TakenTime(Plain):
+    metric_names = ("compression_seconds",)
+
+
+class TakenShare(Plain):
+    metric_names = ("bubble_fraction",)
+
+
 class Uneven(Dataset):
     """Sample 9 has another shape."""
 

@@ -74,6 +74,8 @@ def test_an_own_task_trains_and_is_evaluated_as_any_other(
         ("NoData", "BadTask", ["train_data is nothing; set it in __init__"]),
         ("Endless", "BadTask", ["IterableDataset", "map-style"]),
         ("TakenName", "BadTask", ["metric_names are ['loss']"]),
+        ("TakenTime", "BadTask", ["metric_names are ['compression_seconds']"]),
+        ("TakenShare", "BadTask", ["metric_names are ['bubble_fraction']"]),
         (
             "UnevenSamples",
             "BadData",

@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset
 from trainhall.parallelism.declaration import Declaration
 from trainhall.training.batches import leaves_of, shapes_of
 from trainhall.training.blame import Blame
-from trainhall.training.clock import HIDDEN, PHASE_NAMES
+from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import unknown_key
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
@@ -23,7 +23,8 @@ from trainhall.training.tasks.base import BadData, Data, Task
 
 _TAKEN_NAMES = {
     "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
-    "peak_memory_bytes", "model_flops_utilization", *PHASE_NAMES, HIDDEN,
+    "peak_memory_bytes", "model_flops_utilization", "bubble_fraction", "bubble_fraction_expected",
+    *PHASE_NAMES, HIDDEN, COMPRESSION,
 }  # fmt: skip
 _SHOWN_FOLDERS = 4
 
