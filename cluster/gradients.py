@@ -147,7 +147,7 @@ class GradientService:
                 raise NotFound("job", job_id)
             request = await session.get(GradientRequest, job_id)
             valid = await _valid(session, job_id)
-            chosen = _spread(valid, most)
+            chosen = set(_spread(valid, most))
             rows = await session.scalars(
                 select(GradientRecord)
                 .where(
@@ -156,7 +156,7 @@ class GradientService:
                 )
                 .order_by(GradientRecord.step)
             )
-            found = [_captured(row) for row in rows if (row.attempt, row.step) in set(chosen)]
+            found = [_captured(row) for row in rows if (row.attempt, row.step) in chosen]
         asked = Asked(request.asked, request.answered) if request is not None else Asked(0, 0)
         return asked, found
 
@@ -216,7 +216,7 @@ async def store(
         )
     )
     await session.flush()
-    await _thin(session, attempt.job_id)
+    await _thin(session, attempt.job_id, record.step)
     if record.request:
         await session.execute(
             update(GradientRequest)
@@ -230,7 +230,11 @@ async def store(
         await _drop_histograms(session, attempt.job_id)
 
 
-async def _thin(session: AsyncSession, job_id: str) -> None:
+async def _thin(session: AsyncSession, job_id: str, newest: int) -> None:
+    """
+    Args:
+        newest: the step that was told last, which is not the last one where steps are taken again.
+    """
     of_job = GradientRecord.job_id == job_id
     number = await session.scalar(select(func.count()).where(of_job))
     if (number or 0) <= KEPT_RECORDS:
@@ -239,8 +243,12 @@ async def _thin(session: AsyncSession, job_id: str) -> None:
         select(GradientRecord.step).where(of_job).order_by(GradientRecord.step).distinct()
     )
     steps = [step for (step,) in rows]
+    every_other = [step for step in steps[1::2] if step != newest]
+    # What was asked for goes by its own bound.
     await session.execute(
-        delete(GradientRecord).where(of_job, GradientRecord.step.in_(steps[1::2]))
+        delete(GradientRecord).where(
+            of_job, GradientRecord.step.in_(every_other), GradientRecord.histograms.is_(None)
+        )
     )
 
 

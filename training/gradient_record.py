@@ -10,6 +10,9 @@ MAX_GRADIENTS = 1024
 LOWEST_EXPONENT = -48
 """Of a gradient's histogram: what is smaller than 2 to this power counts with it."""
 HISTOGRAM_BINS = 64
+_MOST = 2**63 - 1
+"""What databases and JSON keep of a whole number."""
+Count = Annotated[int, Field(ge=0, le=_MOST)]
 
 
 class Histogram(BaseModel):
@@ -23,9 +26,9 @@ class Histogram(BaseModel):
 
     first: Annotated[int, Field(ge=0, lt=HISTOGRAM_BINS)] = 0
     """Of the bins in `counts`; those before it and behind them are empty."""
-    counts: Annotated[list[int], Field(max_length=HISTOGRAM_BINS)] = []
-    zeros: int = 0
-    not_finite: int = 0
+    counts: Annotated[list[Count], Field(max_length=HISTOGRAM_BINS)] = []
+    zeros: Count = 0
+    not_finite: Count = 0
 
 
 class GradientRecord(BaseModel):
@@ -33,8 +36,8 @@ class GradientRecord(BaseModel):
 
     model_config = ConfigDict(use_attribute_docstrings=True, ser_json_inf_nan="strings")
 
-    step: Annotated[int, Field(ge=1)]
-    request: Annotated[int, Field(ge=0)] = 0
+    step: Annotated[int, Field(ge=1, le=_MOST)]
+    request: Count = 0
     """Number of the user's request that it answers; 0: the job's spec wants it."""
     names: Annotated[list[str], Field(max_length=MAX_GRADIENTS)]
     """Of parameters, in the order of the model; of modules, where there are too many."""

@@ -108,6 +108,8 @@ async def test_a_record_is_kept_as_it_was_told(hall: SimulatedCluster) -> None:
     assert histograms == [{"first": 3, "counts": [1, 2], "zeros": 0, "not_finite": 0}] * 2
     damaged: list[dict[str, Any]] = [
         {}, {"step": 0}, {**record(4), "norms": [1.0]}, {**record(4), "names": ["x"] * 2000},
+        record(4) | {"step": 2**63},
+        record(4, request=1) | {"histograms": [{"counts": [2**64]}] * 2},
     ]  # fmt: skip
     for data in damaged:
         await hall.tell(job_id, "gradients", data)
@@ -134,6 +136,31 @@ async def test_what_is_kept_of_a_job_is_bounded(
     assert [each.step for each in found if each.has_histograms] == kept[-2:]
     assert [step for _, step in await steps(hall, job_id, 3)][-1] == 29
     assert len(await steps(hall, job_id, 3)) == 3
+
+
+async def test_an_answer_is_there_however_many_steps_are_kept(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradients, "KEPT_RECORDS", 4)
+    job_id = await running(hall)
+    service = hall.coordinator.gradients
+    await service.ask(job_id)
+    for step in (1, 2, 3, 4):
+        await hall.tell(job_id, "gradients", record(step, request=1 if step == 2 else 0))
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    await hall.tell(job_id, "started", {"resumed_from": 3, "total_steps": 100, "samples": 5})
+    await hall.tell(job_id, "gradients", record(4))
+    assert await steps(hall, job_id) == [(1, 1), (1, 2), (1, 3), (2, 4)], (
+        "the newest, and asked for"
+    )
+    for step in (5, 6, 7):
+        await hall.tell(job_id, "gradients", record(step))
+    _, found = await service.history(job_id, 512)
+    assert len(found) <= 4
+    assert [each.step for each in found if each.has_histograms] == [2]
 
 
 async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
