@@ -8,6 +8,7 @@ of the ranks. Run as a program, it reads a request from standard input and write
 import json
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -365,13 +366,15 @@ def main() -> int:
         spec = validate_spec(document_["spec"])
         half = spec.training.precision is not Precision.FP32
         rates = rates_of(request.device, half=half)
-        made = plan(
-            spec,
-            request.workers,
-            rates,
-            request.device.memory,
-            calibration=request.calibration,
-        )
+        # A task of a user's own may print, and standard output is the plan's alone.
+        with redirect_stdout(sys.stderr):
+            made = plan(
+                spec,
+                request.workers,
+                rates,
+                request.device.memory,
+                calibration=request.calibration,
+            )
     except CannotTrace as error:
         sys.stderr.write(
             f"the model cannot be planned: it needs values of tensors while it runs ({error}); "

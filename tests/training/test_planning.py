@@ -1,10 +1,12 @@
 """Predictions: memory against what PyTorch tracks in real ranks, and what is chosen."""
 
 import json
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from support.attempts import RankServer
 from support.data_files import write_cifar10, write_text
 from torch import nn
@@ -12,6 +14,7 @@ from torch import nn
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.plan.devices import Rates, of_gpu
 from trainhall.parallelism.plan.trace import CannotTrace, Tracing, pretended
+from trainhall.training import planning
 from trainhall.training.planning import (
     asked_of,
     document,
@@ -22,6 +25,8 @@ from trainhall.training.planning import (
 )
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.plan import PlanDevice, planner_input
+from trainhall.training.spec.plan import Prediction as Predicted
 from trainhall.training.tasks.language_model import LanguageModel
 
 NOT_TRIED = {
@@ -212,6 +217,27 @@ def test_a_model_that_looks_at_values_cannot_be_planned(
     monkeypatch.setattr(LanguageModel, "declaration", lambda _: Declaration())
     with pytest.raises(CannotTrace, match="DataDependentOutputException"):
         predicted_memory(job(gpt(tmp_path, layers=2), "ddp"))
+
+
+def test_what_an_own_task_prints_is_no_part_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task_ = "from trainhall.training.tasks.synthetic import Synthetic\n\nprint('loading')\n"
+    (tmp_path / "talkative.py").write_text(task_)
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = job({"name": "talkative:Synthetic"}, "ddp")
+    device = PlanDevice(kind="cuda", name="NVIDIA H100 80GB HBM3")
+    request = planner_input(spec, 2, code=None, device=device).decode()
+    monkeypatch.setattr("sys.stdin", StringIO(request))
+    assert planning.main() == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["chosen"] is not None
+    assert "loading" in told.err
+
+
+def test_a_plan_is_finite() -> None:
+    with pytest.raises(ValidationError, match="finite"):
+        Predicted(peak_memory_bytes=1, memory={}, step_seconds=float("inf"))
 
 
 def test_a_gpu_is_known_by_its_name() -> None:

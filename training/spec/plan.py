@@ -17,7 +17,8 @@ EXIT_REFUSED = 3
 
 
 class PlanModel(BaseModel):
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+    # No database keeps NaN or infinity in JSON.
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Calibration(PlanModel):
