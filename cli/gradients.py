@@ -43,9 +43,10 @@ def gradients(
       trainhall gradients 3f2a -o json
     """
     with connect(url) as client:
-        path = f"/training/jobs/{client.job_id(job)}/gradients"
+        job_id = client.job_id(job)
+        path = f"/training/jobs/{job_id}/gradients"
         if capture:
-            _capture(client, path, timeout)
+            _capture(client, job_id, path, timeout)
         history = client.get(path, max_steps=STEPS)
         newest = history["steps"][-1] if history["steps"] else None
         if newest is None and output is Format.TABLE:
@@ -82,10 +83,18 @@ def remarkable(client: "Client", job: out.Json) -> str | None:
     return f"at step {history['steps'][-1]['step']}: {said} (trainhall gradients {job['id']})"
 
 
-def _capture(client: "Client", path: str, timeout: float) -> None:
+def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:
+    from trainhall.cli.follow import FINAL
+
     asked = client.request("POST", path)["asked"]
     deadline = time.monotonic() + timeout
-    while client.get(path, max_steps=1)["answered"] < asked:
+    while True:
+        # In this order: a job ends once all is here that its ranks have told.
+        state = client.get(f"/training/jobs/{job_id}")["state"]
+        if client.get(path, max_steps=1)["answered"] >= asked:
+            return
+        if state in FINAL:
+            raise CliError(f"job {job_id} is {state}, and took no step that could be captured")
         if time.monotonic() > deadline:
             raise CliError(
                 f"no step was captured within {timeout:g} s; the request stands, and the next step "

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
+from trainhall.cli.gradients_file import GradientsFile
 from trainhall.cli.metrics_file import ChainFile, MetricsFile
 from trainhall.cli.output import duration, number, say, size
 from trainhall.cli.progress import Progress
@@ -68,6 +69,7 @@ class LocalRun:
         self._output = output
         self._checkpoints = output / "checkpoints"
         self._result = output / "result.json"
+        self._gradients = GradientsFile(output / "gradients.jsonl")
         self._attempts = output / "attempts"
         self._resume = resume
         self._total_steps: int | None = None
@@ -124,8 +126,15 @@ class LocalRun:
             self._seconds += events[-1].time - started.time
             if attempt == last:
                 if "resumed_from" in started.data:
-                    metrics.cut_after(started.data["resumed_from"] or 0)
+                    self._cut_after(started.data["resumed_from"] or 0, metrics)
                 MetricTail(folder.metrics(0)).feed(metrics)
+                for event in events:
+                    if event.kind == "gradients":
+                        self._gradients.add(event.data)
+
+    def _cut_after(self, step: int, metrics: MetricsFile) -> None:
+        metrics.cut_after(step)
+        self._gradients.cut_after(step)
 
     def _launch(self, attempt: int) -> Launch:
         found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
@@ -218,7 +227,7 @@ class LocalRun:
             case "started":
                 self._total_steps = data["total_steps"]
                 if "resumed_from" in data:
-                    metrics.cut_after(data["resumed_from"] or 0)
+                    self._cut_after(data["resumed_from"] or 0, metrics)
                 if data.get("resumed_from"):
                     say(f"Going on from step {data['resumed_from']}.")
                 if data.get("note"):
@@ -226,8 +235,7 @@ class LocalRun:
             case "checkpoint":
                 retire(self._checkpoints, launch.spec.checkpoint)
             case "gradients":
-                with (self._output / "gradients.jsonl").open("a") as file:
-                    file.write(json.dumps(data) + "\n")
+                self._gradients.add(data)
             case "note":
                 say(f"Note: {data['message']}")
             case "network":

@@ -28,7 +28,7 @@ PACED = """
 name: paced
 task: {name: synthetic, params: {step_seconds: 0.02}}
 resources: {workers: 2, device: cpu}
-training: {steps: 150, global_batch_size: 32, seed: 3}
+training: {steps: 150, global_batch_size: 32, seed: 3, capture_gradients_every_steps: 10}
 checkpoint: {every_steps: 25}
 """
 
@@ -196,7 +196,7 @@ def test_a_second_interrupt_ends_at_once(start, tmp_path: Path) -> None:
 
 
 def test_a_killed_run_leaves_no_process_and_goes_on(start, tmp_path: Path) -> None:
-    run = start(PACED, "out")
+    run = start(PACED.replace("25", "30"), "out")
     run.wait_for_step(40)
     run.process.kill()
     run.process.communicate()
@@ -206,6 +206,8 @@ def test_a_killed_run_leaves_no_process_and_goes_on(start, tmp_path: Path) -> No
     assert code == 0, told
     assert "Going on from step" in told
     assert [line["step"] for line in metrics(run.output)] == list(range(1, 151))
+    captured = (run.output / "gradients.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in captured] == list(range(10, 151, 10))
 
 
 def test_what_is_complete_is_left_alone(start) -> None:

@@ -1,0 +1,52 @@
+"""`trainhall gradients` without a cluster: how long it waits, and what a local run writes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainhall.cli import gradients
+from trainhall.cli.errors import CliError
+from trainhall.cli.gradients_file import GradientsFile
+
+
+class Ended:
+    """A job that ends while it is asked."""
+
+    def __init__(self, answered: int) -> None:
+        self._answered = answered
+
+    def request(self, method: str, path: str) -> Any:
+        return {"asked": 1, "answered": 0}
+
+    def get(self, path: str, **asked: object) -> Any:
+        if path.endswith("/gradients"):
+            return {"answered": self._answered}
+        return {"state": "completed"}
+
+
+def capture(answered: int) -> None:
+    client: Any = Ended(answered)
+    gradients._capture(client, "j", "/training/jobs/j/gradients", timeout=1e9)
+
+
+def test_a_job_that_ends_is_waited_for_no_longer() -> None:
+    with pytest.raises(CliError, match="job j is completed, and took no step that could be"):
+        capture(answered=0)
+    capture(answered=1)
+
+
+def test_steps_that_are_taken_again_and_torn_lines_are_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "gradients.jsonl"
+    file = GradientsFile(path)
+    file.cut_after(0)
+    assert not path.exists()
+    for step in (10, 20, 30):
+        file.add({"step": step})
+    file.cut_after(20)
+    assert path.read_text() == '{"step": 10}\n{"step": 20}\n'
+    with path.open("a") as torn:
+        torn.write('{"st')
+    file.cut_after(25)
+    file.add({"step": 30})
+    assert path.read_text() == '{"step": 10}\n{"step": 20}\n{"step": 30}\n'
