@@ -3,6 +3,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { render, screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it } from "vitest";
+import { keys } from "@/shared/api/keys";
 import type { Job } from "@/shared/api/types";
 import { fakeApi, job } from "@/test/fake-api";
 import { GradientsTab } from "./gradients-tab";
@@ -47,13 +48,15 @@ const ONE = {
 };
 
 function show(change: Record<string, unknown> = {}) {
+  const client = new QueryClient();
   render(
     <MantineProvider>
-      <QueryClientProvider client={new QueryClient()}>
+      <QueryClientProvider client={client}>
         <GradientsTab job={job(change) as unknown as Job} />
       </QueryClientProvider>
     </MantineProvider>,
   );
+  return client;
 }
 
 it("shows norms by parameter and the histogram of the chosen one", async () => {
@@ -64,6 +67,23 @@ it("shows norms by parameter and the histogram of the chosen one", async () => {
   expect(await screen.findByText("32 numbers, 2 of them zero")).toBeInTheDocument();
   await userEvent.click(within(table).getByRole("button", { name: "0.bias" }));
   expect(await screen.findByText("7 numbers, 7 of them zero")).toBeInTheDocument();
+});
+
+it("shows the histogram of a step that a later attempt took again", async () => {
+  let attempt = 1;
+  const zeros = () => ({ first: 0, counts: [], zeros: attempt, not_finite: 0 });
+  fakeApi({
+    [`GET ${PATH}`]: () => ({ ...HISTORY, steps: [{ ...STEP, attempt }] }),
+    [`GET ${PATH}/40`]: () => ({
+      ...ONE,
+      entries: ONE.entries.map((entry) => ({ ...entry, histogram: zeros() })),
+    }),
+  });
+  const client = show();
+  expect(await screen.findByText("1 number, 1 of them zero")).toBeInTheDocument();
+  attempt = 2;
+  await client.invalidateQueries({ queryKey: keys.gradients("3f2a9c51d07b"), exact: true });
+  expect(await screen.findByText("2 numbers, 2 of them zero")).toBeInTheDocument();
 });
 
 it("asks for a step, and says that it waits", async () => {

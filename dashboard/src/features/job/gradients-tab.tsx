@@ -184,10 +184,10 @@ function NormRow({ row, chosen, onChoose }: RowProps) {
 
 /** Of the newest step whose histograms are kept. */
 function Histogram({ job, history, name }: { job: Job; history: GradientHistory; name: string }) {
-  const step = history.steps.findLast((each) => each.has_histograms)?.step;
-  const { data } = useGradientsOfStep(job.id, step);
+  const captured = history.steps.findLast((each) => each.has_histograms);
+  const { data } = useGradientsOfStep(job.id, captured);
   const histogram = data?.entries.find((entry) => entry.name === name)?.histogram;
-  if (step === undefined) {
+  if (captured === undefined) {
     return (
       <Text size="sm" c="dimmed">
         A step that is captured by the button comes with histograms.
@@ -197,7 +197,7 @@ function Histogram({ job, history, name }: { job: Job; history: GradientHistory;
   return (
     <div className="app-card" style={{ padding: "var(--mantine-spacing-md)" }}>
       <Text size="sm" mb="xs">
-        <span className={classes.name}>{name}</span> at step {count(data?.step ?? step)}
+        <span className={classes.name}>{name}</span> at step {count(data?.step ?? captured.step)}
       </Text>
       {data && histogram ? (
         <GradientHistogram

@@ -4,7 +4,8 @@ export const keys = {
   job: (id: string) => ["job", id] as const,
   attempts: (id: string) => ["job", id, "attempts"] as const,
   gradients: (id: string) => ["job", id, "gradients"] as const,
-  gradientStep: (id: string, step: number) => ["job", id, "gradients", step] as const,
+  gradientStep: (id: string, step: number, attempt: number) =>
+    ["job", id, "gradients", step, attempt] as const,
   checkpoints: (id: string) => ["job", id, "checkpoints"] as const,
   loss: (id: string) => ["job", id, "recent loss"] as const,
   lastLine: (id: string) => ["job", id, "last line"] as const,

@@ -2,7 +2,7 @@ import { queryOptions, useMutation, useQuery, useQueryClient } from "@tanstack/r
 import { captureGradients, readGradients, readGradientsOfStep } from "@/client";
 import { unwrap } from "@/shared/api/client";
 import { keys } from "@/shared/api/keys";
-import { type GradientHistory, isActive, type Job } from "@/shared/api/types";
+import { type GradientHistory, type GradientStep, isActive, type Job } from "@/shared/api/types";
 import { notifyProblem } from "@/shared/ui/notify";
 
 const SHOWN_STEPS = 120;
@@ -31,12 +31,13 @@ export function useGradients(job: Pick<Job, "id" | "state">) {
 }
 
 /** The gradients of one step, with histograms where they are kept. */
-export function useGradientsOfStep(jobId: string, step: number | undefined) {
+export function useGradientsOfStep(jobId: string, captured: GradientStep | undefined) {
+  const { step = 0, attempt = 0 } = captured ?? {};
   return useQuery({
-    queryKey: keys.gradientStep(jobId, step ?? 0),
-    queryFn: ({ signal }) =>
-      unwrap(readGradientsOfStep({ path: { job_id: jobId, step: step ?? 0 }, signal })),
-    enabled: step !== undefined,
+    // A later attempt may take the same step again.
+    queryKey: keys.gradientStep(jobId, step, attempt),
+    queryFn: ({ signal }) => unwrap(readGradientsOfStep({ path: { job_id: jobId, step }, signal })),
+    enabled: captured !== undefined,
     staleTime: Number.POSITIVE_INFINITY,
     placeholderData: (before) => before,
   });
