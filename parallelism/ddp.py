@@ -55,6 +55,10 @@ class Replicas(Strategy):
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)
 
+    def average_gradients(self) -> None:
+        if self._timed is not None:
+            self._timed.check()
+
     def owe(self, gradients: Mapping[str, Tensor]) -> bool:
         self._owed = dict(gradients)
         return True

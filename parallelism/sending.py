@@ -26,6 +26,7 @@ class TimedAverage:
 
     def __init__(self, model: DistributedDataParallel) -> None:
         self.tools: Tools
+        self._failure: RuntimeError | None = None
         self._share = 1 / dist.get_world_size()
         model.register_comm_hook(None, self._average)
 
@@ -36,9 +37,24 @@ class TimedAverage:
         work = dist.all_reduce(flat, async_op=True)
 
         def ended(averaged: Future[list[Tensor]]) -> Tensor:
-            (result,) = averaged.value()
+            try:
+                (result,) = averaged.value()
+            except RuntimeError as error:
+                self._failure = error
+                return flat
             tools.sent(begun, tools.now())
             return result
 
         returned: Future[Tensor] = work.get_future().then(ended)
         return returned
+
+    def check(self) -> None:
+        """Raise what went wrong in the backward pass that has just ended.
+
+        By way of the future it would come in words about a callback.
+
+        Raises:
+            RuntimeError: the gradients are of no use.
+        """
+        if self._failure is not None:
+            raise self._failure

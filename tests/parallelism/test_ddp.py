@@ -46,5 +46,13 @@ def test_every_rank_is_told_whose_model_differs(ranks: RankServer, tmp_path: Pat
     assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [told] * 3
 
 
+def test_a_lost_rank_is_told_in_the_words_of_the_network(ranks: RankServer, tmp_path: Path) -> None:
+    assert ranks.call("support.ddp_ranks:lose_one", 3, tmp_path) == [0, -9, 0]
+    told = [(tmp_path / f"{rank}.txt").read_text(encoding="utf-8") for rank in (0, 2)]
+    for text in told:
+        assert "peer" in text
+        assert "callback" not in text
+
+
 def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ddp_ranks:wrap", 2, tmp_path) == [0, 0]

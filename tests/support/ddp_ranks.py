@@ -1,6 +1,8 @@
 """What the ranks of the DDP test do: a few steps in float64, saved by rank 0."""
 
 import os
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
@@ -10,7 +12,9 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import ddp
 from trainhall.parallelism.same_model import DifferentModels
+from trainhall.parallelism.strategy import Tools
 
+DIES = 1
 STEPS, ROUNDS, BATCH = 5, 3, 24
 
 
@@ -74,6 +78,30 @@ def differ(folder: Path) -> int:
         except DifferentModels as error:
             (folder / f"{environment.rank}.txt").write_text(str(error))
     return 0
+
+
+def lose_one(folder: Path) -> int:
+    """One rank dies before its second backward pass; the others write down what they are told."""
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+    device = torch.device("cpu")
+    with process_group.joined(environment, device=device, namespace="test"):
+        model, inputs, _ = build()
+        strategy = ddp.Replicas(model, device=device, bucket_mb=0.0001)
+        tools = Tools(nullcontext, lambda loss: loss, *[lambda: None] * 3)
+        for step in range(2):
+            if step and environment.rank == DIES:
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                strategy.backward(inputs[step], _loss, tools, rounds=1, last=True)
+            except RuntimeError as error:
+                (folder / f"{environment.rank}.txt").write_text(str(error), encoding="utf-8")
+            strategy.clear_gradients()
+        os._exit(0)  # whoever still waits for this rank is told
+
+
+def _loss(model: nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    return model(batch).square().mean(), ()
 
 
 def train(folder: Path) -> int:
