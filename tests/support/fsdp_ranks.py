@@ -21,18 +21,27 @@ GATHERS = ("all_gather_single", "all_gather_into_tensor")
 CPU = torch.device("cpu")
 
 
+class Gate(nn.Linear):
+    """A class of its own, since it is computed without autocast."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", enabled=False):
+            return super().forward(x.float())
+
+
 class Layer(nn.Module):
-    """Two linear layers behind a norm, whose weights autocast leaves as they are."""
+    """Linear layers beside a norm and a gate, whose weights autocast leaves as they are."""
 
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(64)
         self.inner = nn.Linear(64, 256)
         self.outer = nn.Linear(256, 64)
+        self.gate = Gate(64, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         added: torch.Tensor = self.outer(self.inner(self.norm(x)).relu())
-        return x + added
+        return x + added * self.gate(x)
 
 
 def build() -> tuple[nn.Module, Declaration]:
