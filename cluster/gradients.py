@@ -4,6 +4,7 @@ A request is a number that rises. It is told to the job's hosts with what they s
 record answers it, so that an agent, a rank or a coordinator may end in between.
 """
 
+import asyncio
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -156,7 +157,8 @@ class GradientService:
                 )
                 .order_by(GradientRecord.step)
             )
-            found = [_captured(row) for row in rows if (row.attempt, row.step) in chosen]
+            counting = [row for row in rows if (row.attempt, row.step) in chosen]
+        found = await asyncio.to_thread(lambda: [_captured(row) for row in counting])
         asked = Asked(request.asked, request.answered) if request is not None else Asked(0, 0)
         return asked, found
 

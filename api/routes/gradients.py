@@ -1,8 +1,10 @@
 """/training/jobs/{id}/gradients: ask for the gradients of a step, and read what was captured."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 
 from trainhall.api import examples
 from trainhall.api.context import Hall
@@ -16,7 +18,7 @@ from trainhall.api.schemas.gradients import (
     Gradients,
     GradientStep,
 )
-from trainhall.cluster.gradients import KEPT_RECORDS, remarks
+from trainhall.cluster.gradients import KEPT_RECORDS, Asked, Captured, remarks
 from trainhall.training.gradient_record import LOWEST_EXPONENT
 
 router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
@@ -46,6 +48,7 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
 
 @router.get(
     "",
+    response_model=GradientHistory,
     summary="Read a job's gradients by parameter",
     responses=answers(
         examples.GRADIENT_HISTORY,
@@ -61,12 +64,19 @@ async def read_gradients(
         int,
         Query(ge=1, le=KEPT_RECORDS, description="How many steps at most; they are evenly chosen."),
     ] = 200,
-) -> GradientHistory:
+) -> Response:
     """The norm of every parameter's gradient at the steps that were captured.
 
     On overlapping steps the newest valid attempt wins.
     """
     asked, records = await hall.gradients.history(job_id, max_steps)
+    # Of a large model these are hundreds of thousands of numbers: others are served meanwhile.
+    body = await asyncio.to_thread(_encoded, asked, records)
+    return Response(body, media_type="application/json")
+
+
+def _encoded(asked: Asked, records: Sequence[Captured]) -> str:
+    """A `GradientHistory`."""
     names = records[-1].names if records else []
     steps = []
     for record in records:
@@ -84,13 +94,14 @@ async def read_gradients(
                 largest=[largest for _, largest in pairs],
             )
         )
-    return GradientHistory(
+    history = GradientHistory(
         asked=asked.asked,
         answered=asked.answered,
         names=names,
         remarks=remarks(records),
         steps=steps,
     )
+    return history.model_dump_json()
 
 
 @router.get(
