@@ -50,9 +50,10 @@ bench: ## Run the benchmarks one after another and print their ratios
 	$(setup) test
 	$(BIN)/python scripts/bench.py
 
-bench-collectives: ## Measure collectives on loopback and on limited links (as root), with a report
+bench-collectives: ## Measure collectives on loopback and on limited links (as root) and simulate 4,096 ranks, with a report
 	$(setup) test
 	$(BIN)/trainhall bench collectives --limits 100Mbit/s,1Gbit/s --report benchmarks/results/collectives
+	$(BIN)/trainhall bench collectives --simulate --plot benchmarks/results/collectives/simulated.svg > benchmarks/results/collectives/simulated.txt
 
 build: ## A wheel with the dashboard inside, in dist/
 	$(setup) build
