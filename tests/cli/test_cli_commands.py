@@ -216,15 +216,20 @@ def test_wait_tells_how_a_job_ended(cli: Cli, finished: str, running: str) -> No
 
 def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
-    script.write_text("import sys\nprint('out')\nsys.exit('no luck')\n")
+    script.write_text(
+        "import sys\nprint('out')\nprint('it was so', file=sys.stderr)\nsys.exit('no luck')\n"
+    )
     spec = {"name": "f", "script": {"path": str(script)}, "recovery": {"max_restarts": 0}}
     done = cli("submit", cli.file(spec), "-f", code=100)
     assert "f failed: rank 0 ended with exit code 1: no luck" in done.err
     job = done.out.strip()
     words = (
-        f"The last lines of rank 0 in attempt 1\n  no luck\nRead more with `trainhall logs {job}`."
+        "The last lines of rank 0 in attempt 1\n  it was so\n"
+        f"Read more with `trainhall logs {job}`."
     )
-    assert words in done.err
+    # What was followed is not shown twice.
+    assert words not in done.err
+    assert f"Read more with `trainhall logs {job}`." in done.err
     assert words in cli("wait", job, code=100).err
     assert words in cli("show", job).out
 

@@ -107,6 +107,8 @@ def agent_process(folder: Path, url: str, token: str, **options: Any) -> Iterato
         for process in agent.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        # One that was only just started has no environment yet, by which it would be found.
+        agent.process.kill()
         agent.process.wait()
 
 

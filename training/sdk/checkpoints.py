@@ -12,7 +12,7 @@ from trainhall.training.checkpoint.errors import StateMismatch
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token
-from trainhall.training.sdk.together import all_errors
+from trainhall.training.sdk.together import all_errors, settle
 from trainhall.training.shared_folder import prove_shared
 
 _STATE = "state"
@@ -85,6 +85,7 @@ class Checkpoints:
         for rank, error in enumerate(all_errors(self._group, self._error)):
             if error is not None:
                 raise NotSaved(f"rank {rank} could not save {error}")
+        settle(self._group)
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
         """The state of the first good checkpoint, on the CPU; None when there is none to load.

@@ -77,6 +77,17 @@ def all_errors(group: Any, error: str | None) -> list[str | None]:
     return errors
 
 
+def settle(group: Any) -> None:
+    """Behind a group's last collective, before Python ends: wait for what its threads still hold.
+
+    A thread of Gloo's gives a finished collective's tensors back after the result is out. If it
+    needs Python for that when Python is ending, the process aborts. A barrier comes behind all
+    that came before it, and holds no tensors.
+    """
+    if group is not None:
+        dist.barrier(group)
+
+
 class Together:
     """All ranks agree to stop at the same step, by the pulse: about four exchanges a second."""
 

@@ -439,6 +439,7 @@ async def test_an_agent_waits_for_no_task_for_ever(
         assert await ending == 0
         assert agent.processes() == []
         if hurry:
+            coordinator.reports.clear()
             agent.start()
             await until("its end", lambda: coordinator.outcome(task) == "stopped")
             assert coordinator.reported(task).agent_stopped
