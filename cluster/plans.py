@@ -103,7 +103,7 @@ async def calibration(session: AsyncSession, device: str) -> Calibration:
 
 def with_measured(plan: dict[str, Any], told: object, attempt: int) -> dict[str, Any] | None:
     """`Job.plan` with what an attempt has measured; None where it told nothing of use."""
-    if not isinstance(told, dict):
+    if not isinstance(told, dict) or attempt < plan["attempt"]:
         return None
     peak, seconds, steps = (told.get(k) for k in ("peak_memory_bytes", "step_seconds", "steps"))
     numbers = (peak, seconds, steps)

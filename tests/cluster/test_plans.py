@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from support.simulated import SimulatedCluster, SimulatedNode, failure, planned
 
+from trainhall.cluster.plans import with_measured
 from trainhall.training.link import Failure, Outcome
 
 AUTO = {"strategy": "auto"}
@@ -80,6 +81,12 @@ async def test_nonsense_that_is_measured_is_left_out(hall: SimulatedCluster) -> 
     for told in (None, "much", {"peak_memory_bytes": -1, "step_seconds": 1.0, "steps": 1}):
         await hall.tell(job_id, "paused", {"step": 3, "measured": told})
     assert (await plan_of(hall, job_id))["measured"] is None
+
+
+def test_what_ran_before_the_plan_was_made_says_nothing_of_it() -> None:
+    plan = {"attempt": 2, "measured": None}
+    assert with_measured(plan, MEASURED, 1) is None, "told late, by an attempt under another plan"
+    assert with_measured(plan, MEASURED, 2) == {"attempt": 2, "measured": MEASURED | {"attempt": 2}}
 
 
 async def test_a_plan_that_fails_fails_the_job_at_once(hall: SimulatedCluster) -> None:
