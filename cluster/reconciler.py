@@ -6,7 +6,8 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.apply import Applier
-from trainhall.cluster.decisions import Explain, decide
+from trainhall.cluster.decide import decide
+from trainhall.cluster.decisions import Explain
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.load import load_facts
 from trainhall.cluster.options import ClusterOptions

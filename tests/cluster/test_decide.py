@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainhall.cluster.decide import decide
+from trainhall.cluster.decide_attempt import describe
 from trainhall.cluster.decisions import (
     Decision,
     EndAttempt,
@@ -18,8 +20,6 @@ from trainhall.cluster.decisions import (
     RemoveNode,
     StartAttempt,
     StopAttempt,
-    decide,
-    describe,
 )
 from trainhall.cluster.facts import (
     AttemptFacts,

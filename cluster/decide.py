@@ -1,0 +1,90 @@
+"""What shall change, and why: a pure function of (now, the state of the cluster, options)."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainhall.cluster.decide_attempt import decide_attempt, outcome_of
+from trainhall.cluster.decisions import (
+    Decision,
+    Explain,
+    MoveNode,
+    Release,
+    RemoveNode,
+    StartAttempt,
+)
+from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduler import schedule
+
+
+def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
+    """Everything that the present state asks for; empty when nothing is to be done."""
+    decisions: list[Decision] = []
+    nodes: dict[str, NodeFacts] = {}
+    for node in facts.nodes:
+        move = _decide_silence(node, options)
+        if move is not None:
+            decisions.append(move)
+        nodes[node.id] = node
+    lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
+    jobs = {job.id: job for job in facts.jobs}
+    for attempt in facts.attempts:
+        job = jobs.get(attempt.job_id)
+        if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
+            decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
+            if decision is not None:
+                decisions.append(decision)
+    decisions.extend(_releases(facts))
+    decisions.extend(_removals(facts))
+    for entry in schedule(now, facts, options):
+        if entry.placed is not None:
+            decisions.append(StartAttempt(entry, entry.reason))
+        elif entry.reason != entry.job.reason:
+            decisions.append(Explain(entry.job.id, entry.job.state, entry.reason))
+    return decisions
+
+
+def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None:
+    if node.state in (NodeState.PENDING, NodeState.LOST):
+        return None
+    silent = node.silent_seconds
+    if silent >= options.lost_after_seconds:
+        reason = f"not heard for {silent:.0f} s; its attempts are replaced"
+        return MoveNode(node.id, node.state, NodeState.LOST, reason)
+    if silent >= options.suspect_after_seconds and node.state is not NodeState.SUSPECT:
+        reason = f"not heard for {silent:.0f} s; it gets no new work"
+        return MoveNode(node.id, node.state, NodeState.SUSPECT, reason)
+    return None
+
+
+def _releases(facts: ClusterFacts) -> Iterator[Release]:
+    attempts = {(a.job_id, a.number): a for a in facts.attempts}
+    seen: set[tuple[str, str, int]] = set()
+    for grant in facts.grants:
+        attempt = attempts.get((grant.job_id, grant.attempt))
+        key = (grant.node_id, grant.job_id, grant.attempt)
+        if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
+            continue
+        host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
+        told = host.told if host is not None else None
+        if told is not None and (told.outcome is not None or told.phase in ("exited", "gone")):
+            seen.add(key)
+            yield Release(*key, reason=f"attempt {grant.attempt} is over on this node")
+
+
+def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
+    busy = {grant.node_id for grant in facts.grants}
+    in_use = {
+        host.node_id
+        for attempt in facts.attempts
+        if attempt.state in ACTIVE_ATTEMPT_STATES
+        for host in attempt.hosts
+        if outcome_of(host) is None
+    }
+    for node in facts.nodes:
+        if not node.removing or node.id in in_use:
+            continue
+        # What a lost node still holds is not worth waiting for: it is fenced off already.
+        if node.id not in busy or node.state in (NodeState.LOST, NodeState.PENDING):
+            yield RemoveNode(node.id, "a user removed it and nothing runs on it any more")

@@ -1,0 +1,351 @@
+"""What an active attempt asks for: to be told, to be marked, to end. Pure functions."""
+
+import signal
+from datetime import datetime, timedelta
+
+from trainhall.cluster.decisions import (
+    Decision,
+    EndAttempt,
+    KeepPlan,
+    MarkRunning,
+    StopAttempt,
+)
+from trainhall.cluster.facts import (
+    AttemptFacts,
+    ClusterFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+    NodeState,
+)
+from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.restarts import AfterFailure, after_failure
+from trainhall.training.link import Failure, Outcome
+
+
+def decide_attempt(
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    facts: ClusterFacts,
+    nodes: dict[str, NodeFacts],
+    lost: set[str],
+    options: ClusterOptions,
+) -> Decision | None:
+    """What an active attempt asks for.
+
+    Args:
+        nodes: all nodes by id.
+        lost: ids of the nodes that are given up.
+    """
+    silent = [
+        host
+        for host in attempt.hosts
+        if outcome_of(host) is None and (host.node_id not in nodes or host.node_id in lost)
+    ]
+    if silent:
+        return _lose(attempt, job, silent, removed=silent[0].node_id not in nodes)
+    failure = _failure_of(attempt)
+    if any(outcome_of(host) is None for host in attempt.hosts):
+        late = _is_late(now, attempt, facts, options)
+        return _decide_unfinished(attempt, job, failure, nodes, late, options)
+    if attempt.state is AttemptState.STARTING and failure is None and attempt.goal == "run":
+        return _mark_running(attempt, job)
+    if _still_ships(now, attempt, job, failure, lost, options):
+        return None
+    return _end(attempt, job, failure)
+
+
+def _decide_unfinished(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    failure: Failure | None,
+    nodes: dict[str, NodeFacts],
+    late: bool,
+    options: ClusterOptions,
+) -> Decision | None:
+    """Of an attempt that still has processes on some host."""
+    if failure is not None and attempt.goal != "stop":
+        reason = f"{describe(failure)}; the other hosts stop"
+        return StopAttempt(attempt.token, "stop", reason, failure)
+    stopped = _with_stopped_agents(attempt)
+    if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
+        reason = f"{_agents_stopped(attempt, stopped)}; the other hosts end too"
+        return StopAttempt(attempt.token, goal, reason)
+    if attempt.goal == "run" and late:
+        failure = _late_start(attempt, options)
+        return StopAttempt(attempt.token, "stop", failure.message, failure)
+    # A host that has told its end may be removed already.
+    leaving = [
+        host.node_name
+        for host in attempt.hosts
+        if (node := nodes.get(host.node_id)) is not None
+        and (node.removing or node.state is NodeState.DRAINING)
+    ]
+    if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
+        reason = f"node {leaving[0]} is being removed: it saves and moves"
+        return StopAttempt(attempt.token, "pause", reason)
+    first = attempt.hosts[0].told
+    planned = first.plan if first is not None and attempt.plans else None
+    if planned is not None and attempt.state is AttemptState.STARTING:
+        return KeepPlan(attempt.token, planned, f"planned: {planned.reason}")
+    runs = all(_runs(host) for host in attempt.hosts)
+    if attempt.state is AttemptState.STARTING and runs and failure is None:
+        return _mark_running(attempt, job)
+    return None
+
+
+def _is_late(
+    now: datetime, attempt: AttemptFacts, facts: ClusterFacts, options: ClusterOptions
+) -> bool:
+    """It takes too long to begin. Of a script nobody tells more than that its ranks run."""
+    if attempt.started_at is None or attempt.begun:
+        return False
+    if attempt.script and all(_runs(host) for host in attempt.hosts):
+        return False
+    waited = (now - attempt.started_at).total_seconds()
+    return min(waited, facts.listening_seconds) >= options.start_limit_seconds
+
+
+def _late_start(attempt: AttemptFacts, options: ClusterOptions) -> Failure:
+    """What an attempt that takes too long to begin ends with; it names who is missing."""
+    missing = [host for host in attempt.hosts if not _runs(host)]
+    told = "; ".join(f"{_ranks(host)}: {_phase_in_words(host)}" for host in missing)
+    told = told or "all its ranks run, and none has told that training began"
+    return Failure(message=f"it did not start within {options.start_limit_seconds:g} s: {told}")
+
+
+def _ranks(host: HostFacts) -> str:
+    ranks = ", ".join(map(str, host.ranks))
+    return f"rank{'s' if len(host.ranks) != 1 else ''} {ranks} on node {host.node_name}"
+
+
+def _phase_in_words(host: HostFacts) -> str:
+    match host.told.phase if host.told is not None else None:
+        case None:
+            return "its agent has not taken them up"
+        case "planning":
+            return "still planning the job's strategy"
+        case "preparing":
+            return "still fetching a checkpoint or the code, or waiting for the first host"
+        case phase:
+            return str(phase)
+
+
+def _runs(host: HostFacts) -> bool:
+    return host.told is not None and host.told.phase in ("running", "stopping", "exited")
+
+
+def _mark_running(attempt: AttemptFacts, job: JobFacts) -> MarkRunning:
+    ranks = f"{job.workers} rank{'s' if job.workers != 1 else ''}"
+    hosts = ", ".join(host.node_name for host in attempt.hosts)
+    return MarkRunning(attempt.token, job.state, f"{ranks} on {hosts}")
+
+
+def _still_ships(
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    failure: Failure | None,
+    lost: set[str],
+    options: ClusterOptions,
+) -> bool:
+    """Whether the end has to wait until the agents have sent what the ranks wrote.
+
+    A pause or an end is only true once its checkpoint is here. A failure waits for it too, since
+    the next attempt starts from there, but not without end. A cancelled job waits for nothing.
+    """
+    if job.state is JobState.CANCELLING:
+        return False
+    for host in attempt.hosts:
+        told = host.told
+        if told is None or told.shipped or host.node_id in lost:
+            continue
+        patience = timedelta(seconds=options.shipping_patience_seconds)
+        if failure is None or told.ended_at is None or now - told.ended_at < patience:
+            return True
+    return False
+
+
+def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAttempt:
+    """Of an attempt whose last process ended."""
+    completed = all(outcome_of(host) is Outcome.COMPLETED for host in attempt.hosts)
+    if job.state is JobState.CANCELLING:
+        reason = "a user cancelled it"
+        return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, reason)
+    if completed:
+        return _ended(attempt, job, AttemptState.COMPLETED, JobState.COMPLETED, "completed")
+    stopped = _with_stopped_agents(attempt)
+    if stopped:
+        return _end_with_agents(attempt, job, stopped)
+    if job.state is JobState.PAUSING:
+        if failure is not None:
+            why = f"{describe(failure)} while it was being paused; it resumes from its checkpoint"
+            return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
+    if failure is None:
+        why = "moved off a node that is being removed"
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
+    after = after_failure(job, failure)
+    if after.goes_on:
+        reason = f"{describe(failure)}; restart {after.restarts} of {job.max_restarts}"
+        end = JobState.RECOVERING
+    else:
+        reason = _no_restart(job, failure, after)
+        end = JobState.FAILED
+    return _ended(
+        attempt, job, AttemptState.FAILED, end, reason, failure,
+        restarts=after.restarts, step=after.step,
+    )  # fmt: skip
+
+
+def _no_restart(job: JobFacts, failure: Failure, after: AfterFailure) -> str:
+    if failure.final:
+        return describe(failure)
+    if after.repeated:
+        step = "a new step" if after.step else "a step"
+        return f"failed twice in the same way without {step}: {describe(failure)}"
+    left = f"max_restarts is {job.max_restarts}" + (
+        ", each without a new step" if job.max_restarts > 1 else ""
+    )
+    return f"{describe(failure)}; no restart is left ({left})"
+
+
+def _end_with_agents(attempt: AttemptFacts, job: JobFacts, stopped: list[HostFacts]) -> EndAttempt:
+    """Somebody stopped an agent, and what ran there with it: no restart is the worse for it."""
+    why = _agents_stopped(attempt, stopped)
+    if job.state is JobState.PAUSING:
+        end, reason = JobState.PAUSED, f"paused; {why}"
+    else:
+        end, reason = JobState.RECOVERING, f"{why}; another attempt follows, which is no restart"
+    if _follow(stopped) == "pause":
+        return _ended(attempt, job, AttemptState.PAUSED, end, reason, attempt_reason=why)
+    failure = Failure(message=why)
+    return _ended(attempt, job, AttemptState.FAILED, end, reason, failure)
+
+
+def _with_stopped_agents(attempt: AttemptFacts) -> list[HostFacts]:
+    """The hosts on which it ended because the agent did, unless it was failing before."""
+    if attempt.failure is not None:
+        return []
+    return [host for host in attempt.hosts if host.told is not None and host.told.agent_stopped]
+
+
+def _follow(stopped: list[HostFacts]) -> Goal:
+    """What the other hosts do when agents were stopped: none of them can save without the rest."""
+    return "pause" if all(outcome_of(host) is Outcome.PAUSED for host in stopped) else "stop"
+
+
+def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
+    names = ", ".join(host.node_name for host in stopped)
+    who = f"the agent{'s' if len(stopped) > 1 else ''} on {names}"
+    were = f"{who} {'were' if len(stopped) > 1 else 'was'} stopped"
+    if _follow(stopped) == "pause":
+        silent = attempt.script and not attempt.begun
+        return f"{were}; the ranks {'were told to end' if silent else 'saved'} first"
+    for host in stopped:
+        if host.told is not None and host.told.failure is not None:
+            return f"{were}, and {describe(host.told.failure)}"
+    return f"{were} before the ranks had {'ended' if attempt.script else 'saved'}"
+
+
+def _ended(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    attempt_end: AttemptState,
+    job_end: JobState,
+    reason: str,
+    failure: Failure | None = None,
+    *,
+    attempt_reason: str = "",
+    restarts: int | None = None,
+    step: int | None = None,
+) -> EndAttempt:
+    path: tuple[JobState, ...] = (job_end,)
+    if job.state is JobState.STARTING and job_end is JobState.COMPLETED:
+        path = (JobState.RUNNING, JobState.COMPLETED)
+    return EndAttempt(
+        token=attempt.token,
+        attempt_start=attempt.state,
+        attempt_end=attempt_end,
+        attempt_reason=attempt_reason or (describe(failure) if failure else reason),
+        job_start=job.state,
+        job_path=path,
+        reason=reason,
+        failure=failure,
+        restarts=0 if attempt_end is AttemptState.COMPLETED else restarts,
+        restarts_step=step,
+    )
+
+
+def _lose(
+    attempt: AttemptFacts, job: JobFacts, hosts: list[HostFacts], *, removed: bool
+) -> EndAttempt:
+    why = f"node {hosts[0].node_name} {'was removed' if removed else 'is lost'}"
+    ends = {
+        JobState.PAUSING: (JobState.PAUSED, f"{why} before it had saved; paused"),
+        JobState.CANCELLING: (
+            JobState.CANCELLED,
+            f"cancelled; {why}, its ranks end when it is heard again",
+        ),
+    }
+    end, reason = ends.get(job.state, (JobState.RECOVERING, f"{why}; the attempt is replaced"))
+    return EndAttempt(
+        token=attempt.token,
+        attempt_start=attempt.state,
+        attempt_end=AttemptState.LOST,
+        attempt_reason=why,
+        job_start=job.state,
+        job_path=(end,),
+        reason=reason,
+        lost_nodes=tuple(host.node_id for host in hosts),
+    )
+
+
+def outcome_of(host: HostFacts) -> Outcome | None:
+    return host.told.outcome if host.told is not None else None
+
+
+def _failure_of(attempt: AttemptFacts) -> Failure | None:
+    """The failure that the attempt ends with: the first that was told, or None."""
+    if attempt.failure is not None:
+        return attempt.failure
+    if attempt.goal == "stop" or _with_stopped_agents(attempt):
+        return None
+    ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
+    # A script that tells nothing gets SIGTERM to pause, and to its shim any way to leave is right.
+    # On a host where it comes later, ranks fail as their peers go. Where they fail on all hosts
+    # there was no SIGTERM, and what was told is the reason.
+    everywhere = all(outcome_of(host) is Outcome.FAILED for host in attempt.hosts)
+    signalled = attempt.script and attempt.goal == "pause" and not attempt.begun and not everywhere
+    ended.sort(key=lambda h: h.told.ended_at.timestamp() if h.told and h.told.ended_at else 0.0)
+    for host in ended:
+        told = host.told
+        assert told is not None
+        if told.outcome is Outcome.COMPLETED or signalled:
+            continue
+        if told.outcome is Outcome.FAILED:
+            failure = told.failure or Failure(message="failed without saying why")
+            if len(attempt.hosts) > 1:
+                message = f"{failure.message} (node {host.node_name})"
+                failure = failure.model_copy(update={"message": message})
+            return failure
+        if attempt.goal == "run":
+            message = f"its ranks on node {host.node_name} stopped without having been told to"
+            return Failure(message=message)
+    return None
+
+
+def describe(failure: Failure) -> str:
+    """A failure in one line: its message, with the exit code or signal if that is not in it."""
+    message = failure.message.strip() or "failed without saying why"
+    if failure.signal is not None:
+        try:
+            name = signal.Signals(failure.signal).name
+        except ValueError:
+            name = f"signal {failure.signal}"
+        return message if name in message else f"{message} ({name})"
+    if failure.exit_code is not None and "exit code" not in message:
+        return f"{message} (exit code {failure.exit_code})"
+    return message
