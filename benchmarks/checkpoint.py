@@ -20,7 +20,7 @@ from report import Figure, report
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.draft import Committed
 from trainhall.training.checkpoint.removal import retire
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 GOAL = 1.3
 

@@ -35,8 +35,8 @@ from trainhall.training.checkpoint.manifest import (
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
 from trainhall.training.checkpoint.retention import Candidate, Verdict, verdicts
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.job import CheckpointSpec
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from trainhall.training.link import Failure, Launch, Outcome, RankState, Rendezvous
+from trainhall.training.link import Failure, Fallen, Launch, Outcome, RankState, Rendezvous
 from trainhall.training.spec.plan import ChosenPlan
 
 PROTOCOL_VERSION = 1
@@ -96,6 +96,9 @@ class AssignmentReport(Message):
     """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or waits
     for the rendezvous."""
     ranks: list[RankState] = []
+    fallen: list[Fallen] = []
+    """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
+    wait for a launch of a higher one."""
     rendezvous: Rendezvous | None = None
     """Told by node rank 0 once the store listens."""
     plan: ChosenPlan | None = None

@@ -149,6 +149,9 @@ class Launch(LinkModel):
     """None on node rank 0, which opens the store; the others wait until they are told."""
     address: str = "127.0.0.1"
     """How the attempt's other hosts reach this one."""
+    in_place: bool = False
+    """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
+    generation, in which a process keeps its device and may get another number."""
     checkpoint: CheckpointPlan
     code: str | None = None
     """This attempt's own folder with the code of the spec; the agent unpacks it."""
@@ -194,6 +197,17 @@ class Failure(LinkModel):
     """The last lines of the rank's stderr, at most 4 KiB."""
 
 
+class Fallen(LinkModel):
+    """A rank that has failed while others of its attempt wait for it to be replaced."""
+
+    rank: int
+    device_kind: Literal["cpu", "cuda"]
+    device_index: int
+    generation: int
+    """In which it failed."""
+    failure: Failure
+
+
 class ShimStatus(LinkModel):
     """What the shim saw. `outcome` is set once, when no process of the attempt is left here."""
 
@@ -206,6 +220,8 @@ class ShimStatus(LinkModel):
     phase: Literal["starting", "running", "stopping", "exited"]
     command: Command = Command.RUN
     ranks: list[RankState] = []
+    fallen: list[Fallen] = []
+    """Of the present generation, where the others wait for them to be replaced."""
     rendezvous: Rendezvous | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None

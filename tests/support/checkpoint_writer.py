@@ -11,7 +11,7 @@ from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token
 from trainhall.training.checkpoint.removal import remove_leftovers, retire
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 
 def write(folder: Path, attempt: int, step: int, job_id: str = "job") -> None:

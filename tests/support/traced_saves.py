@@ -15,7 +15,7 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.removal import retire
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 NOT_TRACED = 99
 """Exit code where strace is not allowed to trace."""

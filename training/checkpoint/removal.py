@@ -19,7 +19,7 @@ from trainhall.training.checkpoint.names import (
     scan,
 )
 from trainhall.training.checkpoint.retention import Candidate, verdicts
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 
 def remove_checkpoint(folder: Path) -> None:

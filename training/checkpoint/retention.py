@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainhall.training.checkpoint.names import CheckpointName
-from trainhall.training.spec.job import CheckpointSpec, MetricMode
+from trainhall.training.spec.recovery import CheckpointSpec, MetricMode
 
 
 @dataclass(frozen=True)

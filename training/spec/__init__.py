@@ -1,7 +1,6 @@
 """The job spec: what a user submits. Free of torch; coordinator, CLI and ranks share it."""
 
 from trainhall.training.spec.job import (
-    CheckpointSpec,
     Device,
     GradientSync,
     JobSpec,
@@ -9,13 +8,13 @@ from trainhall.training.spec.job import (
     NotPlanned,
     ParallelismSpec,
     Precision,
-    RecoverySpec,
     ResourcesSpec,
     ScriptSpec,
     TaskSpec,
     TrainingSpec,
 )
 from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
+from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
 
 __all__ = [
     "MAX_SPEC_BYTES",

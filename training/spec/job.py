@@ -9,8 +9,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     SerializationInfo,
     SerializerFunctionWrapHandler,
@@ -36,26 +34,16 @@ from trainhall.parallelism.gradient_sync import (
     SyncOptions,
 )
 from trainhall.parallelism.gradient_sync import check as check_sync
+from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at
+from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME, in_words
 
 MAX_WORKERS = 4096
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
-
-
-def _printable(value: str) -> str:
-    if not value.isprintable():
-        raise PydanticCustomError("not_printable", "may not hold control characters or line breaks")
-    return value
-
-
-def _no_nul(value: str) -> str:
-    if "\0" in value:
-        raise PydanticCustomError("nul_byte", "may not hold a NUL byte")
-    return value
 
 
 def _module_name(value: str) -> str:
@@ -73,16 +61,6 @@ def _program(value: str) -> str:
 
 
 AskedStrategy = Literal[StrategyName, "auto"]
-Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
-Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
-
-
-class SpecModel(BaseModel):
-    """Base of every part: unknown keys are errors, numbers are finite, values are frozen."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
 
 
 class Device(StrEnum):
@@ -95,11 +73,6 @@ class Precision(StrEnum):
     FP32 = "fp32"
     BF16 = "bf16"
     FP16 = "fp16"
-
-
-class MetricMode(StrEnum):
-    MIN = "min"
-    MAX = "max"
 
 
 class TaskSpec(SpecModel):
@@ -313,69 +286,6 @@ class TrainingSpec(SpecModel):
         return self
 
 
-class CheckpointSpec(SpecModel):
-    path: Annotated[Text, Field(min_length=1)] | None = None
-    """Absolute folder that every node sees. Without it checkpoints go to the coordinator."""
-    every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Save every so many steps. Give this or `every_seconds`, or only pauses and the end."""
-    every_seconds: Annotated[float, Field(gt=0, le=10**9)] | None = None
-    keep_latest: Annotated[int, Field(ge=1, le=10**6)] = 3
-    """Newest checkpoints that are kept; pinned ones are always kept."""
-    keep_best: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Best checkpoints by `metric` that are kept as well."""
-    metric: Annotated[Text, Field(min_length=1)] | None = None
-    """What `keep_best` compares, such as `eval_loss`: its newest value when the checkpoint was
-    saved."""
-    metric_mode: MetricMode | None = None
-    """Whether less (`min`) or more (`max`) of `metric` is better. Names that end with `loss` or
-    `accuracy` tell it by themselves."""
-
-    @property
-    def best_mode(self) -> MetricMode | None:
-        """`metric_mode`, or what the name of the metric says; None where neither tells."""
-        if self.metric_mode is not None or self.metric is None:
-            return self.metric_mode
-        if self.metric.endswith("loss"):
-            return MetricMode.MIN
-        return MetricMode.MAX if self.metric.endswith("accuracy") else None
-
-    @model_validator(mode="after")
-    def _check_metric(self) -> Self:
-        if self.keep_best and self.metric is None:
-            raise problem_at("metric", None,
-                "keep_best needs the name of a metric, such as eval_loss or eval_accuracy",
-            )  # fmt: skip
-        if self.metric is not None and not self.keep_best:
-            raise problem_at("metric", self.metric,
-                "is what keep_best goes by: say how many of the best are kept, as in keep_best: 1",
-            )  # fmt: skip
-        if self.metric is not None and self.best_mode is None:
-            raise problem_at("metric_mode", None,
-                f"say whether less (min) or more (max) of {self.metric} is better",
-            )  # fmt: skip
-        if self.metric_mode is not None and self.metric is None:
-            raise problem_at("metric_mode", self.metric_mode.value, "belongs to a metric; give one")
-        return self
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.path is not None and not PurePosixPath(self.path).is_absolute():
-            raise problem_at("path", self.path, "must be an absolute path that every node sees")
-        if self.every_steps is not None and self.every_seconds is not None:
-            raise problem_at("every_seconds", self.every_seconds,
-                "every_steps and every_seconds exclude each other; give one",
-            )  # fmt: skip
-        return self
-
-
-class RecoverySpec(SpecModel):
-    max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
-    """Restarts in a row without a new step before the job fails. The same error twice in a row
-    without a new step ends it at once, and a lost node costs no restart."""
-    grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Seconds between SIGTERM and SIGKILL for a script."""
-
-
 class NotPlanned(RuntimeError):
     """What a strategy decides was asked of a job that has none yet."""
 
@@ -449,6 +359,12 @@ class JobSpec(SpecModel):
         adds_up = self.strategy == "ddp" and asked.gradient_sync.algorithm == "parameter_server"
         servers = None if adds_up else asked.servers
         return solve(self.strategy, self.resources.workers, given, servers)
+
+    @property
+    def regroups_in_place(self) -> bool:
+        """When a rank dies, the others keep what they have in memory and go on with a new one, or
+        with fewer. Under `ddp` each of them holds all that another needs."""
+        return self.task is not None and self.parallelism.strategy == "ddp"
 
     @property
     def gradient_sync(self) -> SyncOptions:

@@ -1753,6 +1753,13 @@ export type RecoverySpec = {
      * Seconds between SIGTERM and SIGKILL for a script.
      */
     grace_seconds?: number;
+    /**
+     * Regroup Seconds
+     *
+     * How long the ranks of a task under `ddp` that have lost one of them hold what they have in
+     * memory until they are told how to go on; after that the job goes on from its checkpoint.
+     */
+    regroup_seconds?: number;
 };
 
 /**

@@ -28,7 +28,7 @@ from trainhall.training.checkpoint.manifest import (
 )
 from trainhall.training.checkpoint.names import MANIFEST, scan
 from trainhall.training.checkpoint.removal import retire
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 OLD, NEW = "step-00000001-a1-g1", "step-00000002-a1-g1"
 SHARD = "tensors-00000-00000.safetensors"

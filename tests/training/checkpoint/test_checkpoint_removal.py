@@ -16,7 +16,7 @@ from trainhall.training.checkpoint.removal import (
     retire,
     vanish,
 )
-from trainhall.training.spec.job import CheckpointSpec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 
 def test_a_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:

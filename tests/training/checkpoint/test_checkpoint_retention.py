@@ -7,8 +7,8 @@ import pytest
 from trainhall.training.checkpoint.names import CheckpointName
 from trainhall.training.checkpoint.retention import Candidate, verdicts
 from trainhall.training.spec import SpecError
-from trainhall.training.spec.job import CheckpointSpec
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.recovery import CheckpointSpec
 
 
 def at(step: int, *, attempt: int = 1, pinned: bool = False, **metrics: Any) -> Candidate:

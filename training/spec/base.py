@@ -1,0 +1,30 @@
+"""What every part of a job spec is made of."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise PydanticCustomError("not_printable", "may not hold control characters or line breaks")
+    return value
+
+
+def _no_nul(value: str) -> str:
+    if "\0" in value:
+        raise PydanticCustomError("nul_byte", "may not hold a NUL byte")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_printable)]
+Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
+
+
+class SpecModel(BaseModel):
+    """Base of every part: unknown keys are errors, numbers are finite, values are frozen."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
