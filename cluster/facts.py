@@ -48,6 +48,7 @@ class JobFacts:
     reason: str
     attempt: int
     workers: int
+    """The world size of its attempt; of a waiting job, that of its last one or the largest."""
     device: str
     """auto, cpu or cuda."""
     queued_at: datetime
@@ -62,6 +63,12 @@ class JobFacts:
     """Of a job that recovers: why its last attempt ended."""
     last_ended_at: datetime | None = None
     """Of a job that recovers: when its last attempt ended."""
+    sizes: tuple[int, ...] = ()
+    """The world sizes that it can have, ascending; a job that is not elastic has one, `workers`."""
+
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            object.__setattr__(self, "sizes", (self.workers,))
 
 
 @dataclass(frozen=True)

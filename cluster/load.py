@@ -44,6 +44,7 @@ _JOBS = (
         Job.reason,
         Job.attempt,
         Job.world_size,
+        Job.sizes,
         Job.spec["resources"]["device"].as_string(),
         Job.spec["recovery"]["max_restarts"].as_integer(),
         Job.queued_at,
@@ -135,6 +136,7 @@ async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
             reason=reason,
             attempt=attempt,
             workers=world_size,
+            sizes=tuple(sizes or ()),
             device=device or "auto",
             queued_at=queued_at,
             restarts=restarts,
@@ -146,8 +148,8 @@ async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
             last_ended_at=ended[job_id][1] if job_id in ended else None,
         )
         for (
-            job_id, number, priority, state, reason, attempt, world_size, device, max_restarts,
-            queued_at, restarts, restarts_step, step,
+            job_id, number, priority, state, reason, attempt, world_size, sizes, device,
+            max_restarts, queued_at, restarts, restarts_step, step,
         ) in rows
     )  # fmt: skip
 

@@ -59,6 +59,9 @@ class Job(Base):
     """The newest attempt's number; 0 before the first."""
     generation: Mapped[int] = mapped_column(default=0)
     world_size: Mapped[int]
+    """Of its newest attempt; before the first the largest it can have."""
+    sizes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Of an elastic job: the world sizes that it can have, ascending."""
     restarts: Mapped[int] = mapped_column(default=0)
     """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
@@ -125,6 +128,10 @@ class Attempt(Base):
     """One a node: `{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_…}]}`."""
     checkpoint_plan: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """`{folder | null, upload, resume: [names]}`; null where each node has its own folder."""
+    in_place: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its ranks can regroup under the next generation while they run."""
+    generations: Mapped[list[Any]] = mapped_column(default=list)
+    """One a generation, oldest first: `{generation, time, reason, world_size, allocation}`."""
     planning: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its first host is to plan the job's strategy, and has not answered yet."""
     rendezvous: Mapped[dict[str, Any] | None]

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("world_size", sa.Integer(), nullable=False),
+        sa.Column("sizes", sa.JSON(), nullable=True),
         sa.Column("restarts", sa.Integer(), nullable=False),
         sa.Column(
             "restarts_step", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
@@ -77,6 +78,8 @@ def upgrade() -> None:
         sa.Column("world_size", sa.Integer(), nullable=False),
         sa.Column("allocation", sa.JSON(), nullable=False),
         sa.Column("checkpoint_plan", sa.JSON(), nullable=False),
+        sa.Column("in_place", sa.Boolean(), nullable=False),
+        sa.Column("generations", sa.JSON(), nullable=False),
         sa.Column("planning", sa.Boolean(), nullable=False),
         sa.Column("rendezvous", sa.JSON(), nullable=True),
         sa.Column("node_outcomes", sa.JSON(), nullable=False),
