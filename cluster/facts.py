@@ -1,6 +1,7 @@
 """What decisions are made from: the state of the cluster as plain, frozen values."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,6 +38,8 @@ class NodeFacts:
     silent_seconds: float
     """Since the node was last heard, or since the coordinator began to listen if that is later."""
     devices: tuple[DeviceFacts, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What a job's selector is held against."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from trainhall.training.link import Failure
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
 _DEVICES = select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
-_NODES = select(Node.id, Node.name, Node.state, Node.removing).order_by(Node.name)
+_NODES = select(Node.id, Node.name, Node.state, Node.removing, Node.labels).order_by(Node.name)
 # A spec may be large: only what is needed of it leaves the database.
 _JOBS = (
     select(
@@ -113,8 +113,9 @@ async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ..
             removing=removing,
             silent_seconds=hearing.silent_seconds(node_id),
             devices=tuple(devices[node_id]),
+            labels=labels,
         )
-        for node_id, name, state, removing in rows
+        for node_id, name, state, removing, labels in rows
     )
 
 
