@@ -11,6 +11,7 @@ from sqlalchemy import CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
+from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, Revoked, WrongState
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
@@ -37,6 +38,7 @@ from trainhall.training.checkpoint.retention import Candidate, Verdict, verdicts
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.recovery import CheckpointSpec
+from trainhall.training.spec.resources import changed as changed_resources
 
 log = structlog.get_logger(__name__)
 
@@ -233,6 +235,7 @@ class CheckpointService:
             changes: dict[str, Any] = {
                 "spec": spec.model_dump(mode="json"),
                 "world_size": spec.resources.workers,
+                "sizes": sizes_of(spec),
                 **({} if spec.is_auto else {"plan": None, "measured_on": None}),
                 "restore_checkpoint_id": row.id,
                 "restarts": 0,
@@ -528,7 +531,7 @@ def _changed_spec(
     asked = parallelism or {}
     old = dict(spec["parallelism"])
     if resources is not None:
-        changed["resources"] = {**spec["resources"], **resources}
+        changed["resources"] = changed_resources(spec["resources"], resources)
     moves = asked.get("strategy", old["strategy"]) != old["strategy"]
     if resources is not None or moves:
         # The old degrees followed from the number of workers and the strategy.

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
 from trainhall.cluster.code import CodeStore
+from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
 from trainhall.cluster.lifecycle import (
     FINAL_STATES,
@@ -139,6 +140,7 @@ class JobService:
                 restarts=0,
                 restarts_step=0,
                 world_size=spec.resources.workers,
+                sizes=sizes_of(spec),
             )
             await create_job(session, job, now=now)
             if idempotency is not None:

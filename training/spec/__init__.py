@@ -1,20 +1,19 @@
 """The job spec: what a user submits. Free of torch; coordinator, CLI and ranks share it."""
 
 from trainhall.training.spec.job import (
-    Device,
     GradientSync,
     JobSpec,
     LearningRateSchedule,
     NotPlanned,
     ParallelismSpec,
     Precision,
-    ResourcesSpec,
     ScriptSpec,
     TaskSpec,
     TrainingSpec,
 )
 from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
+from trainhall.training.spec.resources import Device, ResourcesSpec
 
 __all__ = [
     "MAX_SPEC_BYTES",

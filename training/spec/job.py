@@ -38,10 +38,10 @@ from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
+from trainhall.training.spec.resources import MAX_WORKERS, ResourcesSpec
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME, in_words
 
-MAX_WORKERS = 4096
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -61,12 +61,6 @@ def _program(value: str) -> str:
 
 
 AskedStrategy = Literal[StrategyName, "auto"]
-
-
-class Device(StrEnum):
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 class Precision(StrEnum):
@@ -145,13 +139,6 @@ class ScriptSpec(SpecModel):
         if self.path is None and self.module is None:
             raise problem_at("path", None, "is missing; give it, or module")
         return self
-
-
-class ResourcesSpec(SpecModel):
-    workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
-    """Number of ranks; each takes one device."""
-    device: Device = Device.AUTO
-    """`cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU."""
 
 
 class GradientSync(SpecModel):
@@ -318,13 +305,64 @@ class JobSpec(SpecModel):
             raise problem_at("script", None, "task and script exclude each other; give one")
         if self.task is None and self.script is None:
             raise problem_at("task", None, "give exactly one of task and script")
+        if self.resources.is_elastic:
+            self._take_the_largest()
+        else:
+            self._check_size()
+        return self
+
+    def _check_size(self) -> None:
+        """What depends on the number of workers."""
         self._check_parallelism()
         self._check_gradient_sync()
         if self.training.reproducible:
             self._check_reproducible()
         if self.task is not None:
             self._check_batch()
-        return self
+
+    def _take_the_largest(self) -> None:
+        """Let `resources.workers` of an elastic job be the largest number that is possible."""
+        refused: PydanticCustomError | None = None
+        for workers in reversed(self.resources.asked):
+            reason = self._obstacle_at(workers)
+            if reason is None:
+                resources = self.resources.model_copy(update={"workers": workers})
+                object.__setattr__(self, "resources", resources)
+                return
+            refused = refused or reason
+        assert refused is not None
+        problems = (refused.context or {})["problems"]
+        loc, value, message = problems[0]
+        least, most = self.resources.asked[0], self.resources.asked[-1]
+        raise problem_at(loc, value,
+            f"no number of workers from {least} to {most} is possible; with {most}: {message}",
+        )  # fmt: skip
+
+    def _obstacle_at(self, workers: int) -> PydanticCustomError | None:
+        """Why the job cannot have so many workers; None when it can."""
+        fixed = self.model_copy(update={"resources": self.resources.at(workers)})
+        try:
+            fixed._check_size()
+        except PydanticCustomError as error:
+            return error
+        return None
+
+    @property
+    def possible_workers(self) -> tuple[int, ...]:
+        """The numbers of workers that the job can run with, ascending; a fixed job has one."""
+        if not self.resources.is_elastic:
+            return (self.resources.workers,)
+        return tuple(n for n in self.resources.asked if self._obstacle_at(n) is None)
+
+    def at(self, workers: int) -> Self:
+        """The spec that one attempt runs with: the same job on a fixed number of workers.
+
+        Raises:
+            ValueError: the job cannot have so many.
+        """
+        if workers not in self.resources.asked or self._obstacle_at(workers) is not None:
+            raise ValueError(f"a job of {self.resources.asked} workers cannot have {workers}")
+        return self.model_copy(update={"resources": self.resources.at(workers)})
 
     @property
     def strategy(self) -> StrategyName:

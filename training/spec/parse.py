@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trainhall.training.spec.job import SHA256, JobSpec
+from trainhall.training.spec.resources import making_room
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
 
@@ -57,9 +58,10 @@ def parse_spec(
         SpecError: with one problem per wrong field.
     """
     data = load_document(raw, format)
-    for field, text in (overrides or {}).items():
-        _override(data, field, text)
     if overrides:
+        _make_room(data, overrides)
+        for field, text in overrides.items():
+            _override(data, field, text)
         _check_tree(data)
     if folder is not None:
         _resolve_paths(data, folder)
@@ -262,6 +264,13 @@ def changes(overrides: dict[str, str]) -> dict[str, Any]:
     for field, text in overrides.items():
         _override(data, field, text)
     return data
+
+
+def _make_room(data: dict[str, Any], overrides: Collection[str]) -> None:
+    """Of two forms that exclude each other, the overridden one takes the place of the other."""
+    if isinstance(resources := data.get("resources"), dict):
+        asked = [field.removeprefix("resources.") for field in overrides]
+        data["resources"] = making_room(resources, asked)
 
 
 def _override(data: dict[str, Any], field: str, text: str) -> None:

@@ -18,6 +18,7 @@ def editor_schema() -> Schema:
     _add_params(definitions)
     _exclude(definitions["TrainingSpec"], "steps", "epochs")
     _exclude(definitions["CheckpointSpec"], "every_steps", "every_seconds")
+    definitions["ResourcesSpec"] |= _one_form_of_resources()
     definitions["CheckpointSpec"]["allOf"] = _best_checkpoints()
     definitions["LearningRateSchedule"] |= _when(
         "kind", "step", {"required": ["decay_every"], "properties": {"decay_every": _present()}}
@@ -48,6 +49,14 @@ def _add_params(definitions: Schema) -> None:
             there["required"] = ["params"]
         choices.append(_when("name", name, there))
     task["allOf"] = choices
+
+
+def _one_form_of_resources() -> Schema:
+    """`workers`, or `max_workers` with or without `min_workers`."""
+    fixed: Schema = {"required": ["workers"]}
+    most: Schema = {"required": ["max_workers"], "properties": {"max_workers": _present()}}
+    least: Schema = {"required": ["min_workers"], "properties": {"min_workers": _present()}}
+    return {"not": {"allOf": [fixed, {"anyOf": [least, most]}]}, "if": least, "then": most}
 
 
 def _best_checkpoints() -> list[Schema]:

@@ -6,6 +6,7 @@ from typing import Any, cast, get_args
 from trainhall.parallelism.degrees import DEGREES, StrategyName
 from trainhall.training.spec.job import JobSpec
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.resources import changed
 
 _MICROBATCHES = (4, 2, 1)
 """Of a pipeline, in multiples of its ranks, where the spec does not say: the first that divides."""
@@ -70,7 +71,7 @@ def with_parallelism(spec: JobSpec, workers: int, parallelism: dict[str, Any]) -
     kept = {k: v for k, v in data.get("parallelism", {}).items() if k not in _OF_A_STRATEGY}
     if parallelism.get("tensor", 1) == 1:
         kept.pop("sequence_parallel", None)
-    data["resources"] = {**data.get("resources", {}), "workers": workers}
+    data["resources"] = changed(data.get("resources", {}), {"workers": workers})
     data["parallelism"] = {**kept, **parallelism}
     return validate_spec(data)
 

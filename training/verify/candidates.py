@@ -14,6 +14,7 @@ from trainhall.parallelism.degrees import DEGREES, Schedule, StrategyName
 from trainhall.parallelism.gradient_sync import FEEDS_BACK, Algorithm, CompressionName
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.resources import changed
 
 STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 
@@ -196,5 +197,5 @@ def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
 
 
 def _spec(document: dict[str, Any], workers: int, parallelism: dict[str, Any]) -> JobSpec:
-    resources = document.get("resources", {}) | {"workers": workers}
+    resources = changed(document.get("resources", {}), {"workers": workers})
     return validate_spec(document | {"resources": resources, "parallelism": parallelism})

@@ -1,0 +1,131 @@
+"""Which numbers of workers an elastic job can have, and how a spec asks for them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainhall.training.spec import JobSpec, SpecError, parse_spec
+from trainhall.training.spec.parse import validate_spec
+
+
+def spec(resources: dict[str, Any], **more: Any) -> JobSpec:
+    return validate_spec({"name": "x", "task": {"name": "digits"}, "resources": resources, **more})
+
+
+def problem(resources: dict[str, Any], **more: Any) -> tuple[str, str]:
+    with pytest.raises(SpecError) as caught:
+        spec(resources, **more)
+    (found,) = caught.value.problems
+    return found.field, found.message
+
+
+@pytest.mark.parametrize(
+    ("more", "sizes"),
+    [
+        ({"training": {"global_batch_size": 60}}, (1, 2, 3, 4, 5, 6)),
+        ({"training": {"global_batch_size": 64}}, (1, 2, 4)),
+        ({"training": {"reproducible": True, "logical_shards": 4}}, (1, 2, 3, 4)),
+        ({"task": {"name": "language_model"}, "parallelism": {"strategy": "fsdp", "tensor": 2}}, (2, 4)),
+        ({"parallelism": {"strategy": "auto"}}, (1, 2, 3, 4, 5, 6)),
+        ({"task": None, "script": {"path": "/train.py"}}, (1, 2, 3, 4, 5, 6)),
+        ({"parallelism": {"data": 4}}, (4,)),
+    ],
+)
+def test_sizes_follow_from_parallelism_and_batch(
+    more: dict[str, Any], sizes: tuple[int, ...]
+) -> None:
+    found = spec({"max_workers": 6}, **more)
+    assert found.possible_workers == sizes
+    assert found.resources.workers == sizes[-1]
+
+
+def test_the_fewest_are_one_unless_said_otherwise() -> None:
+    assert spec({"max_workers": 4}).resources.min_workers == 1
+    assert spec({"min_workers": 2, "max_workers": 4}).possible_workers == (2, 4)
+    assert spec({"workers": 4}).possible_workers == (4,)
+
+
+@pytest.mark.parametrize(
+    ("resources", "field", "told"),
+    [
+        ({"workers": 2, "max_workers": 4}, "resources.workers", "exclude each other"),
+        ({"workers": 2, "min_workers": 1}, "resources.workers", "exclude each other"),
+        ({"min_workers": 2}, "resources.max_workers", "also needs max_workers"),
+        ({"min_workers": 5, "max_workers": 4}, "resources.min_workers", "at most max_workers, 4"),
+        ({"min_workers": 0, "max_workers": 4}, "resources.min_workers", "at least 1"),
+        ({"max_workers": 4097}, "resources.max_workers", "at most 4,096"),
+        (
+            {"min_workers": 3, "max_workers": 3},
+            "training.global_batch_size",
+            "no number of workers from 3 to 3 is possible; with 3: 64 does not divide",
+        ),
+    ],
+)
+def test_a_refused_value_is_named(resources: dict[str, Any], field: str, told: str) -> None:
+    found, message = problem(resources)
+    assert found == field
+    assert told in message
+
+
+def test_an_attempt_gets_a_spec_of_one_size() -> None:
+    elastic = spec({"max_workers": 4})
+    one = elastic.at(2)
+    assert one.model_dump(mode="json")["resources"] == {"workers": 2, "device": "auto"} | {
+        k: v
+        for k, v in elastic.model_dump(mode="json")["resources"].items()
+        if k not in ("min_workers", "max_workers")
+    }
+    assert one.possible_workers == (2,)
+    with pytest.raises(ValueError, match="cannot have 3"):
+        elastic.at(3)
+    with pytest.raises(ValueError, match="cannot have 8"):
+        elastic.at(8)
+
+
+def test_an_override_of_one_form_takes_the_place_of_the_other() -> None:
+    text = "{name: x, task: {name: digits}, resources: {min_workers: 2, max_workers: 4}}"
+    assert parse_spec(text, "yaml", {"resources.workers": "1"}).possible_workers == (1,)
+    fixed = "{name: x, task: {name: digits}, resources: {workers: 4}}"
+    assert parse_spec(fixed, "yaml", {"resources.max_workers": "2"}).possible_workers == (1, 2)
+    with pytest.raises(SpecError, match="exclude each other"):
+        parse_spec(text, "yaml", {"resources.workers": "1", "resources.max_workers": "2"})
+
+
+@given(
+    least=st.integers(1, 12),
+    more=st.integers(0, 12),
+    batch=st.integers(1, 48),
+    rounds=st.integers(1, 3),
+    parallelism=st.sampled_from(
+        [
+            {"strategy": "ddp"},
+            {"strategy": "fsdp"},
+            {"strategy": "tensor"},
+            {"strategy": "pipeline"},
+            {"strategy": "parameter_server", "servers": 2},
+        ]
+    ),
+)
+def test_every_possible_size_is_one_that_a_fixed_job_may_have(
+    least: int, more: int, batch: int, rounds: int, parallelism: dict[str, Any]
+) -> None:
+    rest = {
+        "parallelism": parallelism,
+        "training": {"global_batch_size": batch, "gradient_accumulation": rounds},
+    }
+    fits = []
+    for workers in range(least, least + more + 1):
+        try:
+            spec({"workers": workers}, **rest)
+        except SpecError:
+            continue
+        fits.append(workers)
+    asked = {"min_workers": least, "max_workers": least + more}
+    if not fits:
+        problem(asked, **rest)
+        return
+    found = spec(asked, **rest)
+    assert found.possible_workers == tuple(fits)
+    assert JobSpec.model_validate(found.model_dump(mode="json")) == found

@@ -1,0 +1,93 @@
+"""The part of a job spec that says how many devices it takes, and of which kind."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from trainhall.training.spec.base import SpecModel
+from trainhall.training.spec.problems import problem_at
+
+MAX_WORKERS = 4096
+_ELASTIC = ("min_workers", "max_workers")
+
+Workers = Annotated[int, Field(ge=1, le=MAX_WORKERS)]
+
+
+class Device(StrEnum):
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class ResourcesSpec(SpecModel):
+    workers: Workers = 1
+    """Number of ranks; each takes one device. Give this, or `max_workers`."""
+    min_workers: Workers | None = None
+    """Of an elastic job: the fewest ranks that it starts or goes on with; 1 if left out."""
+    max_workers: Workers | None = None
+    """An elastic job (docs/elastic.md): the most ranks. It takes as many as are free, goes on with
+    fewer when a node goes, and grows when devices come free. Which numbers between are possible
+    follows from its parallelism and batch."""
+    device: Device = Device.AUTO
+    """`cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU."""
+
+    @property
+    def is_elastic(self) -> bool:
+        return self.max_workers is not None
+
+    @property
+    def asked(self) -> range:
+        """The numbers of ranks that are asked for, ascending; not all of them need be possible."""
+        least, most = self.min_workers or self.workers, self.max_workers or self.workers
+        return range(least, most + 1)
+
+    def at(self, workers: int) -> Self:
+        """The same with a fixed number of ranks."""
+        fixed = {"workers": workers, "min_workers": None, "max_workers": None}
+        return self.model_copy(update=fixed)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        for name in _ELASTIC:
+            if getattr(self, name) is not None and "workers" in self.model_fields_set:
+                raise problem_at("workers", self.workers,
+                    f"workers and {name} exclude each other: give workers for a fixed number of "
+                    "ranks, or min_workers and max_workers for an elastic job",
+                )  # fmt: skip
+        if self.min_workers is not None and self.max_workers is None:
+            raise problem_at("max_workers", None,
+                "min_workers is for an elastic job, which also needs max_workers; give it, or give "
+                "workers alone",
+            )  # fmt: skip
+        if self.is_elastic and self.min_workers is None:
+            object.__setattr__(self, "min_workers", 1)
+        if not self.asked:
+            raise problem_at("min_workers", self.min_workers,
+                f"must be at most max_workers, {self.max_workers}",
+            )  # fmt: skip
+        return self
+
+    @model_serializer(mode="wrap")
+    def _write_one_form(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        left_out = ("workers",) if self.is_elastic else _ELASTIC
+        return {name: value for name, value in data.items() if name not in left_out}
+
+
+def changed(resources: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """`resources` of a document with other values; one form takes the other's place."""
+    given = [name for name, value in asked.items() if value is not None]
+    return making_room(resources, given) | dict(asked)
+
+
+def making_room(resources: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """`resources` of a document without that form which the keys `names` are not of."""
+    left_out: set[str] = set()
+    for name in names:
+        if name == "workers":
+            left_out.update(_ELASTIC)
+        elif name in _ELASTIC:
+            left_out.add("workers")
+    return {name: value for name, value in resources.items() if name not in left_out}
