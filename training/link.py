@@ -44,6 +44,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from trainhall.training.cause import Cause
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanRequest, Prediction
 
@@ -195,6 +196,16 @@ class Failure(LinkModel):
     """Another attempt would end in the same way."""
     log_tail: str = ""
     """The last lines of the rank's stderr, at most 4 KiB."""
+    cause: Cause = Cause.UNKNOWN
+    evidence: str = ""
+    """What the cause was told by."""
+    node: str | None = None
+    """Name of the rank's node; the coordinator sets it."""
+    step: int | None = None
+    """The newest step that a rank of the host had finished."""
+    time: float | None = None
+    """When it happened by the host's clock, seconds since the epoch: the rank's end was seen, or
+    the last step was taken before a hang."""
 
 
 class Fallen(LinkModel):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainhall.cluster import causes
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
@@ -91,8 +92,9 @@ def outcome_of(
 def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
     """Why a rank failed, in its own words where it left any."""
     tail = last_lines(folder.stderr(rank.rank))
-    final = False
+    final, exception = False, None
     if event := last_failure(folder.events(rank.rank)):
+        exception = str(event.get("type") or "") or None
         text = f"{event.get('type', 'error')}: {event.get('message', '')}"
         message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_TOLD]}"
         final = event.get("final") is True
@@ -101,6 +103,17 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
         if rank.signal != signal.SIGKILL and (words := last_words(tail)):
             message += f": {words}"
+    judged = causes.judge(
+        causes.End(
+            words=message,
+            exception=exception,
+            exit_code=rank.exit_code,
+            signal=rank.signal,
+            final=final,
+            log_tail=tail,
+            memory_kills=out_of_memory,
+        )
+    )
     return Failure(
         rank=rank.rank,
         exit_code=rank.exit_code,
@@ -108,6 +121,9 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         message=message,
         final=final,
         log_tail=tail,
+        cause=judged.cause,
+        evidence=judged.evidence,
+        time=rank.finished_at,
     )
 
 
