@@ -1776,9 +1776,23 @@ export type ResourcesSpec = {
     /**
      * Workers
      *
-     * Number of ranks; each takes one device.
+     * Number of ranks; each takes one device. Give this, or `max_workers`.
      */
     workers?: number;
+    /**
+     * Min Workers
+     *
+     * Of an elastic job: the fewest ranks that it starts or goes on with; 1 if left out.
+     */
+    min_workers?: number | null;
+    /**
+     * Max Workers
+     *
+     * An elastic job (docs/elastic.md): the most ranks. It takes as many as are free, goes on with
+     * fewer when a node goes, and grows when devices come free. Which numbers between are possible
+     * follows from its parallelism and batch.
+     */
+    max_workers?: number | null;
     /**
      * `cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU.
      */
