@@ -99,6 +99,9 @@ class AssignmentReport(Message):
     fallen: list[Fallen] = []
     """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
     wait for a launch of a higher one."""
+    leaving: list[int] = []
+    """Devices that the launch of `generation` does not list any more, whose processes have yet to
+    end: until then nothing else runs on them."""
     rendezvous: Rendezvous | None = None
     """Told by node rank 0 once the store listens."""
     plan: ChosenPlan | None = None

@@ -145,7 +145,8 @@ class Launch(LinkModel):
     """Position of this host among the attempt's hosts; 0 holds the rendezvous store."""
     num_nodes: int
     ranks: list[RankPlace]
-    """This host's ranks, in order of local rank."""
+    """This host's ranks, in order of local rank. None: of a generation that leaves this host out,
+    whose processes here leave at the step at which the others regroup."""
     rendezvous: Rendezvous | None = None
     """None on node rank 0, which opens the store; the others wait until they are told."""
     address: str = "127.0.0.1"
@@ -233,6 +234,8 @@ class ShimStatus(LinkModel):
     ranks: list[RankState] = []
     fallen: list[Fallen] = []
     """Of the present generation, where the others wait for them to be replaced."""
+    leaving: list[int] = []
+    """Devices that the launch does not list any more, whose processes have yet to end."""
     rendezvous: Rendezvous | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
