@@ -30,6 +30,7 @@ TITLES = {
     "wrong-state": "The present state does not allow this",
     "conflict": "This contradicts something that already holds",
     "revoked": "The attempt was replaced",
+    "node-removed": "The node was removed",
     "too-large": "The request is too large",
     "no-room": "No room",
     "unsupported-media-type": "This content type is not accepted",
@@ -146,6 +147,8 @@ def _of_cluster(error: ClusterError) -> Refusal:
             return invalid(error.field, error.value, message)
         case cluster_errors.NotAllowed():
             return Refusal(401, "not-authenticated", told, headers={"WWW-Authenticate": "Bearer"})
+        case cluster_errors.NodeWasRemoved():
+            return Refusal(410, "node-removed", told)
         case cluster_errors.TooLarge():
             return Refusal(413, "too-large", told)
         case cluster_errors.NoRoom():

@@ -35,7 +35,8 @@ from trainhall.cluster.lifecycle import (
     move_job,
     tell_attempt,
 )
-from trainhall.cluster.nodes import delete_node, move_node
+from trainhall.cluster.node_lifecycle import UNHEARD, holds_devices, move_node
+from trainhall.cluster.nodes import delete_node
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import allocation_of
 from trainhall.cluster.ports import Clock
@@ -123,29 +124,30 @@ class Applier:
         return True
 
     async def _move_node(self, session: AsyncSession, decision: MoveNode) -> None:
-        needed = (
-            self._options.lost_after_seconds
-            if decision.end is NodeState.LOST
-            else self._options.suspect_after_seconds
-        )
-        if self._hearing.silent_seconds(decision.node_id) < needed:
+        needed = {
+            NodeState.LOST: self._options.lost_after_seconds,
+            NodeState.SUSPECT: self._options.suspect_after_seconds,
+        }
+        if self._hearing.silent_seconds(decision.node_id) < needed.get(decision.end, 0.0):
             raise Stale  # it was heard while this was decided
+        if decision.end is NodeState.DRAINED:
+            await session.get(Node, decision.node_id, with_for_update=True)
+            if await holds_devices(session, decision.node_id):
+                raise Stale
         _check(
             await move_node(
-                session, decision.node_id, decision.start, decision.end, decision.reason
+                session, decision.node_id, decision.start, decision.end,
+                reason=decision.reason, now=self._clock.now(),
             )
-        )
+        )  # fmt: skip
 
     async def _remove_node(self, session: AsyncSession, decision: RemoveNode) -> None:
         node = await session.get(Node, decision.node_id, with_for_update=True)
         if node is None or not node.removing:
             raise Stale
-        held = await session.scalar(
-            select(func.count()).select_from(Grant).where(Grant.node_id == decision.node_id)
-        )
-        if held and node.state not in (NodeState.LOST, NodeState.PENDING):
+        if node.state not in UNHEARD and await holds_devices(session, node.id):
             raise Stale
-        await delete_node(session, decision.node_id)
+        await delete_node(session, node, now=self._clock.now())
 
     async def _release(self, session: AsyncSession, decision: Release) -> None:
         await session.execute(

@@ -16,6 +16,7 @@ from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduler import schedule
+from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
 
 
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
@@ -43,16 +44,17 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
         elif entry.reason != entry.job.reason:
             decisions.append(Explain(entry.job.id, entry.job.state, entry.reason))
     return decisions
+    decisions.extend(_drained(facts))
 
 
 def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None:
-    if node.state in (NodeState.PENDING, NodeState.LOST):
+    if node.state in UNHEARD:
         return None
     silent = node.silent_seconds
     if silent >= options.lost_after_seconds:
         reason = f"not heard for {silent:.0f} s; its attempts are replaced"
         return MoveNode(node.id, node.state, NodeState.LOST, reason)
-    if silent >= options.suspect_after_seconds and node.state is not NodeState.SUSPECT:
+    if silent >= options.suspect_after_seconds and node.state is NodeState.READY:
         reason = f"not heard for {silent:.0f} s; it gets no new work"
         return MoveNode(node.id, node.state, NodeState.SUSPECT, reason)
     return None
@@ -65,6 +67,14 @@ def _releases(facts: ClusterFacts) -> Iterator[Release]:
         attempt = attempts.get((grant.job_id, grant.attempt))
         key = (grant.node_id, grant.job_id, grant.attempt)
         if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
+def _drained(facts: ClusterFacts) -> Iterator[MoveNode]:
+    busy = {grant.node_id for grant in facts.grants}
+    for node in facts.nodes:
+        if node.state is NodeState.DRAINING and node.drain_reason and node.id not in busy:
+            reason = reason_to_drain(NodeState.DRAINED, node.drain_reason)
+            yield MoveNode(node.id, node.state, NodeState.DRAINED, reason)
+
+
             continue
         host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
         told = host.told if host is not None else None
@@ -86,5 +96,5 @@ def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
         if not node.removing or node.id in in_use:
             continue
         # What a lost node still holds is not worth waiting for: it is fenced off already.
-        if node.id not in busy or node.state in (NodeState.LOST, NodeState.PENDING):
+        if node.id not in busy or node.state in UNHEARD:
             yield RemoveNode(node.id, "a user removed it and nothing runs on it any more")

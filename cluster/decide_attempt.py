@@ -84,7 +84,7 @@ def _decide_unfinished(
         and (node.removing or node.state is NodeState.DRAINING)
     ]
     if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
-        reason = f"node {leaving[0]} is being removed: it saves and moves"
+        reason = f"node {leaving[0]} is drained: it saves and moves"
         return StopAttempt(attempt.token, "pause", reason)
     first = attempt.hosts[0].told
     planned = first.plan if first is not None and attempt.plans else None
@@ -185,7 +185,7 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
             return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
         return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
     if failure is None:
-        why = "moved off a node that is being removed"
+        why = "moved off a node that is drained"
         return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
     after = after_failure(job, failure)
     if after.goes_on:

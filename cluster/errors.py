@@ -63,6 +63,16 @@ class NotAllowed(ClusterError):
     """The token is unknown, used or expired."""
 
 
+class NodeWasRemoved(ClusterError):
+    """The node was removed, for good: its agent ends, and what runs there with it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"node {name} was removed; to bring it back, add a node with `trainhall nodes add` and "
+            "start the agent with its --token"
+        )
+
+
 class Revoked(ClusterError):
     """The attempt was replaced; it may change nothing any more."""
 

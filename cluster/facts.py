@@ -21,6 +21,8 @@ class NodeState(StrEnum):
     """Given up: its attempts are revoked and replaced."""
     DRAINING = "draining"
     """Its attempts are being moved elsewhere; no new work."""
+    DRAINED = "drained"
+    """Nothing runs on it, and it gets no new work until a user takes the drain back."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class NodeFacts:
     devices: tuple[DeviceFacts, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     """What a job's selector is held against."""
+    drain_reason: str | None = None
+    """Why it is to be drained; None: it is not."""
+    trusted_from: datetime | None = None
+    """Faults before this count no more against it."""
 
 
 @dataclass(frozen=True)

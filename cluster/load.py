@@ -33,7 +33,15 @@ from trainhall.training.link import Failure
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
 _DEVICES = select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
-_NODES = select(Node.id, Node.name, Node.state, Node.removing, Node.labels).order_by(Node.name)
+_NODES = select(
+    Node.id,
+    Node.name,
+    Node.state,
+    Node.removing,
+    Node.labels,
+    Node.drain_reason,
+    Node.trusted_from,
+).order_by(Node.name)
 # A spec may be large: only what is needed of it leaves the database.
 _JOBS = (
     select(
@@ -115,7 +123,9 @@ async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ..
             devices=tuple(devices[node_id]),
             labels=labels,
         )
-        for node_id, name, state, removing, labels in rows
+            drain_reason=drain_reason,
+            trusted_from=trusted_from,
+        for node_id, name, state, removing, labels, drain_reason, trusted_from in rows
     )
 
 

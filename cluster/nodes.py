@@ -2,20 +2,38 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
-from trainhall.cluster.errors import Conflict, InvalidValue, NotAllowed, NotFound, ProtocolMismatch
+from trainhall.cluster.errors import (
+    Conflict,
+    InvalidValue,
+    NodeWasRemoved,
+    NotAllowed,
+    NotFound,
+    ProtocolMismatch,
+)
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.load import load_facts
 from trainhall.cluster.node_devices import store_devices
+from trainhall.cluster.node_lifecycle import (
+    DRAINS,
+    REMOVED_BY_USER,
+    UNHEARD,
+    create_node,
+    drain_node,
+    holds_devices,
+    move_node,
+    record_node_event,
+    undrain_node,
+)
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import device_view, node_view
@@ -24,6 +42,7 @@ from trainhall.cluster.scheduler import schedule, shortage
 from trainhall.cluster.views import (
     Announcement,
     DeviceView,
+    NodeEventView,
     NodeView,
     Page,
     QueueEntryView,
@@ -31,7 +50,7 @@ from trainhall.cluster.views import (
 )
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
-from trainhall.db.models import Attempt, Device, Grant, Job, Node
+from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _MAX_LABELS = 64
@@ -76,6 +95,21 @@ class NodeService:
         now = self._clock.now()
         token = self._ids.secret()
         expires = now + timedelta(seconds=self._options.join_token_seconds)
+        try:
+            announcement = await self._announce(name, labels, token, expires, now)
+        except IntegrityError:
+            raise Conflict(f"a node named {name!r} was announced at the same time") from None
+        self._wakeups.reconcile()
+        return announcement
+
+    async def _announce(
+        self,
+        name: str | None,
+        labels: dict[str, str],
+        token: str,
+        expires: datetime,
+        now: datetime,
+    ) -> Announcement:
         async with self._db.transaction() as session:
             node = None
             if name is not None:
@@ -85,16 +119,14 @@ class NodeService:
                 node = Node(
                     id=node_id,
                     name=name or _placeholder(node_id),
-                    state=NodeState.PENDING.value,
                     reason="announced; it has not joined yet",
                     labels=labels,
                     address="",
                     host_use={},
                     removing=False,
-                    created_at=now,
                 )
-                session.add(node)
-            elif node.state in (NodeState.READY, NodeState.DRAINING):
+                await create_node(session, node, now=now)
+            elif node.state in {NodeState.READY, *DRAINS}:
                 raise Conflict(
                     f"a node named {name!r} is {node.state}: choose another name, or remove it"
                 )
@@ -102,13 +134,8 @@ class NodeService:
                 node.labels = labels
             node.join_token_sha256 = _digest(token)
             node.join_expires_at = expires
-            try:
-                await session.flush()
-            except IntegrityError:
-                raise Conflict(f"a node named {name!r} was announced at the same time") from None
-            announcement = Announcement(node.id, node.name, token, expires)
-        self._wakeups.reconcile()
-        return announcement
+            await session.flush()
+            return Announcement(node.id, node.name, token, expires)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Trade a join token for the node's own credential.
@@ -155,6 +182,7 @@ class NodeService:
         """The id of the node that holds this credential.
 
         Raises:
+            NodeWasRemoved: the node that held it was removed.
             NotAllowed: nobody holds it (any more).
         """
         digest = _digest(credential)
@@ -163,11 +191,14 @@ class NodeService:
             return known[0]
         async with self._db.session() as session:
             node_id = await session.scalar(select(Node.id).where(Node.credential_sha256 == digest))
+            removed = None if node_id else await session.get(RemovedNode, digest)
         if node_id is None:
             self._known.pop(digest, None)
+            if removed is not None:
+                raise NodeWasRemoved(removed.name)
             raise NotAllowed(
-                "no node has this credential: it was removed or has joined anew; "
-                "join again with a token from `trainhall nodes add`"
+                "no node has this credential: it has joined anew, or this is not the coordinator "
+                "that it joined; join again with a token from `trainhall nodes add`"
             )
         until = self._clock.monotonic() + self._options.credential_cache_seconds
         self._known[digest] = (node_id, until)
@@ -191,8 +222,7 @@ class NodeService:
             node = await session.get(Node, node_id)
             if node is None:
                 raise NotFound("node", node_id)
-            devices = await _devices_of(session, [node_id])
-            return node_view(node, devices.get(node_id, []))
+            return await _view(session, node)
 
     async def devices(self) -> Sequence[DeviceView]:
         """Every device of the cluster, by node and index."""
@@ -259,27 +289,84 @@ class NodeService:
 
         Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
         """
+        now = self._clock.now()
         async with self._db.transaction() as session:
-            node = await session.get(Node, node_id, with_for_update=True)
-            if node is None:
-                raise NotFound("node", node_id)
-            held = await session.scalar(select(Grant.job_id).where(Grant.node_id == node_id))
-            active = held is not None and node.state not in (NodeState.LOST, NodeState.PENDING)
+            node = await _locked(session, node_id)
+            active = node.state not in UNHEARD and await holds_devices(session, node_id)
             if not active and not await _runs_here(session, node_id):
-                await delete_node(session, node_id)
+                await delete_node(session, node, now=now)
                 view = None
             else:
-                node.removing = True
-                node.reason = "a user removed it: its jobs move first"
-                if node.state == NodeState.READY:
-                    node.state = NodeState.DRAINING.value
+                state, reason = NodeState(node.state), f"{REMOVED_BY_USER}: its jobs move first"
+                node.removing, node.reason = True, reason
                 await session.flush()
-                devices = await _devices_of(session, [node_id])
-                view = node_view(node, devices.get(node_id, []))
+                if state in (NodeState.READY, NodeState.SUSPECT):
+                    end = NodeState.DRAINING
+                    await move_node(session, node_id, state, end, reason=reason, now=now)
+                    await session.refresh(node)
+                view = await _view(session, node)
         if view is None:
             self.removed(node_id)
         self._wakeups.reconcile()
         return view
+
+    async def drain(self, node_id: str, reason: str | None = None) -> NodeView:
+        """Give a node no new work and have its jobs save and move; it stays drained until
+        `undrain`. Without a reason, one that is drained already keeps its own."""
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            if not node.removing:  # which drains it too
+                why = reason or node.drain_reason or "a user drains it"
+                await drain_node(session, node, reason=why, now=self._clock.now())
+            view = await _view(session, node)
+        self._wakeups.reconcile()
+        return view
+
+    async def undrain(self, node_id: str) -> NodeView:
+        """Give a node work again, whoever drained it.
+
+        Raises:
+            Conflict: it is being removed.
+        """
+        silent = self._hearing.silent_seconds(node_id)
+        heard = silent < self._options.suspect_after_seconds
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            if node.removing:
+                raise Conflict(
+                    f"node {node.name} is being removed, which cannot be taken back: "
+                    "add it again with `trainhall nodes add` once it is gone"
+                )
+            await undrain_node(session, node, heard=heard, now=self._clock.now())
+            view = await _view(session, node)
+        self._wakeups.reconcile()
+        return view
+
+    async def label(self, node_id: str, changes: Mapping[str, str | None]) -> NodeView:
+        """Set labels of a node, and take away those whose new value is None."""
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            labels = {**node.labels, **changes}
+            kept = {key: value for key, value in labels.items() if value is not None}
+            _check_labels(kept)
+            if kept != node.labels:
+                node.labels = kept
+                told = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
+                state, now = NodeState(node.state), self._clock.now()
+                await record_node_event(session, node_id, state, f"labels: {told}", now)
+            view = await _view(session, node)
+        self._wakeups.reconcile()
+        return view
+
+    async def events(self, node_id: str) -> Sequence[NodeEventView]:
+        """What became of a node, the oldest first; the last 100 are kept."""
+        async with self._db.session() as session:
+            if await session.get(Node, node_id) is None:
+                raise NotFound("node", node_id)
+            rows = await session.scalars(
+                select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
+            )
+            return [NodeEventView(time=e.time, state=e.state, reason=e.reason) for e in rows]
 
     def removed(self, node_id: str) -> None:
         """The node's row is gone: its credential is void from now on, and its connection ends."""
@@ -291,23 +378,28 @@ class NodeService:
             del self._known[digest]
 
 
-async def delete_node(session: AsyncSession, node_id: str) -> None:
-    await session.execute(delete(Grant).where(Grant.node_id == node_id))
-    await session.execute(delete(Device).where(Device.node_id == node_id))
-    await session.execute(delete(Node).where(Node.id == node_id))
+async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
+    """Its credential is told for good that it was removed: the agent that comes with it ends."""
+    if node.credential_sha256 is not None:
+        session.add(
+            RemovedNode(credential_sha256=node.credential_sha256, name=node.name, removed_at=now)
+        )
+        await session.flush()
+    await session.execute(delete(Grant).where(Grant.node_id == node.id))
+    await session.execute(delete(Device).where(Device.node_id == node.id))
+    await session.execute(delete(Node).where(Node.id == node.id))
 
 
-async def move_node(
-    session: AsyncSession, node_id: str, start: NodeState, end: NodeState, reason: str
-) -> bool:
-    """Change a node's state if it still is in `start`; False when somebody else was first."""
-    moved = await session.execute(
-        update(Node)
-        .where(Node.id == node_id, Node.state == start.value)
-        .values(state=end.value, reason=reason)
-    )
-    assert isinstance(moved, CursorResult)
-    return moved.rowcount == 1
+async def _locked(session: AsyncSession, node_id: str) -> Node:
+    node = await session.get(Node, node_id, with_for_update=True)
+    if node is None:
+        raise NotFound("node", node_id)
+    return node
+
+
+async def _view(session: AsyncSession, node: Node) -> NodeView:
+    devices = await _devices_of(session, [node.id])
+    return node_view(node, devices.get(node.id, []))
 
 
 async def _runs_here(session: AsyncSession, node_id: str) -> bool:

@@ -128,6 +128,8 @@ def node_view(node: Node, devices: list[DeviceView]) -> NodeView:
         last_seen_at=node.last_seen_at,
         labels=node.labels,
         devices=devices,
+        state_at=node.state_at,
+        drain_reason=node.drain_reason,
         address=node.address,
         host=node.host_use,
     )

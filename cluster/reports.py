@@ -10,6 +10,13 @@ from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.node_devices import store_device_use, store_devices
+from trainhall.cluster.node_lifecycle import (
+    REMOVED_BY_USER,
+    holds_devices,
+    move_node,
+    reason_to_drain,
+    state_when_heard,
+)
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.protocol import Report
 from trainhall.cluster.told import read_told, with_report, without_report
@@ -48,11 +55,8 @@ async def store_report(
     node.address = report.address[:255]
     node.agent_version = report.agent_version[:64]
     node.host_use = report.host.model_dump()
-    state, reason = _node_state(node, report)
-    if node.state != state:
-        node.state, node.reason = state.value, reason
-        stored.changed = True
     await session.flush()
+    stored.changed = await _move_node(session, node, report, clock)
     await store_devices(session, node.id, report.devices)
     await store_device_use(session, [(node.id, use) for use in report.device_use])
     await checkpoints.removed(session, report.removed)
@@ -60,12 +64,27 @@ async def store_report(
     return stored
 
 
-def _node_state(node: Node, report: Report) -> tuple[NodeState, str]:
-    if node.removing:
-        return NodeState.DRAINING, "a user removed it: its jobs move first"
-    if report.stopping:
-        return NodeState.SUSPECT, "its agent was stopped; it gets no new work until it is back"
-    return NodeState.READY, "its agent reports"
+async def _move_node(session: AsyncSession, node: Node, report: Report, clock: Clock) -> bool:
+    """Bring the node's state in line with its being heard; whether it changed."""
+    start = NodeState(node.state)
+    drains = node.removing or node.drain_reason is not None
+    end = state_when_heard(
+        start,
+        drains=drains,
+        holds=drains and await holds_devices(session, node.id),
+        agent_stops=report.stopping,
+    )
+    if end is start:
+        return False
+    if drains:
+        reason = reason_to_drain(end, node.drain_reason or REMOVED_BY_USER)
+    elif end is NodeState.SUSPECT:
+        reason = "its agent was stopped; it gets no new work until it is back"
+    else:
+        reason = "its agent reports"
+    await move_node(session, node.id, start, end, reason=reason, now=clock.now())
+    await session.refresh(node)
+    return True
 
 
 async def _store_assignments(

@@ -31,6 +31,7 @@ async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, 
         if finished_at is None:
             times[job_id] = replace(time, since=started_at)
         else:
-            ran = (finished_at - started_at).total_seconds()
+            # The time of day may have been set back meanwhile.
+            ran = max(0.0, (finished_at - started_at).total_seconds())
             times[job_id] = replace(time, seconds=time.seconds + ran)
     return times

@@ -121,9 +121,20 @@ class NodeView:
     last_seen_at: datetime | None
     labels: dict[str, Any]
     devices: list[DeviceView]
+    state_at: datetime
+    """Since when it is in its state."""
+    drain_reason: str | None
+    """Why it is to be drained; None: it is not."""
     address: str = ""
     host: dict[str, Any] = field(default_factory=dict)
     """`HostUse` as last reported: cpu, memory_used, memory_total, disk_used, disk_total."""
+
+
+@dataclass(frozen=True)
+class NodeEventView:
+    time: datetime
+    state: str
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,15 @@ class Node(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(128), unique=True)
     state: Mapped[str] = mapped_column(String(16), index=True)
-    """pending (announced), ready, suspect, lost, draining, drained."""
+    """pending (announced), ready, suspect, lost, draining, drained. Only
+    `trainhall.cluster.node_lifecycle` writes it."""
+    state_at: Mapped[datetime]
+    """Since when."""
     reason: Mapped[str] = mapped_column(Text)
+    drain_reason: Mapped[str | None] = mapped_column(Text)
+    """Why it is to be drained; None: it is not."""
+    trusted_from: Mapped[datetime | None]
+    """When a user last took a drain back: faults before that count no more against it."""
     labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
     address: Mapped[str] = mapped_column(String(255), default="")
     agent_version: Mapped[str | None] = mapped_column(String(64))
@@ -167,6 +174,30 @@ class Node(Base):
     """Removed as soon as nothing runs on it."""
     created_at: Mapped[datetime]
     last_seen_at: Mapped[datetime | None]
+
+
+class NodeEvent(Base):
+    """What became of a node: the last of its states, and what a user wanted of it."""
+
+    __tablename__ = "node_events"
+
+    id: Mapped[int] = mapped_column(BigInt, primary_key=True, autoincrement=True)
+    node_id: Mapped[str] = mapped_column(ForeignKey("nodes.id", ondelete="CASCADE"))
+    time: Mapped[datetime]
+    state: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+
+    __table_args__ = (Index("ix_node_events_node_id_id", "node_id", "id"),)
+
+
+class RemovedNode(Base):
+    """A node that was removed: whoever comes with its credential is told so for good."""
+
+    __tablename__ = "removed_nodes"
+
+    credential_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(128))
+    removed_at: Mapped[datetime]
 
 
 class Device(Base):

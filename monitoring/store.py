@@ -105,6 +105,8 @@ def store(
     Repeated frames and bytes are passed over. Of an item that leaves a gap nothing is stored, and
     its answer says where to go on from.
     """
+    # The lock first: what a revocation that holds it says of the attempts has to be seen.
+    job = _locked_progress(connection, job_id, now)
     attempts = {
         row.number: row
         for row in connection.execute(
@@ -114,9 +116,8 @@ def store(
         )
     }
     known = [item for item in items if item.attempt in attempts]
-    if not known:
+    if job is None or not known:
         return [UnknownAttempt(job_id, item.attempt) for item in items]
-    job = _locked_progress(connection, job_id, now)
     writers = _writers(connection, job_id, known)
     files = _files(connection, job_id, known)
     frames: list[dict[str, Any]] = []
@@ -136,10 +137,15 @@ def store(
 
 
 def note_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
-    """An attempt took its first step here, unless it has told another one itself."""
+    """An attempt took its first step here, unless it has told another one itself or was revoked."""
     connection.execute(
         update(Attempt)
-        .where(Attempt.job_id == job_id, Attempt.number == attempt, Attempt.first_step.is_(None))
+        .where(
+            Attempt.job_id == job_id,
+            Attempt.number == attempt,
+            Attempt.first_step.is_(None),
+            Attempt.revoked.is_(False),
+        )
         .values(first_step=step)
     )
 
@@ -213,13 +219,15 @@ def _writers(
     return found
 
 
-def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job:
+def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job | None:
     row = connection.execute(
         select(JobProgress.stream_seq, JobProgress.step, JobProgress.metrics, Job.attempt)
         .join(Job, Job.id == JobProgress.job_id)
         .where(JobProgress.job_id == job_id)
         .with_for_update(of=JobProgress)
-    ).one()
+    ).one_or_none()
+    if row is None:
+        return None
     return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.attempt)
 
 
@@ -259,7 +267,7 @@ def _add_metrics(
     key = item.attempt, item.writer
     stored = writers[key]
     first_step = None
-    if attempt.first_step is None:
+    if attempt.first_step is None and not attempt.revoked:
         steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
         first_step = min(steps, default=None)
     # Sequences rise by one, so the new frames are the rest behind the stored ones.

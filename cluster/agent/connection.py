@@ -29,7 +29,7 @@ CALM_SECONDS = 0.02
 """Changes within so short a time are told in one report."""
 REMOVED = 4403
 PROTOCOL = 4426
-UNAUTHORIZED, FORBIDDEN, UPGRADE_REQUIRED = 401, 403, 426
+UNAUTHORIZED, FORBIDDEN, GONE, UPGRADE_REQUIRED = 401, 403, 410, 426
 
 
 class Socket(Protocol):
@@ -195,19 +195,24 @@ class Connection:
     def _check_close(self, error: ConnectionClosed) -> None:
         received = error.rcvd
         if received is not None and received.code == REMOVED:
-            raise NodeRemoved(
-                f"this node was removed from {self._options.coordinator}; "
-                "to bring it back, add a node there and start the agent with its --token"
-            )
+            raise self._removed()
         if received is not None and received.code == PROTOCOL:
             raise ProtocolMismatch(received.reason or "the coordinator is of another version")
 
     def _check_status(self, error: InvalidStatus) -> None:
         status = error.response.status_code
+        if status == GONE:
+            raise self._removed()
         if status == UPGRADE_REQUIRED:
             raise ProtocolMismatch(_refusal(error))
         if status in (UNAUTHORIZED, FORBIDDEN) and self._give_up_if_refused:
             raise CredentialRefused(_refusal(error))
+
+    def _removed(self) -> NodeRemoved:
+        return NodeRemoved(
+            f"this node was removed from {self._options.coordinator}; "
+            "to bring it back, add a node there and start the agent with its --token"
+        )
 
 
 def _refusal(error: InvalidStatus) -> str:

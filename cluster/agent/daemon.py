@@ -136,30 +136,36 @@ class Agent:
         joined = known is None
         if known is None:
             known = await self._join()
-        try:
-            while True:
-                self._api.credential = known.credential
-                self._connection = Connection(
-                    self._options,
-                    known.credential,
-                    self._report,
-                    self._take,
-                    self._attempts.shipper.wake,
-                    # Another token than the one that made this credential may help.
-                    give_up_if_refused=not joined and self._options.token is not None,
-                )
+        while True:
+            self._api.credential = known.credential
+            self._connection = Connection(
+                self._options,
+                known.credential,
+                self._report,
+                self._take,
+                self._attempts.shipper.wake,
+                # Another token than the one that made this credential may help.
+                give_up_if_refused=not joined and self._options.token is not None,
+            )
+            try:
+                await self._connection.run()
+            except CredentialRefused as error:
+                logger.warning("%s; joining again with the token", error)
+                joined = True
+                with contextlib.suppress(JoinRefused):
+                    known = await self._join()
+            except NodeRemoved as error:
+                # Its attempts were replaced; what still runs here must not go on.
+                self._data_dir.forget_credential()
+                await self._stop_ranks()
+                if joined or self._options.token is None:
+                    raise
+                logger.warning("%s; joining as a new node with the token", error)
+                joined = True
                 try:
-                    await self._connection.run()
-                except CredentialRefused as error:
-                    logger.warning("%s; joining again with the token", error)
-                    joined = True
-                    with contextlib.suppress(JoinRefused):
-                        known = await self._join()
-        except NodeRemoved:
-            # Its attempts were replaced; what still runs here must not go on.
-            self._data_dir.forget_credential()
-            await self._stop_ranks()
-            raise
+                    known = await self._join()
+                except JoinRefused:
+                    raise error from None
 
     async def _join(self) -> JoinReply:
         options = self._options

@@ -10,6 +10,7 @@ from trainhall.cluster.errors import (
     Conflict,
     InvalidCursor,
     InvalidValue,
+    NodeWasRemoved,
     NotAllowed,
     NotFound,
     ProtocolMismatch,
@@ -195,8 +196,10 @@ async def test_a_removed_node_s_credential_is_void_at_once(hall: SimulatedCluste
     reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
     await nodes.authenticate(reply.credential)
     assert await nodes.remove(reply.node_id) is None
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NodeWasRemoved, match="node alpha was removed"):
         await nodes.authenticate(reply.credential)
+    with pytest.raises(NotAllowed):
+        await nodes.authenticate("nobody's")
     with pytest.raises(NotFound):
         await nodes.remove(reply.node_id)
 

@@ -39,7 +39,15 @@ async def nodes(database: Database) -> list[str]:
     async with database.transaction() as session:
         for name in names:
             session.add(
-                Node(id=name, name=name, state="ready", reason="", address="", created_at=NOW)
+                Node(
+                    id=name,
+                    name=name,
+                    state="ready",
+                    reason="",
+                    address="",
+                    created_at=NOW,
+                    state_at=NOW,
+                )
             )
     return names
 

@@ -139,6 +139,17 @@ async def test_what_comes_after_a_revocation_is_kept_and_void(database: Database
     assert curve.run.steps.tolist() == [1]
 
 
+async def test_late_metrics_of_a_revoked_attempt_begin_nothing(database: Database) -> None:
+    """Its first step would cut off the curve of the attempt before it."""
+    await add_job(database)
+    await revoke(database)
+    assert await ingest_of(database).metrics("job", 1, "w", frame(1, table([7], loss=[1.0]))) == 1
+    async with database.session() as session:
+        attempt = await session.get(Attempt, ("job", 1))
+        assert attempt is not None
+        assert attempt.first_step is None
+
+
 async def test_an_older_attempt_does_not_change_the_last_values(database: Database) -> None:
     await add_job(database, attempts=2)
     ingest = ingest_of(database)

@@ -21,7 +21,9 @@ async def figures(database: Database) -> dict[tuple[str, tuple[str, ...]], float
 async def test_the_cluster_and_what_was_stored(database: Database) -> None:
     await add_job(database)
     async with database.transaction() as session:
-        session.add(Node(id="n1", name="alpha", state="ready", reason="", created_at=NOW))
+        session.add(
+            Node(id="n1", name="alpha", state="ready", reason="", created_at=NOW, state_at=NOW)
+        )
         await session.flush()
         for index in (0, 1):
             session.add(

@@ -47,7 +47,10 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("state_at", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("drain_reason", sa.Text(), nullable=True),
+        sa.Column("trusted_from", sa.BigInteger(), nullable=True),
         sa.Column("labels", sa.JSON(), nullable=False),
         sa.Column("address", sa.String(length=255), nullable=False),
         sa.Column("agent_version", sa.String(length=64), nullable=True),
@@ -65,6 +68,33 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("nodes", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_nodes_state"), ["state"], unique=False)
+
+    op.create_table(
+        "node_events",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
+        sa.Column("node_id", sa.String(length=32), nullable=False),
+        sa.Column("time", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["node_id"], ["nodes.id"], name=op.f("fk_node_events_node_id_nodes"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_node_events")),
+    )
+    op.create_index("ix_node_events_node_id_id", "node_events", ["node_id", "id"], unique=False)
+
+    op.create_table(
+        "removed_nodes",
+        sa.Column("credential_sha256", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("removed_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("credential_sha256", name=op.f("pk_removed_nodes")),
+    )
 
     op.create_table(
         "attempts",

@@ -1,0 +1,278 @@
+"""Only the listed transitions of a node happen; a drain is kept until a user takes it back."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from sqlalchemy import select
+from support.simulated import SimulatedCluster, wipe
+
+from trainhall.cluster.errors import Conflict, InvalidValue, NotFound
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.lifecycle import IllegalTransition
+from trainhall.cluster.node_lifecycle import (
+    DRAINS,
+    KEPT_EVENTS,
+    NODE_EDGES,
+    UNHEARD,
+    create_node,
+    drain_node,
+    move_node,
+    state_when_heard,
+    undrain_node,
+)
+from trainhall.db.database import Database
+from trainhall.db.models import Node, NodeEvent
+from trainhall.training.link import Outcome
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STATES = st.sampled_from(NodeState)
+
+
+def new_node(name: str) -> Node:
+    return Node(
+        id=name, name=name, reason="announced", labels={}, address="", host_use={}, removing=False
+    )
+
+
+def test_the_table_is_whole() -> None:
+    assert {end for _, end in NODE_EDGES} | {NodeState.PENDING} == set(NodeState)
+    assert {start for start, _ in NODE_EDGES} == set(NodeState)
+    assert all(start is not end for start, end in NODE_EDGES)
+    assert all(end is not NodeState.PENDING for _, end in NODE_EDGES)
+
+
+@given(STATES, st.booleans(), st.booleans(), st.booleans())
+def test_a_node_that_is_heard_takes_a_listed_edge(
+    state: NodeState, drains: bool, holds: bool, agent_stops: bool
+) -> None:
+    end = state_when_heard(state, drains=drains, holds=holds, agent_stops=agent_stops)
+    assert end is state or (state, end) in NODE_EDGES
+    assert end not in UNHEARD
+    assert (end in DRAINS) == drains
+    if end is NodeState.DRAINING:
+        assert holds
+
+
+async def test_only_listed_edges(database: Database) -> None:
+    async with database.transaction() as session:
+        for start, end in product(NodeState, NodeState):
+            if (start, end) in NODE_EDGES:
+                assert not await move_node(session, "nobody", start, end, reason="x", now=NOW)
+            else:
+                with pytest.raises(IllegalTransition):
+                    await move_node(session, "nobody", start, end, reason="x", now=NOW)
+
+
+class Life(RuleBasedStateMachine):
+    """One node, whatever happens to it: its wish is kept, and its history says every state."""
+
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._database = database
+        self._run = loop.run_until_complete
+        self._now = NOW
+        self._drains = False
+        self._run(self._create())
+
+    async def _create(self) -> None:
+        await wipe(self._database)
+        async with self._database.transaction() as session:
+            await create_node(session, new_node("a"), now=NOW)
+
+    @rule(agent_stops=st.booleans())
+    def hear(self, agent_stops: bool) -> None:
+        self._run(self._hear(agent_stops))
+
+    @rule(lost=st.booleans())
+    def be_silent(self, lost: bool) -> None:
+        self._run(self._be_silent(lost))
+
+    @rule(reason=st.sampled_from(["a new disk", "dust"]))
+    def drain(self, reason: str) -> None:
+        self._drains = True
+        self._run(self._drain(reason))
+
+    @rule(heard=st.booleans())
+    def undrain(self, heard: bool) -> None:
+        self._drains = False
+        self._run(self._undrain(heard))
+
+    async def _hear(self, agent_stops: bool) -> None:
+        async with self._database.transaction() as session:
+            node = await session.get_one(Node, "a")
+            start = NodeState(node.state)
+            end = state_when_heard(start, drains=self._drains, holds=False, agent_stops=agent_stops)
+            if end is not start:
+                assert await move_node(session, "a", start, end, reason="heard", now=self._tick())
+        await self._check()
+
+    async def _be_silent(self, lost: bool) -> None:
+        async with self._database.transaction() as session:
+            start = NodeState((await session.get_one(Node, "a")).state)
+            end = NodeState.LOST if lost else NodeState.SUSPECT
+            if start is NodeState.READY or (lost and start not in UNHEARD):
+                assert await move_node(session, "a", start, end, reason="silent", now=self._tick())
+        await self._check()
+
+    async def _drain(self, reason: str) -> None:
+        for _ in range(2):  # the second changes nothing
+            async with self._database.transaction() as session:
+                node = await session.get_one(Node, "a")
+                await drain_node(session, node, reason=reason, now=self._tick())
+        await self._check()
+
+    async def _undrain(self, heard: bool) -> None:
+        for _ in range(2):
+            async with self._database.transaction() as session:
+                node = await session.get_one(Node, "a")
+                await undrain_node(session, node, heard=heard, now=self._tick())
+        await self._check()
+
+    def _tick(self) -> datetime:
+        self._now += timedelta(seconds=1)
+        return self._now
+
+    async def _check(self) -> None:
+        async with self._database.session() as session:
+            node = await session.get_one(Node, "a")
+            assert (node.drain_reason is not None) == self._drains
+            if node.state not in UNHEARD:
+                assert (node.state in DRAINS) == self._drains
+            events = (await session.scalars(select(NodeEvent).order_by(NodeEvent.id))).all()
+            assert events[-1].state == node.state
+            assert [e.time for e in events if e.state == node.state][-1] >= node.state_at
+            assert all(e.reason for e in events)
+
+
+def test_a_node_s_life(database_url: str) -> None:
+    with asyncio.Runner() as runner:
+        database = Database(database_url)
+        runner.run(database.migrate())
+        run_state_machine_as_test(  # type: ignore[no-untyped-call]
+            lambda: Life(database, runner.get_loop()),
+            settings=settings(
+                max_examples=12, stateful_step_count=12, deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )  # fmt: skip
+        runner.run(database.close())
+
+
+async def test_the_history_is_short(database: Database) -> None:
+    async with database.transaction() as session:
+        await create_node(session, new_node("a"), now=NOW)
+        await create_node(session, new_node("b"), now=NOW)
+        node = await session.get_one(Node, "a")
+        for number in range(KEPT_EVENTS + 5):
+            await drain_node(session, node, reason=f"reason {number}", now=NOW)
+        rows = await session.scalars(
+            select(NodeEvent.reason).where(NodeEvent.node_id == "a").order_by(NodeEvent.id)
+        )
+        kept = rows.all()
+        assert len(kept) == KEPT_EVENTS
+        assert kept[-1].endswith(f"reason {KEPT_EVENTS + 4}")
+        others = await session.scalars(select(NodeEvent).where(NodeEvent.node_id == "b"))
+        assert len(others.all()) == 1
+
+
+async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    nodes = hall.coordinator.nodes
+    drained = await nodes.drain(alpha.node_id, "a new disk")
+    assert (drained.state, drained.reason) == ("draining", "a new disk: its jobs save and move")
+    await hall.settle()
+    await hall.save_checkpoint(job_id, 20)
+    await hall.finish(job_id, Outcome.PAUSED)
+    after = await nodes.get(alpha.node_id)
+    assert (after.state, after.reason) == ("drained", "a new disk; nothing runs on it")
+    waiting = await hall.job(job_id)
+    assert waiting.state == "recovering"
+    assert "moved off a node that is drained" in waiting.reason
+    beta = await hall.add_node("beta")
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    assert beta.launched, "it goes on elsewhere"
+    again = await nodes.drain(alpha.node_id)
+    assert again.state_at == after.state_at, "draining it again changes nothing"
+    assert again.drain_reason == "a new disk"
+    await hall.check()
+
+
+async def test_a_drained_node_that_was_lost_is_drained_when_it_returns(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha")
+    nodes = hall.coordinator.nodes
+    await nodes.drain(alpha.node_id)
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    assert (await nodes.get(alpha.node_id)).state == "lost"
+    await hall.connect(alpha)
+    await hall.settle()
+    assert (await nodes.get(alpha.node_id)).state == "drained"
+    job_id = await hall.submit()
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "queued"
+    back = await nodes.undrain(alpha.node_id)
+    assert (back.state, back.drain_reason) == ("ready", None)
+    await hall.run_until(job_id, "running")
+    told = [event.state for event in await nodes.events(alpha.node_id)]
+    assert told == ["pending", "ready", "drained", "lost", "drained", "ready"]
+
+
+async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    await hall.coordinator.nodes.drain(alpha.node_id, "dust")
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    await hall.connect(alpha)
+    await hall.settle()
+    node = await hall.coordinator.nodes.get(alpha.node_id)
+    assert (node.state, node.drain_reason) == ("drained", "dust")
+
+
+async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce("alpha")
+    pending = await nodes.drain(announced.id, "not yet")
+    assert (pending.state, pending.drain_reason) == ("pending", "not yet")
+    assert (await nodes.undrain(announced.id)).drain_reason is None
+    assert (await nodes.undrain(announced.id)).state == "pending", "twice is harmless"
+
+
+async def test_what_is_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    nodes = hall.coordinator.nodes
+    removing = await nodes.remove(alpha.node_id)
+    assert removing is not None
+    assert removing.state == "draining"
+    assert (await nodes.drain(alpha.node_id, "x")).drain_reason is None
+    with pytest.raises(Conflict, match="being removed"):
+        await nodes.undrain(alpha.node_id)
+    for change in (nodes.drain, nodes.undrain, nodes.events):
+        with pytest.raises(NotFound):
+            await change("nobody")
+
+
+async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    node = await nodes.announce("alpha", {"rack": "b", "gpu": "a100"})
+    changed = await nodes.label(node.id, {"rack": None, "zone": "x", "never": None})
+    assert changed.labels == {"gpu": "a100", "zone": "x"}
+    assert (await nodes.label(node.id, {"zone": "x"})).labels == changed.labels
+    told = [event.reason for event in await nodes.events(node.id)]
+    assert told[1:] == ["labels: gpu=a100, zone=x"], "what changes nothing is not told"
+    for bad in ({"no good": "x"}, {"zone": "a\nb"}, {f"k{i}": "v" for i in range(65)}):
+        with pytest.raises(InvalidValue):
+            await nodes.label(node.id, bad)
+    assert (await nodes.get(node.id)).labels == changed.labels
