@@ -14,9 +14,9 @@ from trainhall.cluster.decisions import (
 )
 from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduler import schedule
-from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
 
 
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
@@ -37,6 +37,7 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
             if decision is not None:
                 decisions.append(decision)
     decisions.extend(_releases(facts))
+    decisions.extend(_drained(facts))
     decisions.extend(_removals(facts))
     for entry in schedule(now, facts, options):
         if entry.placed is not None:
@@ -44,7 +45,6 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
         elif entry.reason != entry.job.reason:
             decisions.append(Explain(entry.job.id, entry.job.state, entry.reason))
     return decisions
-    decisions.extend(_drained(facts))
 
 
 def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None:
@@ -60,13 +60,6 @@ def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None
     return None
 
 
-def _releases(facts: ClusterFacts) -> Iterator[Release]:
-    attempts = {(a.job_id, a.number): a for a in facts.attempts}
-    seen: set[tuple[str, str, int]] = set()
-    for grant in facts.grants:
-        attempt = attempts.get((grant.job_id, grant.attempt))
-        key = (grant.node_id, grant.job_id, grant.attempt)
-        if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
 def _drained(facts: ClusterFacts) -> Iterator[MoveNode]:
     busy = {grant.node_id for grant in facts.grants}
     for node in facts.nodes:
@@ -75,6 +68,13 @@ def _drained(facts: ClusterFacts) -> Iterator[MoveNode]:
             yield MoveNode(node.id, node.state, NodeState.DRAINED, reason)
 
 
+def _releases(facts: ClusterFacts) -> Iterator[Release]:
+    attempts = {(a.job_id, a.number): a for a in facts.attempts}
+    seen: set[tuple[str, str, int]] = set()
+    for grant in facts.grants:
+        attempt = attempts.get((grant.job_id, grant.attempt))
+        key = (grant.node_id, grant.job_id, grant.attempt)
+        if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
             continue
         host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
         told = host.told if host is not None else None

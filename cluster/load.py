@@ -122,9 +122,9 @@ async def _nodes(session: AsyncSession, hearing: Hearing) -> tuple[NodeFacts, ..
             silent_seconds=hearing.silent_seconds(node_id),
             devices=tuple(devices[node_id]),
             labels=labels,
-        )
             drain_reason=drain_reason,
             trusted_from=trusted_from,
+        )
         for node_id, name, state, removing, labels, drain_reason, trusted_from in rows
     )
 
