@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainhall.training.link import Failure, Fallen, Launch, Outcome, RankState, Rendezvous
 from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.stall import Stall
 
 PROTOCOL_VERSION = 1
 
@@ -97,6 +98,9 @@ class AssignmentReport(Message):
     for the rendezvous."""
     ranks: list[RankState] = []
     fallen: list[Fallen] = []
+    stall: Stall | None = None
+    """Of an attempt on several hosts: the ranks here take no step any more. Who is behind, hosts
+    can tell together alone."""
     """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
     wait for a launch of a higher one."""
     leaving: list[int] = []

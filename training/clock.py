@@ -1,7 +1,7 @@
 """Where the time of a step goes."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from itertools import pairwise
 from time import perf_counter
@@ -66,10 +66,19 @@ class StepClock(Protocol):
         """Of the steps since the last call."""
 
 
-class HostClock:
-    """Measures work that is done when its call returns."""
+def _nobody(part: int) -> None:
+    """Nobody is told of marks."""
 
-    def __init__(self) -> None:
+
+class HostClock:
+    """Measures work that is done when its call returns.
+
+    Args:
+        passed: told of every mark.
+    """
+
+    def __init__(self, passed: Callable[[int], None] = _nobody) -> None:
+        self._passed = passed
         self._rows: list[list[float]] = []
         self._hidden: list[float] = []
         self._compression: list[float] = []
@@ -85,6 +94,7 @@ class HostClock:
         self._last = perf_counter()
 
     def mark(self, phase: Phase) -> None:
+        self._passed(phase)
         now = perf_counter()
         self._row[phase] += now - self._last
         self._last = now
@@ -121,9 +131,14 @@ _Spans = list[tuple[torch.cuda.Event, torch.cuda.Event]]
 
 
 class CudaClock:
-    """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it."""
+    """Measures a GPU's work on the GPU, by events in its stream; only `take` waits for it.
 
-    def __init__(self) -> None:
+    Args:
+        passed: told of every mark, when the work before it was given to the GPU.
+    """
+
+    def __init__(self, passed: Callable[[int], None] = _nobody) -> None:
+        self._passed = passed
         self._steps: list[tuple[_Marks, _Spans, _Spans]] = []
         self._marks: _Marks = []
         self._sent: _Spans = []
@@ -134,6 +149,7 @@ class CudaClock:
         self._marks.append((None, self.now()))
 
     def mark(self, phase: Phase) -> None:
+        self._passed(phase)
         self._marks.append((phase, self.now()))
 
     def now(self) -> torch.cuda.Event:
@@ -203,5 +219,5 @@ def covered(spans: Iterable[tuple[float, float]], end: float) -> float:
     return total
 
 
-def clock_for(device: torch.device) -> StepClock:
-    return CudaClock() if device.type == "cuda" else HostClock()
+def clock_for(device: torch.device, passed: Callable[[int], None] = _nobody) -> StepClock:
+    return CudaClock(passed) if device.type == "cuda" else HostClock(passed)

@@ -8,6 +8,7 @@ agent tails and ships them, and the shim tells the ranks what to do through one 
         control.bin                one shared page, which the ranks read (`Control`)
         status.json                what the shim last saw (`ShimStatus`), replaced atomically
         comparison.jsonl           of a run under `TracePlan`: a line a step
+        progress/<pid>.bin         what a rank's process does right now (`training.progress`)
         ranks/<rank>/stdout.log    the rank's output, written by the rank itself
         ranks/<rank>/stderr.log
         ranks/<rank>/metrics.bin   metric frames (`MetricSpool`)
@@ -47,6 +48,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainhall.training.cause import Cause
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import PlanRequest, Prediction
+from trainhall.training.stall import Stall
 
 FRAME_MAGIC = b"THM1"
 _FRAME = struct.Struct("<4sIQI")
@@ -154,6 +156,9 @@ class Launch(LinkModel):
     in_place: bool = False
     """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
     generation, in which a process keeps its device and may get another number."""
+    isolation_seconds: float | None = None
+    """Under `recovery.on_isolation: stop`: the silence after which the coordinator may start the
+    job elsewhere. The shim ends the ranks before that."""
     checkpoint: CheckpointPlan
     code: str | None = None
     """This attempt's own folder with the code of the spec; the agent unpacks it."""
@@ -233,12 +238,16 @@ class ShimStatus(LinkModel):
     command: Command = Command.RUN
     ranks: list[RankState] = []
     fallen: list[Fallen] = []
+    stall: Stall | None = None
+    """Of an attempt on several hosts: the ranks here take no step any more."""
     """Of the present generation, where the others wait for them to be replaced."""
     leaving: list[int] = []
     """Devices that the launch does not list any more, whose processes have yet to end."""
     rendezvous: Rendezvous | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
+    isolated: bool = False
+    """The shim began to end the ranks because the coordinator had not been heard for long."""
     updated_at: float = 0.0
 
 

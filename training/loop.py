@@ -42,6 +42,7 @@ from trainhall.training.optim import (
 )
 from trainhall.training.out_of_memory import explained, is_out_of_memory
 from trainhall.training.precision import MixedPrecision, low_precision
+from trainhall.training.progress import Doing, Progress
 from trainhall.training.pulse import Beat, Pulse
 from trainhall.training.random_state import derive_seed, seed_everything
 from trainhall.training.reading import Reader
@@ -81,6 +82,7 @@ class Loop:
     def __init__(self, place: Place) -> None:
         spec = place.launch.spec
         self.place = place
+        self.progress = Progress(place.folder.path)
         self.training = spec.training
         self.rank = place.environment.rank
         self.world_size = place.environment.world_size
@@ -166,7 +168,7 @@ class Loop:
         # Dropout must differ between samples; the weights above must not.
         seed_everything(derive_seed(self.training.seed, "rank", self.strategy.stream, 0))
 
-        self.clock = clock_for(self.device)
+        self.clock = clock_for(self.device, self.progress.passed)
         self.optimizer_step = OptimizerStep(
             self.strategy,
             self.optimizer,
@@ -225,6 +227,7 @@ class Loop:
         begun = time.monotonic()
         self.resume()
         self.examine_network()
+        self.progress.begin(self.state.step)
         while self.state.step < self.total_steps:
             code = self.advance()
             if code is not None:
@@ -242,16 +245,20 @@ class Loop:
             return None
         beat = self.exchange()
         if evaluate_now:
-            self.evaluate()
+            with self.progress.while_(Doing.EVALUATING):
+                self.evaluate()
         if not self.prepared:
-            self.saving.prepare()
+            with self.progress.while_(Doing.SAVING):
+                self.saving.prepare()
             self.prepared = True
         if beat.command is Command.STOP:
             return EXIT_STOPPED
         pausing = beat.command is Command.PAUSE and not last
         if save_now or beat.save or pausing:
-            self.save()
+            with self.progress.while_(Doing.SAVING):
+                self.save()
         if pausing:
+            self.progress.doing(Doing.ENDING)
             self.saving.finish()
             self.tell("paused", {"step": step, "measured": self.measured.told()})
             self.console.ended("paused", step)
@@ -318,6 +325,7 @@ class Loop:
         watch = self.watch(step)
         means, norm = self.optimizer_step.run(self.batches(), rounds, self.task.loss, rate, watch)
         self.clock.finish()
+        self.progress.step(step)
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
 
@@ -331,10 +339,14 @@ class Loop:
 
     def batches(self) -> Iterator[Any]:
         """This rank's micro-batches of the next global batch, on its device."""
+        self.progress.reading()
         for read in self.loader.step():
+            self.progress.read()
             batch = to_device(read, self.device)
             self.clock.mark(Phase.DATA)
             yield batch
+            self.progress.reading()
+        self.progress.read()
 
     def exchange(self) -> Beat:
         """One pulse: metrics of the steps since the last one, and what all ranks do now."""
@@ -418,6 +430,7 @@ class Loop:
 
     def complete(self, seconds: float) -> int:
         """Wait for the last checkpoint and tell the result."""
+        self.progress.doing(Doing.ENDING)
         self.saving.finish()
         result = {
             "steps": self.state.step,

@@ -128,6 +128,7 @@ class Attempt:
                 "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
                 "rendezvous": status.rendezvous if status is not None else None,
                 "plan": self.plan if self.stage is Stage.PLANNING else None,
+                "stall": status.stall if status is not None and not ended else None,
                 "outcome": self.outcome if ended else None,
                 "failure": self.failure if ended else None,
                 "shipped": ended and shipped,

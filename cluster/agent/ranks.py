@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, cast
 
-from trainhall.cluster.agent import linux, scripts
+from trainhall.cluster.agent import flight_record, linux, scripts
 from trainhall.cluster.agent.processes import MARK
 from trainhall.training.link import AttemptFolder, Launch, RankPlace, Rendezvous
 
@@ -51,6 +51,8 @@ def environment(
         env |= launch.spec.script.env
     gpus = [p.device_index for p in launch.ranks if p.device_kind == "cuda"]
     env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+    if gpus:
+        env = flight_record.environment(folder, place.rank) | env
     numbers = {
         "RANK": place.rank,
         "LOCAL_RANK": place.local_rank,

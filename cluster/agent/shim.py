@@ -20,7 +20,18 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainhall.cluster.agent import claims, linux, meeting, outcome, processes, ranks
+import psutil
+
+from trainhall.cluster.agent import (
+    claims,
+    hang,
+    linux,
+    meeting,
+    outcome,
+    processes,
+    ranks,
+    stacks,
+)
 from trainhall.training.link import (
     AttemptFolder,
     Command,
@@ -33,6 +44,8 @@ from trainhall.training.link import (
     ShimStatus,
     replace_json,
 )
+from trainhall.training.progress import newest_step
+from trainhall.training.stall import Stall
 
 PRELOADED = (
     "torch._dynamo",
@@ -86,12 +99,18 @@ class Shim:
     _store_pid: int | None = None
     _started: bool = False
     _unwritten: ShimStatus | None = None
+    _hangs: hang.HangWatch | None = None
+    _stall: Stall | None = None
+    """Of ranks here that take no step any more, while other hosts are to tell who is behind."""
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
         self._ranks = [RankState(rank=place.rank) for place in self.launch.ranks]
         self._began = processes.started_at(os.getpid())
         self._memory_kills = outcome.out_of_memory_kills()
+        floor = hang.floor_of(self.launch.spec)
+        if floor is not None:
+            self._hangs = hang.HangWatch(self.folder.path, floor)
 
     def run(self) -> None:
         """Supervise until no process of the attempt is left on this host."""
@@ -104,6 +123,7 @@ class Shim:
         while not self._is_over():
             self._wait()
             self._reap()
+            self._watch()
             self._escalate()
         self._end_everything()
         ended, failure = outcome.outcome_of(self._ranks, self._work(), self._failure)
@@ -121,6 +141,8 @@ class Shim:
         times = [at for at, _ in self._escalation[:1]]
         if self._pausing_since is not None:
             times.append(self._patience_ends(self._pausing_since))
+        if self._watches and self._hangs is not None:
+            times.append(self._hangs.due)
         if times:
             until = max(0.0, min(times) - time.monotonic())
             timeout = until if timeout is None else min(timeout, until)
@@ -187,6 +209,33 @@ class Shim:
         if ended:
             self._publish(self._phase())
 
+    # -- hangs ----------------------------------------------------------------------------------
+
+    @property
+    def _watches(self) -> bool:
+        """Ranks that fail or were told to end have their times already."""
+        return self._started and self._failure is None and self._asked is not Command.STOP
+
+    def _watch(self) -> None:
+        """End ranks that take no step any more; of several hosts, have them tell who is behind."""
+        now = time.monotonic()
+        if self._hangs is None or not self._watches or now < self._hangs.due:
+            return
+        pids = {r.rank: r.pid for r in self._ranks if r.pid is not None and r.finished_at is None}
+        stall = self._hangs.look(now, pids)
+        if stall is None or self._stall is not None:
+            if stall is None and self._stall is not None:
+                self._stall = None
+                self._publish(self._phase())
+            return
+        stopped = {r.rank for r in stall.ranks if r.state == psutil.STATUS_STOPPED}
+        stacks.save(self.folder, pids, stopped)
+        if self.launch.num_nodes > 1:
+            self._stall = stall
+            self._publish(self._phase())
+        else:
+            self._fail(hang.failure_of(self.folder, stall))
+
     def _collect(self) -> list[RankState]:
         """The ranks that have ended since the last call."""
         ended: list[RankState] = []
@@ -210,6 +259,7 @@ class Shim:
 
     def _fail(self, failure: Failure) -> None:
         """End the other ranks too: they wait in collectives for one that will not come."""
+        failure.step = newest_step(self.folder.path)
         self._failure = failure
         grace = self.launch.spec.recovery.grace_seconds if self._is_script else PEERS_SECONDS
         self._terminate(0.0, grace)
@@ -361,6 +411,7 @@ class Shim:
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure or self._failure,
+                "stall": self._stall,
                 "updated_at": time.time(),
             }
         )

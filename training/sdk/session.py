@@ -32,6 +32,7 @@ from trainhall.training.link import (
     MetricSpool,
     complete_frames,
 )
+from trainhall.training.progress import Doing, Progress
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
 from trainhall.training.sdk.stopping import Alone, Never, Stopping
 
@@ -75,12 +76,14 @@ class Session:
         self.context = _context(environ, self._launch)
         self._saves_to: Path | None = None
         self._control: Control | None = None
+        self._progress: Progress | None = None
         self._events: EventSpool | None = None
         rank = self.context.rank
         if folder is None:
             self.reporter = Reporter(Terminal(rank))
         else:
             self._control = Control(folder.control)
+            self._progress = Progress(folder.path)
             self._events = _event_spool(folder, rank)
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
         self._start: dict[str, Any] = {"total_steps": None}
@@ -131,6 +134,10 @@ class Session:
         if self._stopping is None:
             self._begin()
             self._stopping = self._make_stopping()
+            if self._progress is not None:
+                self._progress.begin(self.reporter.step)
+        elif self._progress is not None:
+            self._progress.step(self.reporter.step)
         stop = self._stopping.ask()
         if stop and self._control is not None:
             self._control.answer()
@@ -141,6 +148,8 @@ class Session:
 
         Where nobody asked for it the script has come to its own end.
         """
+        if self._progress is not None:
+            self._progress.doing(Doing.ENDING)
         command = Command.RUN if self._stopping is None else self._stopping.command
         saved = None
         if "checkpoints" in self.__dict__:
@@ -204,7 +213,8 @@ class Session:
         at = self.reporter.step if step is None else step
         # The other ranks write nothing, and need not wait for their GPUs.
         metrics = self.reporter.finite() if self.context.rank == 0 else {}
-        self.checkpoints.save(state, at, metrics)
+        with self._progress.while_(Doing.SAVING) if self._progress else contextlib.nullcontext():
+            self.checkpoints.save(state, at, metrics)
 
     def load(self) -> dict[str, Any] | None:
         found = self.checkpoints.load()

@@ -2,9 +2,10 @@
 
 from enum import StrEnum
 from pathlib import PurePosixPath
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel, Text
 from trainhall.training.spec.problems import problem_at
@@ -70,12 +71,28 @@ class CheckpointSpec(SpecModel):
         return self
 
 
+def _off_or_a_second(value: float) -> float:
+    if 0 < value < 1:
+        raise PydanticCustomError("hang_seconds", "must be 0, which turns it off, or 1 to 86400")
+    return value
+
+
 class RecoverySpec(SpecModel):
     max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
     """Restarts in a row without a new step before the job fails. The same error twice in a row
     without a new step ends it at once, and a lost node costs no restart."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
     """Seconds between SIGTERM and SIGKILL for a script."""
+    hang_seconds: (
+        Annotated[float, Field(ge=0, le=86400), AfterValidator(_off_or_a_second)] | None
+    ) = None
+    """The least time without a step until the ranks count as hung: it is longer for a job whose
+    steps are long. 0: never. Without it 30 for a task; a script is watched only if it is given, and
+    only while it asks `trainhall.should_stop()` after every step."""
     regroup_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
     """How long the ranks of a task under `ddp` that have lost one of them hold what they have in
     memory until they are told how to go on; after that the job goes on from its checkpoint."""
+    on_isolation: Literal["keep", "stop"] = "keep"
+    """What becomes of ranks whose host does not reach the coordinator. `keep`: they go on, and end
+    if they were replaced meanwhile. `stop`: they save and end before the job starts elsewhere, as a
+    script with effects outside needs it."""

@@ -1,0 +1,225 @@
+"""Telling a hang from work: which ranks take no step any more, and which of them is behind.
+
+`judge` is pure. `HangWatch` looks at the ranks of one host every so often and counts how long each
+has told nothing new. Time in which this process was itself frozen (a suspended host, a stopped
+container) is not held against the ranks: between two looks no more passes than was meant to.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from trainhall.cluster.agent.outcome import last_lines
+from trainhall.training.cause import Cause
+from trainhall.training.link import AttemptFolder, Failure
+from trainhall.training.progress import Doing, Part, Told, read
+from trainhall.training.spec import JobSpec
+from trainhall.training.stall import RankStall, Stall
+
+TIMES_THE_MEAN = 10
+TIMES_THE_LONGEST = 2
+"""A step may take so many times what the job's steps took so far, before it is a hang."""
+OTHER_WORK_SECONDS = 1800.0
+"""How long a rank may evaluate, save, read or end: as long as the others wait in a collective."""
+LOOKS_PER_LIMIT = 8
+MIN_LOOK_SECONDS = 0.1
+MAX_LOOK_SECONDS = 5.0
+TASK_SECONDS = 30.0
+"""`recovery.hang_seconds` of a task, unless it is given."""
+BUSY = 0.5
+"""Of a core: a rank that uses more computes, one that waits for others uses less."""
+
+_LIMITED_ELSEWHERE = (Doing.STARTING, Doing.REGROUPING)
+"""The coordinator, or the ranks themselves, bound these."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One rank as it looks from outside."""
+
+    rank: int
+    told: Told | None
+    """None: it has told nothing, or nothing yet."""
+    idle: float
+    """Seconds without anything new of it."""
+    state: str = ""
+    """Of its process, in psutil's words."""
+    cpu: float = 0.0
+    """Cores that it uses."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """How far it is: of ranks that do the same, a lower one is behind."""
+        return (self.told.step, self.told.parts) if self.told is not None else (0, 0)
+
+
+def limit_of(told: Told, floor: float) -> float:
+    """How long a step may take until it is a hang, from what the job's steps took."""
+    learned = TIMES_THE_LONGEST * told.longest_seconds
+    if told.mean_seconds is not None:
+        learned = max(learned, TIMES_THE_MEAN * told.mean_seconds)
+    return max(floor, learned)
+
+
+def judge(ranks: Sequence[Seen], floor: float) -> Stall | None:
+    """Whether the ranks of a host take no step any more; None while they do, or may.
+
+    Args:
+        floor: seconds, the least that is waited.
+    """
+    told = [each.told for each in ranks if each.told is not None]
+    if not ranks or not told or any(r.state == psutil.STATUS_TRACING_STOP for r in ranks):
+        # A script that tells nothing, or somebody who looks at a rank with a debugger.
+        return None
+    limit = max(limit_of(each, floor) for each in told)
+    stopped = [r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit]
+    if not stopped and not all(_is_still(rank, limit) for rank in ranks):
+        return None
+    behind = min(stopped, key=lambda r: r.rank) if stopped else _behind(ranks)
+    return Stall(
+        limit=limit,
+        behind=behind.rank if behind is not None else None,
+        ranks=[_told(each) for each in ranks],
+    )
+
+
+def _is_still(rank: Seen, limit: float) -> bool:
+    if rank.told is None or rank.told.doing in _LIMITED_ELSEWHERE:
+        return False
+    steps = rank.told.doing is Doing.STEPPING
+    return rank.idle >= (limit if steps else max(limit, OTHER_WORK_SECONDS))
+
+
+def _behind(ranks: Sequence[Seen]) -> Seen | None:
+    """The one that the others wait for; None where nothing tells it from them."""
+    first = min(ranks, key=lambda r: r.place)
+    if [r.place for r in ranks].count(first.place) == 1:
+        return first
+    busy = [r for r in ranks if r.cpu >= BUSY]
+    return busy[0] if len(busy) == 1 else None
+
+
+def _told(rank: Seen) -> RankStall:
+    told = rank.told or Told()
+    return RankStall(
+        rank=rank.rank,
+        step=told.step,
+        parts=told.parts,
+        doing=in_words(told),
+        idle=rank.idle,
+        state=rank.state,
+        busy=rank.cpu >= BUSY,
+    )
+
+
+_DOING = {
+    Doing.STARTING: "starting",
+    Doing.FIRST_STEP: "in its first step",
+    Doing.READING: "reading data",
+    Doing.EVALUATING: "evaluating",
+    Doing.SAVING: "saving a checkpoint",
+    Doing.ENDING: "ending",
+    Doing.REGROUPING: "regrouping",
+}
+_PARTS = {
+    Part.DATA: "reading data",
+    Part.FORWARD: "in the forward pass",
+    Part.BACKWARD: "in the backward pass",
+    Part.GRADIENTS: "waiting for gradients",
+    Part.OPTIMIZER: "in the optimizer",
+    Part.BETWEEN: "between two steps",
+}
+
+
+def in_words(told: Told) -> str:
+    """What a rank does, fit for a sentence."""
+    return _DOING.get(told.doing) or _PARTS[told.part]
+
+
+def floor_of(spec: JobSpec) -> float | None:
+    """The least time without a step that counts as a hang; None: the ranks are not watched."""
+    given = spec.recovery.hang_seconds
+    if given is None:
+        return TASK_SECONDS if spec.script is None else None
+    return given or None
+
+
+class HangWatch:
+    """Looks at the ranks of one host.
+
+    Args:
+        floor: seconds, `recovery.hang_seconds`.
+    """
+
+    def __init__(self, attempt: Path, floor: float) -> None:
+        self._attempt = attempt
+        self._floor = floor
+        self._pause = min(max(floor / LOOKS_PER_LIMIT, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
+        self._seen: dict[int, Seen] = {}
+        """By pid."""
+        self._cpu: dict[int, float] = {}
+        self._looked: float | None = None
+        self.due = 0.0
+        """When (monotonic) to look again."""
+
+    def look(self, now: float, pids: Mapping[int, int]) -> Stall | None:
+        """See what the live ranks do (rank → pid), and judge it."""
+        passed = 0.0 if self._looked is None else min(now - self._looked, 2 * self._pause)
+        self._looked, self.due = now, now + self._pause
+        self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
+        return judge(list(self._seen.values()), self._floor)
+
+    def _observe(self, rank: int, pid: int, passed: float) -> Seen:
+        told = read(self._attempt, pid)
+        before = self._seen.get(pid)
+        if before is None or before.told != told:
+            self._cpu.pop(pid, None)
+            return Seen(rank, told, 0.0)
+        seen = replace(before, rank=rank, idle=before.idle + passed)
+        try:
+            # Asked of those alone that tell nothing new: a look costs a job that runs next to none.
+            process = psutil.Process(pid)
+            used = sum(process.cpu_times()[:2])
+            share = (used - self._cpu[pid]) / passed if pid in self._cpu and passed else 0.0
+            self._cpu[pid] = used
+            return replace(seen, state=process.status(), cpu=share)
+        except psutil.Error:
+            return seen  # it ends just now
+
+
+def failure_of(folder: AttemptFolder, stall: Stall) -> Failure:
+    """What an attempt on one host ends with: the rank that is behind, and its stacks."""
+    behind = next((r for r in stall.ranks if r.rank == stall.behind), stall.ranks[0])
+    return Failure(
+        rank=stall.behind,
+        message=describe(stall),
+        log_tail=last_lines(folder.stderr(behind.rank)),
+        cause=Cause.HANG,
+        evidence=f"no step for {behind.idle:.3g} s",
+        time=time.time() - behind.idle,
+    )
+
+
+def describe(stall: Stall, node: str | None = None) -> str:
+    """A stall in one line: who is behind, what it does, and what the others do."""
+    where = f" (node {node})" if node else ""
+    idle = max((rank.idle for rank in stall.ranks), default=0.0)
+    waited = f"no step for {idle:.3g} s, where {stall.limit:.3g} s is the limit"
+    behind = next((rank for rank in stall.ranks if rank.rank == stall.behind), None)
+    if behind is None:
+        places = ", ".join(f"rank {r.rank} {r.doing} behind step {r.step}" for r in stall.ranks[:4])
+        more = f" and {len(stall.ranks) - 4} more" if len(stall.ranks) > 4 else ""
+        return f"hang: {waited}; no rank is behind the others: {places}{more}"
+    told = f"rank {behind.rank}{where} is behind, {behind.doing} after step {behind.step}"
+    if behind.state == psutil.STATUS_STOPPED:
+        told += "; its process is stopped (state T, by SIGSTOP or a terminal)"
+    elif behind.state == psutil.STATUS_DISK_SLEEP:
+        told += "; its process waits for a disk or a network file system (state D)"
+    elif behind.busy:
+        told += "; it computes"
+    others = {r.doing for r in stall.ranks if r.rank != behind.rank}
+    rest = f"; the others are {' or '.join(sorted(others))}" if others else ""
+    return f"hang: {waited}; {told}{rest}"

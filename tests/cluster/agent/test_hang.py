@@ -1,0 +1,264 @@
+"""Hangs: which ranks take no step any more, what may take long, and what is saved of them."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.agent_process import script
+
+from trainhall.cluster.agent import flight_record, hang, stacks
+from trainhall.cluster.agent.hang import Seen, describe, floor_of, judge
+from trainhall.training.cause import Cause
+from trainhall.training.link import AttemptFolder, Outcome
+from trainhall.training.progress import Doing, Part, Progress, Told, newest_step, read
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.stall import Stall
+
+
+def seen(rank: int, idle: float, doing: Doing = Doing.STEPPING, **more: Any) -> Seen:
+    own = {name: more.pop(name) for name in ("state", "cpu") if name in more}
+    return Seen(rank, Told(doing=doing, step=more.pop("step", 10), **more), idle, **own)
+
+
+def test_nothing_is_a_hang_before_the_limit() -> None:
+    assert judge([seen(0, 29), seen(1, 31)], 30) is None
+    assert judge([seen(0, 31), seen(1, 31)], 30) is not None
+    assert judge([], 30) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "limit"),
+    [
+        ({"mean_seconds": 0.1, "longest_seconds": 1.0}, 30),
+        ({"mean_seconds": 8.0, "longest_seconds": 9.0}, 80),
+        # One step was slow, such as one that was compiled: the next such one is no hang.
+        ({"mean_seconds": 0.1, "longest_seconds": 300.0}, 600),
+    ],
+)
+def test_the_limit_follows_from_the_jobs_own_steps(told: dict[str, float], limit: float) -> None:
+    assert judge([seen(0, limit - 1, **told), seen(1, limit - 1)], 30) is None
+    stall = judge([seen(0, limit, **told), seen(1, limit)], 30)
+    assert stall is not None
+    assert stall.limit == limit
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [Doing.FIRST_STEP, Doing.READING, Doing.EVALUATING, Doing.SAVING, Doing.ENDING],
+)
+def test_what_may_take_long_is_no_hang_for_half_an_hour(doing: Doing) -> None:
+    # The other rank waits for it, in the midst of a step.
+    assert judge([seen(0, 1700), seen(1, 1700, doing)], 30) is None
+    stall = judge([seen(0, 1900), seen(1, 1900, doing)], 30)
+    assert stall is not None
+
+
+@pytest.mark.parametrize("doing", [Doing.STARTING, Doing.REGROUPING])
+def test_what_has_limits_of_its_own_is_never_a_hang(doing: Doing) -> None:
+    assert judge([seen(0, 10**6), seen(1, 10**6, doing)], 30) is None
+
+
+def test_a_script_that_tells_nothing_and_a_debugger_are_left_alone() -> None:
+    assert judge([Seen(0, None, 10**6)], 30) is None
+    assert judge([seen(0, 99), Seen(1, None, 99)], 30) is None
+    assert judge([seen(0, 99), seen(1, 99, state=psutil.STATUS_TRACING_STOP)], 30) is None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "behind", "words"),
+    [
+        # Fewer parts of the same step.
+        (
+            [seen(0, 40, parts=3, part=Part.GRADIENTS), seen(1, 40, parts=1, part=Part.FORWARD)],
+            1,
+            "rank 1 is behind, in the forward pass after step 10; the others are waiting for",
+        ),
+        # An earlier step.
+        ([seen(0, 40, step=11), seen(1, 40, step=10, parts=9)], 1, "after step 10"),
+        # A stopped process, wherever it is, and although another still evaluates.
+        (
+            [seen(0, 40, Doing.EVALUATING), seen(1, 40, state=psutil.STATUS_STOPPED)],
+            1,
+            "its process is stopped (state T",
+        ),
+        # The only one that computes.
+        ([seen(0, 40, cpu=0.01), seen(1, 40, cpu=0.98)], 1, "it computes"),
+        ([seen(0, 40), seen(1, 40)], None, "no rank is behind the others"),
+        (
+            [seen(0, 40, parts=2), seen(1, 40, state=psutil.STATUS_DISK_SLEEP)],
+            1,
+            "a disk or a network file system",
+        ),
+    ],
+)
+def test_the_rank_that_is_behind_is_named(
+    ranks: list[Seen], behind: int | None, words: str
+) -> None:
+    stall = judge(ranks, 30)
+    assert stall is not None
+    assert stall.behind == behind
+    assert words in describe(stall)
+    assert Stall.model_validate_json(stall.model_dump_json()) == stall
+
+
+def test_the_floor_is_the_users_and_scripts_are_watched_on_request() -> None:
+    def floor(**recovery: Any) -> float | None:
+        return floor_of(validate_spec({"name": "a", "task": {"name": "digits"}, **recovery}))
+
+    assert floor() == 30
+    assert floor(recovery={"hang_seconds": 5}) == 5
+    assert floor(recovery={"hang_seconds": 0}) is None
+    own: dict[str, Any] = {"name": "a", "script": {"path": "/a.py"}}
+    assert floor_of(validate_spec(own)) is None
+    assert floor_of(validate_spec({**own, "recovery": {"hang_seconds": 60}})) == 60
+
+
+def test_a_page_tells_what_a_process_does(tmp_path: Path) -> None:
+    assert read(tmp_path, os.getpid()) is None
+    handler = signal.getsignal(signal.SIGUSR2)
+    progress = Progress(tmp_path)
+    try:
+        told = read(tmp_path, os.getpid())
+        assert told == Told(answers=handler is signal.SIG_DFL)
+        progress.begin(4)
+        progress.reading()
+        first = read(tmp_path, os.getpid())
+        assert first is not None
+        assert (first.doing, first.step, first.mean_seconds) == (Doing.FIRST_STEP, 4, None)
+        progress.step(5)
+        progress.reading()
+        assert _told(tmp_path).doing is Doing.READING
+        progress.read()
+        progress.passed(0)
+        between = _told(tmp_path)
+        assert (between.doing, between.parts, between.part) == (Doing.STEPPING, 1, Part.FORWARD)
+        progress.step(6)
+        assert _told(tmp_path).mean_seconds is not None
+        with progress.while_(Doing.SAVING):
+            assert _told(tmp_path).doing is Doing.SAVING
+        assert _told(tmp_path).doing is Doing.STEPPING
+        assert newest_step(tmp_path) == 6
+    finally:
+        progress.close()
+
+
+def _told(folder: Path) -> Told:
+    told = read(folder, os.getpid())
+    assert told is not None
+    return told
+
+
+def test_a_shim_that_was_frozen_holds_that_time_against_nobody(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    try:
+        progress.begin(0)
+        progress.step(1)
+        watch = hang.HangWatch(tmp_path, 8.0)
+        pids = {0: os.getpid()}
+        assert watch.look(100.0, pids) is None
+        for now in (101.0, 5000.0, 9000.0):
+            assert watch.look(now, pids) is None
+        looks = [watch.look(9000.0 + second, pids) for second in range(1, 9)]
+        assert looks[0] is None
+        assert looks[-1] is not None
+    finally:
+        progress.close()
+
+
+TRAINS = """
+import os, sys, time
+from pathlib import Path
+from trainhall.training.progress import Progress
+
+def spin_for_ever():
+    while True:
+        pass
+
+rank, mode = os.environ["RANK"], sys.argv[1]
+folder = Path(os.environ["TRAINHALL_ATTEMPT_FOLDER"])
+progress = Progress(folder)
+progress.begin(0)
+step = 0
+while True:
+    step += 1
+    progress.passed(0)
+    if rank == "1" and step == 20:
+        print("there", flush=True)
+        if mode == "spins":
+            spin_for_ever()
+    while rank == "0" and step == 20:
+        progress.passed(2)
+        time.sleep(600)
+    time.sleep(0.001)
+    progress.step(step)
+"""
+
+
+@pytest.mark.parametrize("mode", ["spins", "stopped"])
+def test_hung_ranks_are_ended_and_the_one_that_is_behind_is_named(
+    run: Any, tmp_path: Path, mode: str
+) -> None:
+    one = run(script(tmp_path, TRAINS, mode, workers=2, hang_seconds=1, grace_seconds=0))
+    one.wait_for_output(b"there", 1)
+    if mode == "stopped":
+        os.kill(one.status.ranks[1].pid, signal.SIGSTOP)
+    status = one.wait()
+    assert status.outcome is Outcome.FAILED
+    failure = status.failure
+    assert (failure.rank, failure.cause) == (1, Cause.HANG)
+    told = (one.folder.rank(1) / "stacks.txt").read_text()
+    if mode == "spins":
+        assert "rank 1 is behind, in the forward pass after step 19" in failure.message
+        assert "spin_for_ever" in told
+        assert "spin_for_ever" in failure.log_tail
+    else:
+        assert "state T" in failure.message
+        assert "its process is stopped" in told
+    assert failure.step is not None
+    assert failure.step >= 19
+    # Those that waited for it tell their stacks too.
+    assert "script.py" in (one.folder.rank(0) / "stacks.txt").read_text()
+    assert "the stacks of rank 0" in one.folder.stderr(0).read_text()
+
+
+def test_a_script_that_tells_nothing_is_no_hang(run: Any, tmp_path: Path) -> None:
+    text = "import time; print('there', flush=True); time.sleep(2.5)"
+    status = run(script(tmp_path, text, hang_seconds=1)).wait()
+    assert status.outcome is Outcome.COMPLETED
+
+
+def test_flight_records_are_asked_for_by_the_pipe_that_torch_makes(tmp_path: Path) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.rank(3).mkdir(parents=True)
+    env = flight_record.environment(folder, 3)
+    assert flight_record.save(folder, [3]) == []
+    pipe = Path(f"{env['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}3.pipe")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    record = Path(f"{env['TORCH_FR_DUMP_TEMP_FILE']}3")
+    record.write_bytes(b"what torch writes")
+    assert flight_record.save(folder, [2, 3]) == [3]
+    assert os.read(reader, 8)
+    os.close(reader)
+    assert flight_record.record_path(folder, 3) == record
+
+
+def test_stacks_come_from_py_spy_where_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text('#!/bin/sh\n[ "$3" = "77" ] && echo "Thread 1 of $3"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    folder = AttemptFolder(tmp_path / "attempt")
+    for rank in range(2):
+        folder.rank(rank).mkdir(parents=True)
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    stacks.save(folder, {0: 77, 1: ended.pid}, set())
+    assert "Thread 1 of 77" in (folder.rank(0) / "stacks.txt").read_text()
+    assert "does not answer" in folder.stderr(1).read_text()

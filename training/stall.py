@@ -1,0 +1,35 @@
+"""What a shim tells of ranks that take no step any more, free of torch."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class StallModel(BaseModel):
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class RankStall(StallModel):
+    """A rank among those that take no step any more."""
+
+    rank: int
+    step: int
+    """The newest that it has finished."""
+    parts: int
+    """Of the step that goes on, how many it has finished."""
+    doing: str
+    """In words."""
+    idle: float
+    """Seconds without anything new of it."""
+    state: str = ""
+    """Of its process, in psutil's words: `stopped`, `running`, `sleeping`, `disk-sleep`…"""
+    busy: bool = False
+    """It uses a core."""
+
+
+class Stall(StallModel):
+    """The ranks of a host take no step any more, or wait for those of another host."""
+
+    limit: float
+    """Seconds that a step may take."""
+    behind: int | None
+    """The rank that the others here wait for; None: nothing tells it from them."""
+    ranks: list[RankStall]
