@@ -66,7 +66,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
 
             running = mock_coordinator(options, failed)
         else:
-            running = _running_coordinator(settings, options, failed)
+            running = _running_coordinator(settings, options or settings.cluster_options, failed)
         async with AsyncExitStack() as stack:
             try:
                 app.state.coordinator = await stack.enter_async_context(running)

@@ -9,15 +9,17 @@ import os
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import AliasChoices, Field, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+
+from trainhall.cluster.options import ClusterOptions
 
 FILE_NAME = "trainhall.toml"
 
@@ -70,6 +72,10 @@ class Settings(BaseSettings):
     kept, and so every address and Host is answered."""
     public_url: str | None = None
     """How agents on other hosts reach the coordinator, for the command that adds a node."""
+    suspect_after: Annotated[float, Field(gt=0, le=86400)] = 15.0
+    """Seconds of silence after which a node gets no new work."""
+    lost_after: Annotated[float, Field(gt=0, le=86400)] = 90.0
+    """Seconds of silence after which a node's attempts are replaced."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
@@ -86,6 +92,23 @@ class Settings(BaseSettings):
     @classmethod
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        heartbeat = ClusterOptions.heartbeat_seconds
+        if not heartbeat < self.suspect_after < self.lost_after:
+            raise ValueError(
+                f"suspect_after must lie above {heartbeat:g} and below lost_after, and is "
+                f"{self.suspect_after:g} where lost_after is {self.lost_after:g}"
+            )
+        return self
+
+    @property
+    def cluster_options(self) -> ClusterOptions:
+        """The coordinator's times and limits."""
+        return ClusterOptions(
+            suspect_after_seconds=self.suspect_after, lost_after_seconds=self.lost_after
+        )
 
     @property
     def logged_level(self) -> str:

@@ -2,7 +2,8 @@
 
 docs/job-spec.md is written whole, from the schema of the job spec, and docs/cli.md from the
 commands; docs/images/ring.svg is drawn from the schedule. In docs/architecture.md the drawings of
-the states are written between their markers, from the tables of cluster/lifecycle.py.
+the states are written between their markers, from the tables of cluster/lifecycle.py, and in
+docs/nodes.md the one of cluster/node_lifecycle.py.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from cli_page import cli_page
 from steps import ROOT
 
 from trainhall.cluster import lifecycle
+from trainhall.cluster.facts import NodeState
+from trainhall.cluster.node_lifecycle import NODE_EDGES
 from trainhall.distributed.collectives import draw
 from trainhall.distributed.collectives.ring import Ring
 from trainhall.training.spec import JobSpec
@@ -25,6 +28,7 @@ SPEC_PAGE = ROOT / "docs" / "job-spec.md"
 CLI_PAGE = ROOT / "docs" / "cli.md"
 RING_PICTURE = ROOT / "docs" / "images" / "ring.svg"
 ARCHITECTURE_PAGE = ROOT / "docs" / "architecture.md"
+NODES_PAGE = ROOT / "docs" / "nodes.md"
 
 SPEC_HEAD = """\
 <!-- Written by scripts/generate_docs.py from the schema; change the code, then `make generate`. -->
@@ -61,6 +65,11 @@ def main() -> int:
         CLI_PAGE: cli_page(),
         RING_PICTURE: draw.svg(Ring(4)),
         ARCHITECTURE_PAGE: with_states(ARCHITECTURE_PAGE.read_text(encoding="utf-8")),
+        NODES_PAGE: between(
+            NODES_PAGE.read_text(encoding="utf-8"),
+            "node states",
+            diagram(NODE_EDGES, "a", NodeState.PENDING),
+        ),
     }
     stale = 0
     for path, text in pages.items():
