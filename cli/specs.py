@@ -1,5 +1,6 @@
 """Job specs as commands take them: a file or standard input, and `--set` overrides."""
 
+import getpass
 import sys
 from collections.abc import Iterator
 from glob import has_magic
@@ -80,9 +81,18 @@ def check(spec: "JobSpec", client: "Client") -> Any:
     return plan
 
 
+def _login_name() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have users that have no name
+        return None
+
+
 def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     """The spec as it is sent, and the folder that goes with it."""
     told: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
+    if spec.user is None and (user := _login_name()) is not None:
+        told["user"] = user
     script = spec.script
     if spec.code is None or spec.code_is_uploaded:
         if spec.code is None:

@@ -7,8 +7,9 @@ from datetime import datetime
 from enum import StrEnum
 
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
-from trainhall.training.link import Failure, Outcome
+from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.stall import Stall
 
 
 class NodeState(StrEnum):
@@ -74,6 +75,17 @@ class JobFacts:
     """Of a job that recovers: when its last attempt ended."""
     sizes: tuple[int, ...] = ()
     """The world sizes that it can have, ascending; a job that is not elastic has one, `workers`."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that a node must have to be granted."""
+    one_host: bool = False
+    """All its ranks on one node."""
+    project: str | None = None
+    user: str | None = None
+    preemption: bool = True
+    """It may be paused to make room for a job of higher priority."""
+    total_steps: int | None = None
+    step_seconds: float | None = None
+    """Of a waiting job that ran before: what a step took at the last, with `workers`."""
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -89,12 +101,21 @@ class Told:
     outcome: Outcome | None = None
     failure: Failure | None = None
     shipped: bool = False
+    stall: Stall | None = None
+    """Its ranks take no step any more."""
     agent_stopped: bool = False
     """It ended because the node's agent was told to end."""
+    isolated: bool = False
+    """It ended because its host did not reach the coordinator for long."""
     plan: ChosenPlan | None = None
     """What it has planned, while the attempt waits for that."""
     ended_at: datetime | None = None
     """When the outcome was first heard."""
+    generation: int = 1
+    """Of which it was told."""
+    fallen: tuple[Fallen, ...] = ()
+    leaving: tuple[int, ...] = ()
+    """Devices that this generation gave up and that are not free yet."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +127,8 @@ class HostFacts:
     told: Told | None
     """None: nothing was heard yet."""
     ranks: tuple[int, ...] = ()
+    devices: tuple[int, ...] = ()
+    """Their devices' indices."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +147,26 @@ class AttemptFacts:
     """It waits until its first host has planned the job's strategy."""
     started_at: datetime | None = None
     """When its devices were granted."""
+    isolation_seconds: float | None = None
+    """Its ranks end by themselves before their node was silent for so long; None: they go on."""
     begun: bool = False
     """A rank told that training began; a script without the SDK tells nothing."""
+    reason: str = ""
+    """Why it is in the state that it is in; of one that stops, why it does."""
+    in_place: bool = False
+    """Its ranks can regroup while they run."""
+    device: str = "cpu"
+    """The kind of its devices."""
+    regrouped_at: datetime | None = None
+    """When its present generation was decided."""
+    failed_before: Failure | None = None
+    """What the newest regrouping after a failure was for."""
+    left: Mapping[str, Told] = field(default_factory=dict)
+    """What hosts told that a regrouping left out, by node id."""
+    running_at: datetime | None = None
+    """When all its hosts ran their ranks."""
+    first_step: int | None = None
+    """The first step that it took."""
 
     @property
     def token(self) -> tuple[str, int, int]:

@@ -16,6 +16,7 @@ from trainhall.cluster.facts import (
     JobFacts,
     NodeFacts,
     NodeState,
+    Told,
 )
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.lifecycle import (
@@ -53,12 +54,16 @@ _JOBS = (
         Job.attempt,
         Job.world_size,
         Job.sizes,
-        Job.spec["resources"]["device"].as_string(),
+        Job.spec["resources"],
+        Job.spec["project"].as_string(),
+        Job.spec["user"].as_string(),
+        Job.spec["preemption"].as_boolean(),
         Job.spec["recovery"]["max_restarts"].as_integer(),
         Job.queued_at,
         Job.restarts,
         Job.restarts_step,
         JobProgress.step,
+        JobProgress.total_steps,
     )
     .join(JobProgress, JobProgress.job_id == Job.id)
     .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
@@ -84,6 +89,11 @@ _SAVED_STEPS = (
     .join(Checkpoint, Checkpoint.job_id == Job.id)
     .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
     .group_by(Job.id)
+)
+_METRICS_OF_WAITING = (
+    select(Job.id, JobProgress.metrics)
+    .join(JobProgress, JobProgress.job_id == Job.id)
+    .where(Job.state.in_([s.value for s in WAITING_STATES]), Job.attempt > 0)
 )
 _ATTEMPTS = (
     select(Attempt, Job.spec["task"]["name"].as_string())
@@ -138,6 +148,8 @@ async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
     ended = await _ends_of_recovering(session) if recovering else {}
     failed = await _failures_of_restarted(session) if any(r.restarts for r in active) else {}
     saved = await _saved_steps(session) if active else {}
+    ran = any(row.attempt and row.state in WAITING_STATES for row in rows)
+    paces = await _paces_of_waiting(session) if ran else {}
     return tuple(
         JobFacts(
             id=job_id,
@@ -148,7 +160,14 @@ async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
             attempt=attempt,
             workers=world_size,
             sizes=tuple(sizes or ()),
-            device=device or "auto",
+            device=resources.get("device") or "auto",
+            selector=resources.get("selector") or {},
+            one_host=bool(resources.get("one_host")),
+            project=project,
+            user=user,
+            preemption=preemption is not False,
+            total_steps=total_steps,
+            step_seconds=paces.get(job_id),
             queued_at=queued_at,
             restarts=restarts,
             restarts_step=restarts_step,
@@ -159,8 +178,9 @@ async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
             last_ended_at=ended[job_id][1] if job_id in ended else None,
         )
         for (
-            job_id, number, priority, state, reason, attempt, world_size, sizes, device,
-            max_restarts, queued_at, restarts, restarts_step, step,
+            job_id, number, priority, state, reason, attempt, world_size, sizes, resources,
+            project, user, preemption, max_restarts, queued_at, restarts, restarts_step, step,
+            total_steps,
         ) in rows
     )  # fmt: skip
 
@@ -186,6 +206,17 @@ async def _saved_steps(session: AsyncSession) -> dict[str, int]:
     return dict(rows.all())
 
 
+async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:
+    """What a step took at the last, of jobs that ran before."""
+    paces = {}
+    for job_id, metrics in await session.execute(_METRICS_OF_WAITING):
+        seconds = metrics.get("step_seconds")
+        # What is no number is kept as text.
+        if isinstance(seconds, int | float) and seconds > 0:
+            paces[job_id] = float(seconds)
+    return paces
+
+
 async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:
     rows = await session.execute(_ATTEMPTS)
     return tuple(attempt_facts(attempt, script=task is None) for attempt, task in rows)
@@ -203,7 +234,16 @@ def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
         script=script,
         plans=attempt.planning,
         started_at=attempt.started_at,
+        isolation_seconds=attempt.isolation_seconds,
         begun=attempt.first_step is not None,
+        running_at=attempt.running_at,
+        first_step=attempt.first_step,
+        reason=attempt.reason,
+        in_place=attempt.in_place,
+        device=attempt.allocation[0]["ranks"][0]["device_kind"],
+        regrouped_at=_last_regrouped(attempt),
+        failed_before=_failed_before(attempt),
+        left=_left(attempt),
     )
 
 
@@ -214,6 +254,26 @@ def _hosts(attempt: Attempt) -> tuple[HostFacts, ...]:
             node_name=host["node_name"],
             told=read_told(attempt.node_outcomes.get(host["node_id"])),
             ranks=tuple(place["rank"] for place in host["ranks"]),
+            devices=tuple(place["device_index"] for place in host["ranks"]),
         )
         for host in attempt.allocation
     )
+
+
+def _last_regrouped(attempt: Attempt) -> datetime | None:
+    if len(attempt.generations) > 1:
+        return datetime.fromisoformat(attempt.generations[-1]["time"])
+    return attempt.running_at
+
+
+def _failed_before(attempt: Attempt) -> Failure | None:
+    for generation in reversed(attempt.generations):
+        if generation.get("failure"):
+            return Failure.model_validate(generation["failure"])
+    return None
+
+
+def _left(attempt: Attempt) -> dict[str, Told]:
+    present = {host["node_id"] for host in attempt.allocation}
+    found = {n: read_told(told) for n, told in attempt.node_outcomes.items() if n not in present}
+    return {node_id: told for node_id, told in found.items() if told is not None}

@@ -1,6 +1,8 @@
 """The coordinator's times and limits."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+
+from trainhall.cluster.quotas import Quotas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,17 @@ class ClusterOptions:
     """Wait before the second restart in a row (the first does not wait); it doubles each time."""
     restart_backoff_limit_seconds: float = 30.0
     """The longest such wait."""
+    priority_ageing_seconds: float = 24 * 3600.0
+    """So much waiting counts in the queue as one level of priority."""
+    preemption: bool = True
+    """Jobs of higher priority may have others pause to make room for them."""
+    quotas: Quotas = field(default_factory=Quotas)
+    """Devices that projects and users may hold at once."""
+    grow_after_seconds: float = 10.0
+    """How long a job that regroups in place keeps its size, before it takes devices that came free.
+    """
+    grow_by_restart_after_seconds: float = 600.0
+    """How long any other elastic job runs, before it saves and starts anew to take them."""
     max_upload_file_bytes: int = 256 * 1024**3
     """The largest file of an uploaded checkpoint."""
     abandoned_upload_seconds: float = 24 * 3600.0
@@ -48,7 +61,7 @@ class ClusterOptions:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if not value > 0:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise ValueError(f"{item.name} must be above 0, not {value!r}")
         if not self.heartbeat_seconds < self.suspect_after_seconds < self.lost_after_seconds:
             raise ValueError(

@@ -28,13 +28,63 @@ class FreePool:
     own. A placement looks at few nodes, however many there are."""
 
     def __init__(self, free: Iterable[FreeDevices]) -> None:
-        self._left = 0
-        self._by_count: dict[int, list[tuple[str, str, tuple[int, ...]]]] = {}
-        """Heaps of (name, id, free indices) by how many are free."""
+        self.free: dict[str, tuple[int, ...]] = {}
+        """Free indices, ascending, by node id."""
+        self.names: dict[str, str] = {}
         for node in free:
-            self._add(node.node_name, node.node_id, tuple(sorted(node.indices)))
+            self.free[node.node_id] = tuple(sorted(node.indices))
+            self.names[node.node_id] = node.node_name
+        self._parts_of: dict[str, list[PoolPart]] = {node_id: [] for node_id in self.free}
+        self._whole = self.part(self.free)
 
-    def place(self, count: int) -> list[PlacedNode] | None:
+    def part(self, node_ids: Iterable[str]) -> "PoolPart":
+        """Those of the nodes that the pool has; what is taken from one part is gone from all."""
+        part = PoolPart(self, [n for n in node_ids if n in self.free])
+        for node_id in part.node_ids:
+            self._parts_of[node_id].append(part)
+        return part
+
+    def place(self, count: int, *, one_host: bool = False) -> list[PlacedNode] | None:
+        """As `PoolPart.place`, anywhere in the pool."""
+        return self._whole.place(count, one_host=one_host)
+
+    def take_first(self, node_id: str, count: int) -> tuple[int, ...]:
+        """The first of a node's free devices, at most so many, which are free no more."""
+        before = self.free[node_id]
+        after = self.free[node_id] = before[count:]
+        for part in self._parts_of[node_id]:
+            part.changed(node_id, len(before), len(after))
+        return before[:count]
+
+    def take(self, node_id: str, indices: Iterable[int]) -> None:
+        """These are free no more; those that were not free before are passed over."""
+        before = self.free.get(node_id, ())
+        gone = set(indices)
+        after = tuple(index for index in before if index not in gone)
+        if len(after) != len(before):
+            self.free[node_id] = after
+            for part in self._parts_of[node_id]:
+                part.changed(node_id, len(before), len(after))
+
+
+class PoolPart:
+    """Some nodes of a pool: all that a selector allows."""
+
+    def __init__(self, pool: FreePool, node_ids: Sequence[str]) -> None:
+        self._pool = pool
+        self.node_ids = node_ids
+        self.left = 0
+        """Free devices."""
+        self._by_count: dict[int, list[tuple[str, str]]] = {}
+        """Heaps of (name, id) by how many are free. A node that has fewer by now is still in the
+        heaps of its earlier counts, until it comes to the top there."""
+        for node_id in node_ids:
+            self.changed(node_id, 0, len(pool.free[node_id]))
+
+    def free_of(self, node_id: str) -> tuple[int, ...]:
+        return self._pool.free[node_id]
+
+    def place(self, count: int, *, one_host: bool = False) -> list[PlacedNode] | None:
         """`count` devices on the fewest hosts, then with the best fit; None when there are too few.
 
         Taking the emptiest hosts first reaches the least number of hosts. The last host is the one
@@ -42,39 +92,52 @@ class FreePool:
         Hosts come back in the order of their node ranks, the one with the most ranks first; the
         ranks of a host are adjacent.
         """
-        if count < 1 or self._left < count:
+        if count < 1 or self.left < count:
             return None
         chosen: list[PlacedNode] = []
         missing = count
         while missing:
-            best = min((n for n in self._by_count if n >= missing), default=None)
-            name, node_id, indices = self._take(max(self._by_count) if best is None else best)
-            taken, rest = indices[:missing], indices[missing:]
+            counts = self._counts()
+            best = min((n for n in counts if n >= missing), default=None)
+            if best is None and one_host:
+                return None
+            name, node_id = self._by_count[max(counts) if best is None else best][0]
+            taken = self._pool.take_first(node_id, missing)
             chosen.append(PlacedNode(node_id, name, taken))
             missing -= len(taken)
-            self._add(name, node_id, rest)  # a rest is there of the last host only
         if len(chosen) == 1:
             return chosen
         return sorted(chosen, key=lambda n: (-len(n.device_indices), n.node_name))
 
-    def _add(self, name: str, node_id: str, indices: tuple[int, ...]) -> None:
-        if indices:
-            heappush(self._by_count.setdefault(len(indices), []), (name, node_id, indices))
-            self._left += len(indices)
+    def most(self, *, one_host: bool = False) -> int:
+        """The largest count that could be placed."""
+        return max(self._counts(), default=0) if one_host else self.left
 
-    def _take(self, count: int) -> tuple[str, str, tuple[int, ...]]:
-        """The first by name of the nodes with so many free."""
-        nodes = self._by_count[count]
-        node = heappop(nodes)
-        if not nodes:
-            del self._by_count[count]
-        self._left -= count
-        return node
+    def changed(self, node_id: str, before: int, after: int) -> None:
+        """The pool tells that a node's free devices became other."""
+        self.left += after - before
+        if after:
+            entry = (self._pool.names[node_id], node_id)
+            heappush(self._by_count.setdefault(after, []), entry)
+
+    def _counts(self) -> list[int]:
+        """Numbers of free devices that nodes have now."""
+        found = []
+        for count, nodes in list(self._by_count.items()):
+            while nodes and len(self._pool.free[nodes[0][1]]) != count:
+                heappop(nodes)
+            if nodes:
+                found.append(count)
+            else:
+                del self._by_count[count]
+        return found
 
 
-def place(count: int, free: Iterable[FreeDevices]) -> list[PlacedNode] | None:
-    """One placement (`FreePool.place`)."""
-    return FreePool(free).place(count)
+def place(
+    count: int, free: Iterable[FreeDevices], *, one_host: bool = False
+) -> list[PlacedNode] | None:
+    """One placement (`PoolPart.place`)."""
+    return FreePool(free).place(count, one_host=one_host)
 
 
 def allocation_of(placed: Sequence[PlacedNode], kind: str) -> list[dict[str, object]]:

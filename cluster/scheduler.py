@@ -1,31 +1,41 @@
 """Who runs next, and why the others wait. A pure function of the state of the cluster.
 
-Jobs wait in one order: higher priority first, then the time of queueing. What is behind does not
-overtake what waits for the same kind of device, so a large job is never starved by small ones. Two
-kinds of waiting jobs are passed by, since holding devices back would not help them: those that the
-whole cluster could not hold, and those whose restart has to wait a little.
+One after the other, in the queue's order (`queue_order`), every waiting job is
+
+1. passed by if it may not start yet: its restart has to wait a little, the cluster could never hold
+   it, or a quota is used up. It keeps nobody waiting;
+2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible;
+3. else, as the first of its group (of jobs that the same nodes serve in the same way), given a
+   reservation (`reservation`), and if jobs of lower priority can make room, they do (`preemption`);
+4. else told to wait behind that one, unless it is sure to end before what it takes is needed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from trainhall.cluster.facts import (
-    ClusterFacts,
-    JobFacts,
-    NodeFacts,
-    NodeState,
-)
+from trainhall.cluster import reasons
+from trainhall.cluster.demand import Group
+from trainhall.cluster.estimates import expected_length
+from trainhall.cluster.facts import ClusterFacts, JobFacts
 from trainhall.cluster.lifecycle import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import FreeDevices, FreePool, PlacedNode
+from trainhall.cluster.placement import FreeDevices, PlacedNode, place
+from trainhall.cluster.preemption import Candidate, make_room
+from trainhall.cluster.queue_order import queue_order
+from trainhall.cluster.quota_use import QuotaUse
+from trainhall.cluster.reservation import Reservation, Timeline
+from trainhall.cluster.running import Running
+from trainhall.cluster.supply import Served, Supply
 from trainhall.cluster.views import Needs
 
-_SHOWN_HOLDERS = 3
+_TRIED_ON_RESERVED = 100
+"""So many jobs, at most, are tried in a pass on devices that are kept for later."""
 
 
-@dataclass(frozen=True)
-class QueueEntry:
+class QueueEntry(NamedTuple):
     """One waiting job: either it is placed now, or `reason` says what it waits for."""
 
     job: JobFacts
@@ -34,59 +44,17 @@ class QueueEntry:
     reason: str
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
-
-
-def queue_order(job: JobFacts) -> tuple[int, datetime, int]:
-    return (-job.priority, job.queued_at, job.number)
+    make_room: tuple[Candidate, ...] = ()
+    """These are to pause or to shrink, so that the job can start."""
+    never: bool = False
+    """It cannot start while cluster and quotas are as they are."""
+    waits_its_turn: bool = False
+    """It waits for devices, not for a time or a quota."""
 
 
 def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
     """The queue in order; those entries that are placed use up the free devices, in that order."""
-    held = {(grant.node_id, grant.device_index): grant.job_id for grant in facts.grants}
-    blocked_by: dict[str, JobFacts] = {}
-    entries: list[QueueEntry] = []
-    kinds = {kind: _capacity(facts.nodes, kind) for kind in ("cpu", "cuda")}
-    free = {kind: FreePool(free_devices(facts.nodes, kind, held)) for kind in kinds}
-    cluster_has = {kind: _cluster_has(kind, kinds[kind], facts.nodes) for kind in kinds}
-    auto = resolve_device("auto", facts.nodes)
-    waiting = sorted((j for j in facts.jobs if j.state in WAITING_STATES), key=queue_order)
-    for position, job in enumerate(waiting, start=1):
-        kind = auto if job.device == "auto" else job.device
-        start = not_before(job, options)
-        placed: list[PlacedNode] | None = None
-        if start is not None and start > now:
-            when = start.strftime("%H:%M:%S")
-            reason = f"restarts at {when} UTC; needs {_devices(job.workers, kind)}"
-        elif kinds[kind] < job.workers:
-            reason = f"needs {_devices(job.workers, kind)}; {cluster_has[kind]}"
-        elif kind in blocked_by:
-            ahead = blocked_by[kind]
-            reason = (
-                f"needs {_devices(job.workers, kind)}; waits behind job {ahead.id}, "
-                f"which needs {ahead.workers} and comes first"
-            )
-        elif (placed := free[kind].place(job.workers)) is None:
-            reason = _not_free(job.workers, kind, facts.nodes, held)
-            blocked_by[kind] = job
-        else:
-            for node in placed:
-                for index in node.device_indices:
-                    held[node.node_id, index] = job.id
-        if placed is not None:
-            reason = f"placed on {_places(placed, kind)}"
-        else:
-            reason = _with_history(job, reason)
-        entries.append(
-            QueueEntry(
-                job,
-                position,
-                Needs(device=kind, count=job.workers),
-                reason,
-                tuple(placed) if placed is not None else None,
-                start if start is not None and start > now else None,
-            )
-        )
-    return entries
+    return Pass(now, facts, options).run()
 
 
 def shortage(
@@ -101,14 +69,6 @@ def shortage(
     return entry.reason if entry.placed is None else None
 
 
-def resolve_device(device: str, nodes: Iterable[NodeFacts]) -> str:
-    """`auto` is GPUs where the cluster has any, else CPU slots."""
-    if device != "auto":
-        return device
-    has_gpu = any(d.kind == "cuda" for node in nodes for d in node.devices)
-    return "cuda" if has_gpu else "cpu"
-
-
 def not_before(job: JobFacts, options: ClusterOptions) -> datetime | None:
     """When a restart may begin: the first at once, then ever later, so that nothing spins."""
     if job.last_ended_at is None or job.restarts < 2:
@@ -120,114 +80,199 @@ def not_before(job: JobFacts, options: ClusterOptions) -> datetime | None:
     return job.last_ended_at + timedelta(seconds=wait)
 
 
-def free_devices(
-    nodes: Iterable[NodeFacts], kind: str, held: Mapping[tuple[str, int], str]
-) -> list[FreeDevices]:
-    """What new work may be placed on: free devices of nodes that are ready.
+@dataclass
+class Pass:
+    """One pass over the queue. What is granted and kept on the way is gone for those behind."""
 
-    Args:
-        held: the job that holds a device, by node id and index.
-    """
-    return [
-        FreeDevices(
-            node.id,
-            node.name,
-            tuple(
-                d.index for d in node.devices if d.kind == kind and (node.id, d.index) not in held
-            ),
+    now: datetime
+    facts: ClusterFacts
+    options: ClusterOptions
+    reservations: list[Reservation] = field(default_factory=list)
+    """In the order in which they were made."""
+
+    def __post_init__(self) -> None:
+        self.supply = Supply(self.facts)
+        self._quotas = QuotaUse(self.options.quotas, self.facts)
+        self._quota_waits: set[tuple[str, str]] = set()
+        """Projects and users of whom a job waits for their quota."""
+        self._needs: dict[tuple[str, int], Needs] = {}
+        self._never: dict[Group, str] = {}
+        self._lent: set[tuple[str, int]] = set()
+        self._tries_left = _TRIED_ON_RESERVED
+        self._timelines: dict[str, Timeline] = {}
+        self.running = Running(self.now, self.facts)
+
+    def run(self) -> list[QueueEntry]:
+        waiting = [job for job in self.facts.jobs if job.state in WAITING_STATES]
+        waiting.sort(key=lambda job: queue_order(job, self.options))
+        return [self._consider(job, position) for position, job in enumerate(waiting, start=1)]
+
+    def _consider(self, job: JobFacts, position: int) -> QueueEntry:
+        served = self.supply.for_job(job)
+        kind = served.group.kind
+        least = job.sizes[0]
+        start = not_before(job, self.options)
+        if start is not None and start > self.now:
+            when = start.strftime("%H:%M:%S")
+            reason = f"restarts at {when} UTC; {reasons.needs(job, served.group)}"
+            return self._waits(job, position, kind, reason, earliest_start=start)
+        if served.capacity < least:
+            reason = f"{reasons.needs(job, served.group)}; {self._why_never(served)}"
+            return self._waits(job, position, kind, reason, never=True)
+        room = self._quotas.room(job)
+        if room is not None and room < least:
+            return self._over_quota(job, position, served)
+        placed = self._place(job, served, room)
+        if placed is None and served.reservation is not None:
+            placed = self._place_before_reserved(job, served)
+        if placed is not None:
+            return self._placed(job, position, placed, kind)
+        if served.reservation is None:
+            return self._reserve(job, position, served)
+        reason = served.reasons.get(job.sizes)
+        if reason is None:
+            why = reasons.behind(served.reservation.job)
+            reason = served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
+        return self._waits(job, position, kind, reason, waits_its_turn=True)
+
+    def _place(
+        self, job: JobFacts, served: Served, room: int | None
+    ) -> Sequence[PlacedNode] | None:
+        """As many workers as possible on what is free and not kept for others."""
+        one_host = served.group.one_host
+        most = served.part.most(one_host=one_host)
+        if room is not None:
+            most = min(most, room)
+        fitting = bisect_right(job.sizes, most)
+        return served.part.place(job.sizes[fitting - 1], one_host=one_host) if fitting else None
+
+    def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
+        """On devices that are kept, if it is expected to end before they are needed."""
+        length = expected_length(job, job.sizes[0])
+        if length is None or not self._tries_left:
+            return None
+        self._tries_left -= 1
+        end = self.now + length
+        pool = self.supply.pool(served.group.kind)
+        free = {node_id: pool.free[node_id] for node_id in served.part.node_ids}
+        for reservation in self.reservations:
+            if reservation.at is None or end > reservation.at:
+                continue
+            for node_id, indices in reservation.free.items():
+                if node_id in free and reservation.group.kind == served.group.kind:
+                    lent = tuple(i for i in indices if (node_id, i) not in self._lent)
+                    free[node_id] += lent
+        devices = [FreeDevices(n, pool.names[n], indices) for n, indices in free.items()]
+        placed = place(job.sizes[0], devices, one_host=served.group.one_host)
+        for node in placed or ():
+            pool.take(node.node_id, node.device_indices)
+            self._lent.update((node.node_id, index) for index in node.device_indices)
+        return placed
+
+    def _placed(
+        self, job: JobFacts, position: int, placed: Sequence[PlacedNode], kind: str
+    ) -> QueueEntry:
+        count = sum(len(node.device_indices) for node in placed)
+        self.supply.grant(job, placed)
+        self._quotas.take(job, count)
+        reason = reasons.placed_on(placed, kind)
+        return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
+
+    def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
+        self._quota_waits.update(self._accounts(job))
+        reason = f"{reasons.needs(job, served.group)}; {self._quotas.reason(job)}"
+        never = self._quotas.too_small(job) is not None
+        return self._waits(job, position, served.group.kind, reason, never=never)
+
+    def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
+        """Of the first of its group that has to wait."""
+        group, one_host = served.group, served.group.one_host
+        earlier = tuple(self.reservations)
+        helpers = self._preempt(job, served, earlier)
+        timeline = self.timeline(group.kind)
+        for helper in helpers:
+            timeline.give_back(helper.devices, self.now)
+        devices, at = timeline.earliest(
+            self.now, job.sizes[0], served.part.node_ids, one_host=one_host
         )
-        for node in nodes
-        if node.state is NodeState.READY and not node.removing
-    ]
+        free = timeline.keep(devices)
+        nodes = frozenset(served.part.node_ids)
+        reservation = Reservation(job, group, nodes, devices, at, free)
+        served.reservation = reservation
+        self.reservations.append(reservation)
+        if helpers:
+            waits = reasons.makes_room([helper.job.id for helper in helpers])
+        else:
+            held, ending = self.supply.held, self.running.ending
+            waits = reasons.not_free(served, held, reservation, earlier, ending)
+        reason = f"{reasons.needs(job, group)}; {waits}"
+        return self._waits(
+            job, position, group.kind, reason, make_room=tuple(helpers), waits_its_turn=True
+        )
 
+    def _preempt(
+        self, job: JobFacts, served: Served, earlier: Sequence[Reservation]
+    ) -> list[Candidate]:
+        """Those who make room for the job; nobody if it could not start even so, or if what they
+        give could be taken by a job that comes before it."""
+        group, node_ids = served.group, set(served.part.node_ids)
+        if not self.options.preemption or any(
+            r.group.kind == group.kind and r.nodes & node_ids for r in earlier
+        ):
+            return []
+        free = {node_id: len(served.part.free_of(node_id)) for node_id in node_ids}
+        places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
+        for grant in self.facts.grants:
+            place = (grant.node_id, grant.device_index)
+            if grant.node_id in free and place in places and self.running.is_leaving(grant):
+                free[grant.node_id] += 1
+        enough = max(free.values(), default=0) if group.one_host else sum(free.values())
+        if enough >= job.sizes[0]:
+            return []
+        order = queue_order(job, self.options)
 
-def _capacity(nodes: Iterable[NodeFacts], kind: str) -> int:
-    """Devices that could serve one day without anyone's help: those of ready and suspect nodes."""
-    return sum(
-        1
-        for node in nodes
-        if node.state in (NodeState.READY, NodeState.SUSPECT) and not node.removing
-        for device in node.devices
-        if device.kind == kind
-    )
-
-
-def _cluster_has(kind: str, capacity: int, nodes: Sequence[NodeFacts]) -> str:
-    """What is said to a job that the whole cluster could not hold."""
-    joined = [node for node in nodes if node.state is not NodeState.PENDING]
-    if not joined:
-        announced = sorted(node.name for node in nodes if not node.removing)
-        if announced:
-            names = ", ".join(announced[:_SHOWN_HOLDERS])
-            are = (
-                "node {} was announced and is"
-                if len(announced) == 1
-                else "nodes {} were announced and are"
+        def allows(other: JobFacts) -> bool:
+            return (
+                other.priority < job.priority
+                # Otherwise it would take back at once what it gave.
+                and order < queue_order(other, self.options)
+                and self._quota_waits.isdisjoint(self._accounts(other))
             )
-            return f"no node has joined yet: {are.format(names)} expected"
-        return "no node has joined: add one with `trainhall nodes add`"
-    away = [
-        f"{node.name} is {'being removed' if node.removing else node.state.value}"
-        for node in joined
-        if node.removing or node.state in (NodeState.LOST, NodeState.DRAINING)
-    ]
-    because = f" ({', '.join(sorted(away)[:_SHOWN_HOLDERS])})" if away else ""
-    has = _devices(capacity, kind) if capacity else f"no {_word(kind, 1)}"
-    return (
-        f"the whole cluster has {has}{because}: "
-        f"add a node with `trainhall nodes add`, or {_instead(kind, capacity, nodes)}"
-    )
 
+        candidates = self.running.candidates(allows, node_ids, places)
+        return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
 
-def _instead(kind: str, capacity: int, nodes: Iterable[NodeFacts]) -> str:
-    """What a job may ask for that the cluster can hold: fewer devices, or the other kind."""
-    other = "cpu" if kind == "cuda" else "cuda"
-    if not capacity and _capacity(nodes, other):
-        return f"set resources.device to {other}"
-    return "ask for fewer workers"
+    def timeline(self, kind: str) -> Timeline:
+        if kind not in self._timelines:
+            places = {
+                (n.id, d.index) for n in self.facts.nodes for d in n.devices if d.kind == kind
+            }
+            coming = {p: when for p, when in self.running.coming.items() if p in places}
+            self._timelines[kind] = Timeline(self.supply.pool(kind), coming)
+        return self._timelines[kind]
 
+    def _why_never(self, served: Served) -> str:
+        why = self._never.get(served.group)
+        if why is None:
+            why = self._never[served.group] = reasons.never(served, self.facts.nodes)
+        return why
 
-def _not_free(
-    count: int,
-    kind: str,
-    nodes: Sequence[NodeFacts],
-    held: Mapping[tuple[str, int], str],
-) -> str:
-    total = _capacity(nodes, kind)
-    free = sum(len(node.indices) for node in free_devices(nodes, kind, held))
-    holders: dict[str, int] = {}
-    kinds = {(n.id, d.index): d.kind for n in nodes for d in n.devices}
-    for place, job_id in held.items():
-        if kinds.get(place) == kind:
-            holders[job_id] = holders.get(job_id, 0) + 1
-    largest = sorted(holders.items(), key=lambda item: (-item[1], item[0]))
-    told = [f"job {job_id} holds {number}" for job_id, number in largest[:_SHOWN_HOLDERS]]
-    if len(largest) > _SHOWN_HOLDERS:
-        rest = sum(number for _, number in largest[_SHOWN_HOLDERS:])
-        told.append(f"{len(largest) - _SHOWN_HOLDERS} other jobs hold {rest}")
-    told.extend(
-        f"node {node.name} is not heard"
-        for node in nodes
-        if node.state is NodeState.SUSPECT and any(d.kind == kind for d in node.devices)
-    )
-    parts = ", ".join([f"{free} of {total} {'is' if free == 1 else 'are'} free", *told])
-    return f"needs {_devices(count, kind)}; {parts}"
+    def _accounts(self, job: JobFacts) -> set[tuple[str, str]]:
+        quotas = self.options.quotas.of(job.project, job.user)
+        return {(quota.what, quota.name) for quota in quotas}
 
+    def _need(self, kind: str, count: int) -> Needs:
+        need = self._needs.get((kind, count))
+        if need is None:
+            need = self._needs[kind, count] = Needs(kind, count)
+        return need
 
-def _with_history(job: JobFacts, reason: str) -> str:
-    return f"{job.last_failure}; {reason}" if job.last_failure else reason
-
-
-def _places(placed: Sequence[PlacedNode], kind: str) -> str:
-    return ", ".join(
-        f"{_devices(len(node.device_indices), kind)} of {node.node_name}" for node in placed
-    )
-
-
-def _devices(count: int, kind: str) -> str:
-    return f"{count} {_word(kind, count)}"
-
-
-def _word(kind: str, count: int) -> str:
-    name = "GPU" if kind == "cuda" else "CPU slot"
-    return name if count == 1 else name + "s"
+    def _waits(
+        self, job: JobFacts, position: int, kind: str, reason: str, *,
+        earliest_start: datetime | None = None, make_room: tuple[Candidate, ...] = (),
+        never: bool = False, waits_its_turn: bool = False,
+    ) -> QueueEntry:  # fmt: skip
+        return QueueEntry(
+            job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), None,
+            earliest_start, make_room, never, waits_its_turn,
+        )  # fmt: skip

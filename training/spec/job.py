@@ -296,7 +296,14 @@ class JobSpec(SpecModel):
     checkpoint: CheckpointSpec = CheckpointSpec()
     recovery: RecoverySpec = RecoverySpec()
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
-    """Higher runs first; equal priorities run in the order of submission."""
+    """Higher runs first, equal ones in the order of submission; waiting counts too, and jobs of
+    lower priority make room (docs/scheduling.md)."""
+    preemption: bool = True
+    """Whether it may be paused or made smaller to make room for a job of higher priority."""
+    project: Name | None = None
+    """What it belongs to, for quotas."""
+    user: Name | None = None
+    """Whose it is, for quotas. `trainhall submit` fills in the login name."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

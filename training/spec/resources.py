@@ -12,6 +12,8 @@ from trainhall.training.spec.problems import problem_at
 MAX_WORKERS = 4096
 _ELASTIC = ("min_workers", "max_workers")
 
+LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
+LabelValue = Annotated[str, Field(max_length=256)]
 Workers = Annotated[int, Field(ge=1, le=MAX_WORKERS)]
 
 
@@ -32,6 +34,11 @@ class ResourcesSpec(SpecModel):
     follows from its parallelism and batch."""
     device: Device = Device.AUTO
     """`cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU."""
+    one_host: bool = False
+    """All ranks on one host, as for tensor parallelism over NVLink. Without it a job takes the
+    fewest hosts that are free."""
+    selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
+    """Labels that a host must have, each with this value, to run ranks of the job."""
 
     @property
     def is_elastic(self) -> bool:

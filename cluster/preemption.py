@@ -1,0 +1,128 @@
+"""Which jobs make room so that one of higher priority can start: none that could be spared.
+
+An elastic job that regroups in place goes on with fewer workers; only if that is not enough do jobs
+pause. Those whom it costs the least come first, and who turns out not to be needed is spared.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from trainhall.cluster.facts import AttemptFacts, JobFacts
+from trainhall.cluster.lifecycle import AttemptState
+
+Devices = Mapping[str, tuple[int, ...]]
+"""Indices by node id."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A job that could make room."""
+
+    job: JobFacts
+    attempt: AttemptFacts
+    devices: Devices
+    """What it holds that the other may have."""
+    keeps: int | None = None
+    """It goes on with so many workers; None: it pauses."""
+
+    @property
+    def smaller(self) -> tuple[int, ...]:
+        """The sizes that it could shrink to in place, ascending."""
+        attempt = self.attempt
+        if not (attempt.in_place and attempt.begun and attempt.state is AttemptState.RUNNING):
+            return ()
+        size = sum(len(host.devices) for host in attempt.hosts)
+        return tuple(n for n in self.job.sizes if n < size)
+
+    def shrunk(self, size: int) -> "Candidate":
+        """The same, going on with its first `size` ranks."""
+        kept = {}
+        left = size
+        for host in self.attempt.hosts:
+            kept[host.node_id] = set(host.devices[:left])
+            left -= len(kept[host.node_id])
+        devices = {
+            node_id: tuple(i for i in indices if i not in kept.get(node_id, ()))
+            for node_id, indices in self.devices.items()
+        }
+        return replace(self, devices={n: i for n, i in devices.items() if i}, keeps=size)
+
+
+def make_room(
+    count: int, free: Mapping[str, int], candidates: Iterable[Candidate], *, one_host: bool
+) -> list[Candidate] | None:
+    """Who must make room for `count` devices to be free, none of whom could be spared; None when
+    all of them together are too few.
+
+    Args:
+        count: more than what is free.
+        free: devices that the job may have without anyone's help, by node id.
+    """
+    room = _Room(count, free, one_host=one_host)
+    by_cost = sorted(candidates, key=_cost)
+    chosen: dict[str, Candidate] = {}
+    wishes = [c.shrunk(c.smaller[0]) for c in by_cost if c.smaller] + by_cost
+    for candidate in wishes:
+        if room.is_enough:
+            break
+        room.change(chosen.get(candidate.job.id), candidate)
+        chosen[candidate.job.id] = candidate
+    if not room.is_enough:
+        return None
+    for candidate in reversed(by_cost):
+        given = chosen.get(candidate.job.id)
+        if given is not None:
+            least = _least(room, candidate, given)
+            if least is None:
+                del chosen[candidate.job.id]
+            else:
+                chosen[candidate.job.id] = least
+    return [chosen[c.job.id] for c in by_cost if c.job.id in chosen]
+
+
+def _least(room: "_Room", candidate: Candidate, given: Candidate) -> Candidate | None:
+    """The least that one must give while the others give what they do; None: nothing at all."""
+    room.change(given, None)
+    if room.is_enough:
+        return None
+    for size in reversed(candidate.smaller):
+        shrunk = candidate.shrunk(size)
+        room.change(None, shrunk)
+        if room.is_enough:
+            return shrunk
+        room.change(shrunk, None)
+    room.change(None, candidate)
+    return candidate
+
+
+def _cost(candidate: Candidate) -> tuple[int, bool, float, int]:
+    """Lower priorities first, then what can save, then what has run for the least time."""
+    attempt = candidate.attempt
+    began = attempt.started_at.timestamp() if attempt.started_at else 0.0
+    loses_work = attempt.script and not attempt.begun
+    return (candidate.job.priority, loses_work, -began, -candidate.job.number)
+
+
+class _Room:
+    """Free devices by node, and whether they are enough."""
+
+    def __init__(self, count: int, free: Mapping[str, int], *, one_host: bool) -> None:
+        self._count = count
+        self._one_host = one_host
+        self._free = dict(free)
+        self._total = sum(free.values())
+        self._large = sum(1 for number in free.values() if number >= count)
+        """Hosts that would be enough by themselves."""
+
+    @property
+    def is_enough(self) -> bool:
+        return self._large > 0 if self._one_host else self._total >= self._count
+
+    def change(self, before: Candidate | None, after: Candidate | None) -> None:
+        """One gives what `after` says instead of what `before` says."""
+        for candidate, sign in ((before, -1), (after, 1)):
+            for node_id, indices in candidate.devices.items() if candidate else ():
+                was = self._free.get(node_id, 0)
+                now = self._free[node_id] = was + sign * len(indices)
+                self._large += (now >= self._count) - (was >= self._count)
+                self._total += now - was

@@ -1,0 +1,102 @@
+"""Who holds devices, until when, and who could give some up."""
+
+from collections.abc import Callable, Mapping, Set
+from datetime import datetime
+from functools import cached_property
+
+from trainhall.cluster.estimates import expected_end
+from trainhall.cluster.facts import AttemptFacts, ClusterFacts, GrantFacts, JobFacts
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, JobState
+from trainhall.cluster.preemption import Candidate
+
+Place = tuple[str, int]
+"""A device: node id and index."""
+
+
+class Running:
+    def __init__(self, now: datetime, facts: ClusterFacts) -> None:
+        self._now = now
+        self._facts = facts
+
+    @cached_property
+    def attempts(self) -> Mapping[str, AttemptFacts]:
+        """The active attempt of each job that has one."""
+        attempts = self._facts.attempts
+        return {a.job_id: a for a in attempts if a.state in ACTIVE_ATTEMPT_STATES}
+
+    @cached_property
+    def ending(self) -> Set[str]:
+        """Ids of jobs that were told to end."""
+        return {job_id for job_id, attempt in self.attempts.items() if attempt.goal != "run"}
+
+    @cached_property
+    def ends(self) -> Mapping[str, datetime]:
+        """When jobs are expected to end, of those of which it is known."""
+        found = {}
+        for job in self._facts.jobs:
+            attempt = self.attempts.get(job.id)
+            end = expected_end(self._now, job, attempt) if attempt is not None else None
+            if end is not None:
+                found[job.id] = end
+        return found
+
+    @cached_property
+    def coming(self) -> Mapping[Place, datetime | None]:
+        """When each device that is held comes free; None: nobody knows."""
+        return {(g.node_id, g.device_index): self._end_of(g) for g in self._facts.grants}
+
+    def is_leaving(self, grant: GrantFacts) -> bool:
+        """It comes free without anyone's help."""
+        attempt = self.attempts.get(grant.job_id)
+        if attempt is None or attempt.number != grant.attempt:
+            return False
+        return attempt.goal != "run" or (grant.node_id, grant.device_index) in self._given_up
+
+    def candidates(
+        self, allows: Callable[[JobFacts], bool], node_ids: Set[str], places: Set[Place]
+    ) -> list[Candidate]:
+        """Jobs that could make room, with what they hold of these nodes and devices."""
+        held: dict[str, dict[str, list[int]]] = {}
+        for grant in self._facts.grants:
+            attempt = self.attempts.get(grant.job_id)
+            if (
+                grant.node_id in node_ids
+                and (grant.node_id, grant.device_index) in places
+                and attempt is not None
+                and attempt.number == grant.attempt
+                and not self.is_leaving(grant)
+            ):
+                of_job = held.setdefault(grant.job_id, {})
+                of_job.setdefault(grant.node_id, []).append(grant.device_index)
+        return [
+            Candidate(job, self.attempts[job.id], {n: tuple(i) for n, i in held[job.id].items()})
+            for job in self._facts.jobs
+            if job.id in held
+            and job.preemption
+            and job.state in (JobState.STARTING, JobState.RUNNING)
+            and allows(job)
+        ]
+
+    @cached_property
+    def _given_up(self) -> Set[Place]:
+        """Devices that a regrouping has left, and that are not free yet."""
+        kept = {
+            (host.node_id, index)
+            for attempt in self.attempts.values()
+            if attempt.in_place
+            for host in attempt.hosts
+            for index in host.devices
+        }
+        return {
+            place
+            for grant in self._facts.grants
+            if (attempt := self.attempts.get(grant.job_id)) is not None
+            and attempt.in_place
+            and (place := (grant.node_id, grant.device_index)) not in kept
+        }
+
+    def _end_of(self, grant: GrantFacts) -> datetime | None:
+        attempt = self.attempts.get(grant.job_id)
+        if attempt is None or attempt.number != grant.attempt:
+            return None
+        return self._now if self.is_leaving(grant) else self.ends.get(grant.job_id)
