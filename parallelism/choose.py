@@ -14,6 +14,7 @@ from trainhall.parallelism.gradient_sync import NATIVE, SyncOptions
 from trainhall.parallelism.hook import HookedReplicas
 from trainhall.parallelism.logical_shards import LogicalShards
 from trainhall.parallelism.mesh import Mesh
+from trainhall.parallelism.parts import Divided
 from trainhall.parallelism.pipeline import Pipeline
 from trainhall.parallelism.strategy import Strategy
 from trainhall.parallelism.tensor import TensorParallel
@@ -74,7 +75,7 @@ def apply(
                 )
             return Replicas(model, device=device, bucket_mb=asked.bucket_mb)
         case "fsdp":
-            return FullyShardedData(
+            strategy: Divided = FullyShardedData(
                 model,
                 declaration,
                 Mesh(asked.degrees, device),
@@ -83,14 +84,14 @@ def apply(
                 low_precision=asked.low_precision,
             )
         case "tensor":
-            return TensorParallel(
+            strategy = TensorParallel(
                 model,
                 declaration,
                 Mesh(asked.degrees, device),
                 sequence_parallel=asked.sequence_parallel,
             )
         case "pipeline" | "model":
-            return Pipeline(
+            strategy = Pipeline(
                 model,
                 declaration,
                 Mesh(asked.degrees, device),
@@ -101,3 +102,6 @@ def apply(
             )
         case "parameter_server":
             return parameter_server.join(model, asked.degrees, device)
+    if device.type == "cpu" and not asked.compile:  # hooks would cut compiled layers apart
+        strategy.tell_waits(declaration, sequence_parallel=asked.sequence_parallel)
+    return strategy

@@ -17,6 +17,7 @@ from trainhall.parallelism.degrees import BadDegrees, Degrees
 from trainhall.parallelism.messages import Content, Packet
 from trainhall.parallelism.parts import gathered
 from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients, share_weights
+from trainhall.parallelism.waiting import Waits
 
 
 def join(model: nn.Module, degrees: Degrees, device: torch.device) -> Strategy:
@@ -63,11 +64,14 @@ class _Role(Strategy):
     """What workers and servers have in common."""
 
     replicated = False
+    tells_sending = True
+    """A rank waits for all that it sends before it does anything else."""
 
     def __init__(self, model: nn.Module, degrees: Degrees, device: torch.device) -> None:
         self.degrees = degrees
         self.stream = dist.get_rank()
         self.model = self.called = model
+        self.waits = Waits()
         self._device = device
 
     def local_gradients(self) -> AbstractContextManager[None]:
@@ -81,7 +85,9 @@ class _Role(Strategy):
         total = torch.zeros((), dtype=torch.float64, device=self._device)
         for norm in torch._foreach_norm(gradients) if gradients else ():
             total += norm.double().square()
+        self.waits.begin()
         dist.all_reduce(total)
+        self.waits.end()
         return total.sqrt()
 
     def whole(self, parts: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
@@ -114,6 +120,7 @@ class Worker(_Role):
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
     ) -> list[Tensor]:
+        self.waits.tools = tools
         means = super().backward(batch, loss_of, tools, rounds=rounds, last=last)
         # The job's is the mean over all ranks, of which the servers give zero.
         share = self.degrees.world_size / self.degrees.data
@@ -174,6 +181,7 @@ class Server(_Role):
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
     ) -> list[Tensor]:
         """Take the workers' gradients, in the order of ranks, so that sums round alike."""
+        self.waits.tools = tools
         zero = torch.zeros((), device=self._device)
         tools.scale(zero)  # a scaler begins with a loss
         if last:

@@ -14,8 +14,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.strategy import Strategy, clip_gradients
+from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients
+from trainhall.parallelism.waiting import Waits, watch_shards, watch_splits
 
 
 class Part:
@@ -61,7 +63,7 @@ class Part:
         )  # fmt: skip
 
 
-def clip_parts(parts: list[Part], largest: float | None) -> Tensor:
+def clip_parts(parts: list[Part], largest: float | None, waits: Waits) -> Tensor:
     """As `Strategy.clip`, over all ranks: each element of the whole gradient counts once.
 
     A rank adds the squares of its own parts, each divided by the number of ranks that hold the
@@ -73,19 +75,27 @@ def clip_parts(parts: list[Part], largest: float | None) -> Tensor:
     norms = torch._foreach_norm(gradients)
     shares = [norm.square() / number for norm, number in zip(norms, copies, strict=True)]
     total = torch.stack(shares).sum()
+    waits.begin()
     dist.all_reduce(total)
+    waits.end()
     norm: Tensor = total.sqrt()
     clip_gradients(parameters, largest, norm)
     return norm
 
 
 class Divided(Strategy):
-    """What strategies have in common whose ranks hold parts of the model."""
+    """What strategies have in common whose ranks hold parts of the model.
+
+    Attributes:
+        waits: what the rank waits for within the passes and in clipping.
+    """
 
     replicated = False
+    waits: Waits
 
     def _take(self, model: nn.Module, mesh: Mesh) -> None:
         """Train a model that is spread over the mesh already."""
+        self.waits = Waits()
         self.degrees = mesh.degrees
         self.samples = self.stream = mesh.samples
         self.model = self.called = model
@@ -96,12 +106,25 @@ class Divided(Strategy):
         }
         self.parameters = {name: part.memory for name, part in self._parts.items()}
 
+    def tell_waits(self, declaration: Declaration, *, sequence_parallel: bool) -> None:
+        """Tell `waits` of what is exchanged within the passes, over Gloo: nothing hides it."""
+        watch_shards(self.model, self.waits)
+        if self.degrees.tensor > 1:
+            watch_splits(self.model, declaration, self.waits, sequence_parallel=sequence_parallel)
+        self.tells_sending |= self.degrees.pipeline == 1
+
+    def backward(
+        self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
+    ) -> list[Tensor]:
+        self.waits.tools = tools
+        return super().backward(batch, loss_of, tools, rounds=rounds, last=last)
+
     def average_gradients(self) -> None:
         for part in self._parts.values():
             part.take_gradient()
 
     def clip(self, largest: float | None) -> Tensor:
-        return clip_parts(list(self._parts.values()), largest)
+        return clip_parts(list(self._parts.values()), largest, self.waits)
 
     def clear_gradients(self) -> None:
         for part in self._parts.values():

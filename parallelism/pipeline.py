@@ -29,6 +29,7 @@ from trainhall.parallelism.stages import (
     pieces,
 )
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
+from trainhall.parallelism.waiting import Waits
 
 _SCHEDULES: dict[Schedule, type[Any]] = {
     "gpipe": schedules.ScheduleGPipe,
@@ -68,6 +69,7 @@ class Pipeline(Divided):
         share_weights(model)
         if mesh.degrees.tensor > 1:
             tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
+        self.waits = Waits()
         self._copies, self._group = mesh.group("data"), mesh.group("pipeline")
         self._size, self._place = mesh.degrees.pipeline, mesh.place("pipeline")
         self._microbatches = microbatches
@@ -94,6 +96,9 @@ class Pipeline(Divided):
         self._tied = self._join_tied(users, names, mesh)
         self._layers = list(mine.values())
         self.expected_bubble = (self._size - 1) / (microbatches + self._size - 1)
+        # With one micro-batch a rank that has sent it has nothing to compute before the next comes.
+        # With several it computes meanwhile, and Gloo does not tell when what was sent has arrived.
+        self.tells_sending = microbatches == 1
         self._first, self._last = 0 in mine, number - 1 in mine
         built = [
             _Stage(self, layers, stage, number, device, self._group)
@@ -128,7 +133,7 @@ class Pipeline(Divided):
 
         The time between two pieces of work, waiting for other ranks included, is communication.
         """
-        self.tools = tools
+        self.waits.tools = self.tools = tools
         for layers in self._layers:
             layers.autocast = tools.autocast
         self._loss_of, self._rounds = loss_of, rounds

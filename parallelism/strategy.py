@@ -35,6 +35,9 @@ class Tools:
     sent: Callable[[Any, Any], None] = lambda begun, ended: None
     """Told between which moments gradients were on their way to other ranks, of each part of them
     and from any thread, before `communication_ended`."""
+    waited: Callable[[Any, Any], None] = lambda begun, ended: None
+    """Told between which moments the rank did nothing but wait for others, since the last of
+    `forward_ended`, `backward_ended` and `communication_ended`."""
     compressed: Callable[[Any, Any], None] = lambda begun, ended: None
     """Likewise told between which moments gradients were compressed and decompressed."""
     shard_begins: Callable[[int], None] = lambda _: None
@@ -53,7 +56,7 @@ class Strategy(ABC):
         parameters: what the optimizer updates, by name: this rank's share of each trained
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
-        tells_sending: it calls `Tools.sent`.
+        tells_sending: it calls `Tools.sent` wherever something is sent while this rank computes.
         compresses: it calls `Tools.compressed` as well.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
         stream: which of the independent sequences of random numbers this rank draws from.

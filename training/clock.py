@@ -19,7 +19,7 @@ class Phase(IntEnum):
     FORWARD = 1
     BACKWARD = 2
     COMMUNICATION = 3
-    """Waiting for gradients of other ranks after the backward pass itself had ended."""
+    """Waiting for other ranks, within a pass or behind it."""
     OPTIMIZER = 4
 
 
@@ -56,6 +56,10 @@ class StepClock(Protocol):
     def sent(self, begun: Any, ended: Any) -> None:
         """Gradients were on their way between two moments of this step. From any thread."""
 
+    def waited(self, begun: Any, ended: Any) -> None:
+        """Between two moments since the last mark this rank has waited for others: that is
+        communication, whatever phase is marked next."""
+
     def compressed(self, begun: Any, ended: Any) -> None:
         """A compression has computed between two moments of this step. From any thread."""
 
@@ -84,20 +88,21 @@ class HostClock:
         self._compression: list[float] = []
         self._row: list[float] = []
         self._sent: list[tuple[float, float]] = []
-        self._compressed = 0.0
+        self._compressed = self._waited = 0.0
         self._last = self._backward_ended = 0.0
 
     def start(self) -> None:
         self._row = [0.0] * len(Phase)
         self._sent = []
-        self._compressed = 0.0
+        self._compressed = self._waited = 0.0
         self._last = perf_counter()
 
     def mark(self, phase: Phase) -> None:
         self._passed(phase)
         now = perf_counter()
-        self._row[phase] += now - self._last
-        self._last = now
+        self._row[phase] += now - self._last - self._waited
+        self._row[Phase.COMMUNICATION] += self._waited
+        self._last, self._waited = now, 0.0
         if phase is Phase.BACKWARD:
             self._backward_ended = now
 
@@ -106,6 +111,9 @@ class HostClock:
 
     def sent(self, begun: float, ended: float) -> None:
         self._sent.append((begun, ended))
+
+    def waited(self, begun: float, ended: float) -> None:
+        self._waited += ended - begun
 
     def compressed(self, begun: float, ended: float) -> None:
         self._compressed += ended - begun
@@ -128,6 +136,8 @@ class HostClock:
 
 _Marks = list[tuple[Phase | None, torch.cuda.Event]]
 _Spans = list[tuple[torch.cuda.Event, torch.cuda.Event]]
+_Waits = list[tuple[int, torch.cuda.Event, torch.cuda.Event]]
+"""Each with the index of the mark that comes next."""
 
 
 class CudaClock:
@@ -139,13 +149,14 @@ class CudaClock:
 
     def __init__(self, passed: Callable[[int], None] = _nobody) -> None:
         self._passed = passed
-        self._steps: list[tuple[_Marks, _Spans, _Spans]] = []
+        self._steps: list[tuple[_Marks, _Spans, _Waits, _Spans]] = []
         self._marks: _Marks = []
+        self._waits: _Waits = []
         self._sent: _Spans = []
         self._compressed: _Spans = []
 
     def start(self) -> None:
-        self._marks, self._sent, self._compressed = [], [], []
+        self._marks, self._sent, self._waits, self._compressed = [], [], [], []
         self._marks.append((None, self.now()))
 
     def mark(self, phase: Phase) -> None:
@@ -160,21 +171,30 @@ class CudaClock:
     def sent(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._sent.append((begun, ended))
 
+    def waited(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
+        self._waits.append((len(self._marks), begun, ended))
+
     def compressed(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._compressed.append((begun, ended))
 
     def finish(self) -> None:
-        self._steps.append((self._marks, self._sent, self._compressed))
+        self._steps.append((self._marks, self._sent, self._waits, self._compressed))
 
     def take(self) -> Times:
         steps, self._steps = self._steps, []
         table, hidden = np.zeros((len(steps), len(Phase))), np.zeros(len(steps))
         compression = np.zeros(len(steps))
         torch.cuda.synchronize()
-        for i, (marks, sent, compressed) in enumerate(steps):
+        for i, (marks, sent, waits, compressed) in enumerate(steps):
             for (_, before), (phase, event) in pairwise(marks):
                 if phase is not None:
                     table[i, phase] += before.elapsed_time(event) / 1000
+            for index, begun, ended in waits:
+                phase, _ = marks[index] if index < len(marks) else (None, None)
+                if phase is not None:  # evaluation, behind the last mark, is no part of the step
+                    seconds = begun.elapsed_time(ended) / 1000
+                    table[i, phase] -= seconds
+                    table[i, Phase.COMMUNICATION] += seconds
             if sent:
                 (_, start), *_ = marks
                 ends = (event for phase, event in reversed(marks) if phase is Phase.BACKWARD)
@@ -197,6 +217,9 @@ class NoClock:
         pass
 
     def sent(self, begun: None, ended: None) -> None:
+        pass
+
+    def waited(self, begun: None, ended: None) -> None:
         pass
 
     def compressed(self, begun: None, ended: None) -> None:

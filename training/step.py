@@ -52,6 +52,7 @@ class OptimizerStep:
             measures=measures,
             now=clock.now,
             sent=clock.sent,
+            waited=clock.waited,
             compressed=clock.compressed,
             shard_begins=shard_begins,
         )

@@ -37,3 +37,24 @@ def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:
     assert 0 < hidden <= phases[0, Phase.BACKWARD]
     assert exposed == 0
     assert len(clock.take().hidden) == 0
+
+
+def test_what_a_rank_waits_for_within_a_pass_is_communication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter([0.0, 10.0, 16.0, 17.0])
+    monkeypatch.setattr("trainhall.training.clock.perf_counter", lambda: next(moments))
+    clock = HostClock()
+    clock.start()
+    clock.waited(1.0, 2.0)
+    clock.waited(4.0, 6.0)
+    clock.mark(Phase.FORWARD)
+    clock.waited(11.0, 15.0)
+    clock.mark(Phase.BACKWARD)
+    clock.mark(Phase.COMMUNICATION)
+    clock.waited(18.0, 25.0)  # evaluation, between two steps
+    clock.finish()
+    phases, hidden, _ = clock.take()
+    data, forward, backward, communication, optimizer = phases[0]
+    assert (forward, backward, communication) == (7.0, 2.0, 8.0)
+    assert (data, optimizer, hidden[0]) == (0.0, 0.0, 0.0)

@@ -92,6 +92,7 @@ def test_fsdp_trains_as_ddp_does_in_every_precision(
         assert fsdp == pytest.approx(ddp, rel=1e-5 if precision == "fp32" else 1e-3), name
     for name in ("communication_seconds", "peak_memory_bytes", "samples_per_second"):
         assert len(runs[1].curve(name)) == 20
+    assert [seconds for _, seconds in runs[1].curve("communication_hidden_seconds")] == [0.0] * 20
 
 
 SPREAD = {
@@ -198,6 +199,7 @@ def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_
     assert len(measured) == 12
     assert all(0 <= value < 1 for value in measured)
     assert {v for _, v in attempt.curve("bubble_fraction_expected")} == {1 / 5}
+    assert attempt.curve("communication_hidden_seconds") == [], "of which it knows nothing"
     whole = ranks.run(tmp_path / "one", digits(1, {}, evaluate_every_steps=None))
     for name in ("loss", "eval_loss"):
         assert len(attempt.curve(name)) == len(whole.curve(name))

@@ -1,0 +1,36 @@
+"""What a rank waits for within a step's passes is known, so that it counts as communication."""
+
+import json
+from typing import Any
+
+import pytest
+from support.attempts import RankServer
+
+
+@pytest.fixture(scope="module")
+def told(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("waits")
+    assert ranks.call("support.waiting_ranks:step", 2, folder) == [0, 0]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "exchanges"),
+    [
+        # Of three layers: the weights forward and backward, and the gradients.
+        ("fsdp", 3 + 3 + 3),
+        # A sum behind the rows, and one of the gradient before the columns.
+        ("tensor", 1 + 1),
+    ],
+)
+def test_who_is_early_waits_for_who_is_late(
+    told: list[dict[str, Any]], strategy: str, exchanges: int
+) -> None:
+    early, late = (rank[strategy] for rank in told)
+    assert early["tells"]
+    assert late["tells"]
+    assert len(early["waited"]) == len(late["waited"]) == exchanges
+    (went_on,) = late["went_on"]
+    index = next(i for i, (begun, _) in enumerate(late["waited"]) if begun >= went_on)
+    begun, ended = early["waited"][index]
+    assert begun < went_on < ended
