@@ -34,14 +34,8 @@ from trainhall.parallelism.flops import forward_and_backward_flops
 from trainhall.parallelism.plan.trace import CannotTrace
 from trainhall.training import planning
 from trainhall.training.batches import to_device
-from trainhall.training.link import (
-    AttemptFolder,
-    CheckpointPlan,
-    Control,
-    EventSpool,
-    Launch,
-    RankPlace,
-)
+from trainhall.training.control import Control
+from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch, RankPlace
 from trainhall.training.loop import Loop, Place
 from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.spec import JobSpec

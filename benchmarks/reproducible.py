@@ -28,7 +28,8 @@ from trainhall.cluster.agent import meeting
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training import rendezvous
-from trainhall.training.link import AttemptFolder, Control
+from trainhall.training.control import Control
+from trainhall.training.link import AttemptFolder
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 

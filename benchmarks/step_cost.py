@@ -39,14 +39,8 @@ from trainhall.cluster.agent import meeting
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training import rendezvous
-from trainhall.training.link import (
-    AttemptFolder,
-    CheckpointPlan,
-    Control,
-    EventSpool,
-    Launch,
-    RankPlace,
-)
+from trainhall.training.control import Control
+from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch, RankPlace
 from trainhall.training.loop import Loop, Place
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec

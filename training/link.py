@@ -30,7 +30,6 @@ and its payload is a list of tables:
 
 import errno
 import json
-import mmap
 import os
 import struct
 import threading
@@ -172,6 +171,8 @@ class Launch(LinkModel):
 
 class RankState(LinkModel):
     rank: int
+    generation: int = 1
+    """In which the process began: it names its files and itself as a writer."""
     pid: int | None = None
     started_at: float | None = None
     finished_at: float | None = None
@@ -261,6 +262,8 @@ class RankEvent(LinkModel):
                  checkpoint was taken, `passed_over` of each better one: `reason` is missing,
                  damaged, unreadable, mismatch or disagreement
                  (`training.checkpoint.errors.Reason`), `text` says it in words
+    stepped      rank 0, after the first step of a generation: `{generation, step, loaded}`;
+                 `loaded` is when all ranks had their state, seconds since the epoch
     checkpoint   rank 0, committed: `{name, step, size, files: [{path, size, sha256}],
                  metrics: {…}}`
     failure      before the rank leaves with an exception: `{type, message, traceback, final?}`;
@@ -280,8 +283,9 @@ class RankEvent(LinkModel):
     time: float
     rank: int
     kind: Literal[
-        "started", "checkpoint", "failure", "completed", "paused", "gradients", "network", "note"
-    ]
+        "started", "stepped", "checkpoint", "failure", "completed", "paused", "gradients",
+        "network", "note",
+    ]  # fmt: skip
     data: dict[str, Any] = {}
 
 
@@ -307,6 +311,10 @@ class AttemptFolder:
     def comparison(self) -> Path:
         return self.path / "comparison.jsonl"
 
+    def group(self, generation: int) -> Path:
+        """An `in_place` launch whose ranks can meet: its rendezvous is known."""
+        return self.path / f"group-{generation}.json"
+
     def rank(self, rank: int) -> Path:
         return self.path / "ranks" / str(rank)
 
@@ -316,100 +324,26 @@ class AttemptFolder:
     def stderr(self, rank: int) -> Path:
         return self.rank(rank) / "stderr.log"
 
-    def metrics(self, rank: int) -> Path:
-        return self.rank(rank) / "metrics.bin"
+    def metrics(self, rank: int, generation: int = 1) -> Path:
+        return self.rank(rank) / f"metrics{_of(generation)}.bin"
 
-    def events(self, rank: int) -> Path:
-        return self.rank(rank) / "events.jsonl"
+    def events(self, rank: int, generation: int = 1) -> Path:
+        return self.rank(rank) / f"events{_of(generation)}.jsonl"
+
+    def writers(self) -> list[tuple[int, int]]:
+        """Who has written here: rank and generation with which each process began."""
+        found: set[tuple[int, int]] = set()
+        for path in self.path.glob("ranks/*/*.*"):
+            generation = path.stem.partition("-")[2] or "1"
+            if path.parent.name.isdigit() and generation.isdigit():
+                found.add((int(path.parent.name), int(generation)))
+        return sorted(found)
 
 
-_CONTROL_SIZE = 64
-_HEARD = struct.Struct("@dd")
-_HEARD_AT = 8
-_REQUEST = struct.Struct("@Q")
-_REQUEST_AT = 24
-
-
-class Control:
-    """The page by which ranks are told what to do. Reading it takes under a microsecond.
-
-    byte 0       the command; the shim writes it
-    byte 1       1: a script asks after every step whether to stop
-    byte 2       1: it was told to stop
-    bytes 8-23   when a rank here asked last (monotonic), and the longest time between two asks
-    bytes 24-31  the newest request for the gradients of a step; the agent writes it
-    """
-
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        self._listened_at: float | None = None
-        self._longest = 0.0
-        if create:
-            path.write_bytes(bytes(_CONTROL_SIZE))
-        with path.open("r+b") as file:
-            self._page = mmap.mmap(file.fileno(), _CONTROL_SIZE)
-
-    @property
-    def command(self) -> Command:
-        return Command(self._page[0])
-
-    def tell(self, command: Command) -> None:
-        """Raise the command; a lower one than the present is ignored."""
-        if command > self._page[0]:
-            self._page[0] = command
-
-    @property
-    def request(self) -> int:
-        """Number of the newest request for the gradients of a step; 0: there was none."""
-        return int(_REQUEST.unpack_from(self._page, _REQUEST_AT)[0])
-
-    @staticmethod
-    def ask(path: Path, request: int) -> None:
-        """Ask the ranks for the gradients of a step; asking again with the same number is harmless.
-
-        Raises:
-            FileNotFoundError: no shim has begun there.
-        """
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(fd, _REQUEST.pack(request), _REQUEST_AT)
-        finally:
-            os.close(fd)
-
-    @staticmethod
-    def is_listened(path: Path) -> bool:
-        """A rank of a script takes part in agreed stops: it need not be signalled to pause."""
-        try:
-            return path.read_bytes()[1] != 0
-        except FileNotFoundError:
-            return False
-
-    def listen(self) -> None:
-        """Tell the shim that this script asks whether to stop, after every step."""
-        now = time.monotonic()
-        if self._listened_at is not None:
-            self._longest = max(self._longest, now - self._listened_at)
-        self._listened_at = now
-        # Another rank may write at the same time: what is lost then comes with the next step.
-        longest = max(self._longest, self.listened[1])
-        _HEARD.pack_into(self._page, _HEARD_AT, now, longest)
-        self._page[1] = 1
-
-    @property
-    def listened(self) -> tuple[float, float]:
-        """When a rank here asked last (monotonic), and the longest time between two asks."""
-        at, longest = _HEARD.unpack_from(self._page, _HEARD_AT)
-        return at, longest
-
-    def answer(self) -> None:
-        """Tell the shim that this script knows that it is to stop, and that it may be saving."""
-        self._page[2] = 1
-
-    @property
-    def is_answered(self) -> bool:
-        return self._page[2] != 0
-
-    def close(self) -> None:
-        self._page.close()
+def _of(generation: int) -> str:
+    """Distinguishes the files of a process that began in a later generation of its attempt: two
+    writers never share one. What they print goes to the same file, one behind the other."""
+    return f"-{generation}" if generation > 1 else ""
 
 
 @dataclass

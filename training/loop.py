@@ -19,6 +19,7 @@ from trainhall.training.capture import GradientWatch
 from trainhall.training.chain_writer import ChainWriter
 from trainhall.training.clock import Phase, clock_for
 from trainhall.training.console import Console
+from trainhall.training.control import Control
 from trainhall.training.data import Sampler
 from trainhall.training.evaluate import evaluate
 from trainhall.training.gradients import GradientCapture
@@ -28,7 +29,6 @@ from trainhall.training.link import (
     EXIT_STOPPED,
     AttemptFolder,
     Command,
-    Control,
     EventSpool,
     Launch,
     MetricSpool,
@@ -202,6 +202,10 @@ class Loop:
         self.network: dict[str, Any] | None = None
         """What was found out about the links between ranks."""
         self.prepared = False
+        self.loaded_at = 0.0
+        """When this generation had its state, seconds since the epoch."""
+        self.told_generation = 0
+        """The newest generation whose first step was told."""
         self.not_finite = 0
         self.said_not_finite = False
 
@@ -244,6 +248,7 @@ class Loop:
         if not (self.pulse.due(step) or evaluate_now or save_now or self.capture.due):
             return None
         beat = self.exchange()
+        self.tell_first_step()
         if evaluate_now:
             with self.progress.while_(Doing.EVALUATING):
                 self.evaluate()
@@ -264,6 +269,14 @@ class Loop:
             self.console.ended("paused", step)
             return EXIT_PAUSED
         return None
+
+    def tell_first_step(self) -> None:
+        """Tell when a generation has begun to train: an incident may end with that."""
+        generation = self.place.launch.generation
+        if generation != self.told_generation:
+            self.told_generation = generation
+            data = {"generation": generation, "step": self.state.step, "loaded": self.loaded_at}
+            self.tell("stepped", data)
 
     def save(self) -> None:
         """Begin to save the present step."""
@@ -291,6 +304,7 @@ class Loop:
                     told["note"] = "; ".join(map(str, loaded.notes))
                     told["passed_over"] = [asdict(each) for each in loaded.notes]
         self.pulse.begin(self.state.step)
+        self.loaded_at = time.time()
         self.tell("started", told)
         self.console.started(
             self.place.launch.spec.name,

@@ -17,6 +17,7 @@ from typing import Any
 
 from trainhall.cluster.agent import (
     claims,
+    isolation,
     linux,
     outcome,
     planner,
@@ -46,10 +47,11 @@ from trainhall.cluster.agent.reconcile import (
 from trainhall.cluster.agent.shipping import Shipper
 from trainhall.cluster.agent.warm_client import NoTorch, NotWarm, WarmParent
 from trainhall.cluster.protocol import Assignment, AssignmentReport
+from trainhall.training.cause import Cause
+from trainhall.training.control import Control
 from trainhall.training.link import (
     AttemptFolder,
     Command,
-    Control,
     Failure,
     Launch,
     Outcome,
@@ -132,6 +134,7 @@ class Attempt:
                 "outcome": self.outcome if ended else None,
                 "failure": self.failure if ended else None,
                 "shipped": ended and shipped,
+                "isolated": ended and status is not None and status.isolated,
                 "agent_stopped": ended and self.ended_with_agent,
             }
         )
@@ -158,6 +161,8 @@ class Attempts:
         self._children: list[subprocess.Popen[bytes]] = []
         """Shims that this agent executed: whoever ended stays in the process table until asked."""
         self._launched = data_dir.read_launched()
+        self._heard_at = float("-inf")
+        """When the newest report that the coordinator took was sent (`isolation.now`)."""
         self._leaving: dict[Token, asyncio.Task[None]] = {}
         """Those whose traces are being removed."""
         self.shipper = Shipper(api, changed)
@@ -269,7 +274,12 @@ class Attempts:
         if attempt.starts >= MAX_STARTS:
             tail = outcome.last_lines(claims.log_path(attempt.folder))
             message = "the processes of this attempt cannot be started on this host"
-            self._end(attempt, Outcome.FAILED, Failure(message=message, log_tail=tail))
+            self._refuse(attempt, message, tail)
+
+    def _refuse(self, attempt: Attempt, message: str, log_tail: str = "") -> None:
+        """Its ranks cannot be started here."""
+        failure = Failure(message=message, log_tail=log_tail, cause=Cause.NOT_STARTED)
+        self._end(attempt, Outcome.FAILED, failure)
 
     def _end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         attempt.stage = Stage.ENDED
@@ -279,6 +289,19 @@ class Attempts:
         self._changed()
 
     # -- what shall be --------------------------------------------------------------------------
+
+    def heard(self, sent: float) -> None:
+        """The coordinator has taken a report that was sent at a time of `isolation.now`."""
+        self._heard_at = max(sent, self._heard_at)
+        for attempt in self._attempts.values():
+            if attempt.stage in (Stage.READY, Stage.LIVE):
+                self._pass_on(attempt.folder, attempt.launch)
+
+    def _pass_on(self, folder: AttemptFolder, launch: Launch) -> None:
+        if launch.isolation_seconds is not None:
+            # A full disk brings the end nearer, and must not bring that of this agent.
+            with contextlib.suppress(OSError):
+                isolation.pass_on(folder, self._heard_at)
 
     def desire(self, assignments: list[Assignment]) -> None:
         """Take up what the coordinator wants; complete, so it replaces what was wanted before."""
@@ -362,8 +385,8 @@ class Attempts:
                 raise
             except Exception as error:
                 logger.exception("attempt %s cannot go on", attempt.token)
-                message = f"this host cannot run the attempt: {type(error).__name__}: {error}"
-                self._end(attempt, Outcome.FAILED, Failure(message=message))
+                told = f"{type(error).__name__}: {error}"
+                self._refuse(attempt, f"this host cannot run the attempt: {told}")
             finally:
                 attempt.task = None
                 self._changed()
@@ -409,7 +432,7 @@ class Attempts:
                         self._api, folder, launch.job_id, plan.resume, other_hosts=others
                     )
                 except transfer.NotFetched as error:
-                    self._end(attempt, Outcome.FAILED, Failure(message=str(error)))
+                    self._refuse(attempt, str(error))
                     return
                 there = {"resume": fetched.names, "lacking": fetched.lacking}
                 plan = plan.model_copy(update=there)
@@ -429,12 +452,13 @@ class Attempts:
                 try:
                     await self._code.copy(launch.spec.code, part.path / "code")
                 except (NotFetched, OSError) as error:
-                    message = f"the code of this job cannot be had on this host: {error}"
-                    self._end(attempt, Outcome.FAILED, Failure(message=message))
+                    why = f"the code of this job cannot be had on this host: {error}"
+                    self._refuse(attempt, why)
                     return
                 launch = launch.model_copy(update={"code": str(final / "code")})
             attempt.launch = launch
             replace_json(part.launch, launch)
+            self._pass_on(part, launch)
             part.path.rename(final)
         finally:
             # It is there only where something failed or was cancelled.
@@ -464,7 +488,7 @@ class Attempts:
             else:
                 attempt.process = self._execute(attempt)
         except NoTorch as error:
-            self._end(attempt, Outcome.FAILED, Failure(message=str(error)))
+            self._refuse(attempt, str(error))
             return
         attempt.started_at = time.monotonic()
 
@@ -494,6 +518,8 @@ class Attempts:
         if asked is not Command.STOP and not attempt.ended_with_agent:
             failure = Failure(
                 message="the process that supervised the ranks was killed",
+                cause=Cause.KILLED,
+                time=time.time(),
                 log_tail=outcome.last_lines(claims.log_path(attempt.folder)),
             )
         ended = Outcome.FAILED if failure is not None else Outcome.STOPPED

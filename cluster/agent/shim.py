@@ -12,6 +12,7 @@ It is one thread around one `select`: children that end, commands that arrive, t
 import argparse
 import contextlib
 import importlib
+import math
 import os
 import select
 import signal
@@ -25,6 +26,7 @@ import psutil
 from trainhall.cluster.agent import (
     claims,
     hang,
+    isolation,
     linux,
     meeting,
     outcome,
@@ -32,10 +34,11 @@ from trainhall.cluster.agent import (
     ranks,
     stacks,
 )
+from trainhall.training.cause import Cause
+from trainhall.training.control import Control
 from trainhall.training.link import (
     AttemptFolder,
     Command,
-    Control,
     Failure,
     Launch,
     Outcome,
@@ -99,6 +102,7 @@ class Shim:
     _store_pid: int | None = None
     _started: bool = False
     _unwritten: ShimStatus | None = None
+    _isolated: bool = False
     _hangs: hang.HangWatch | None = None
     _stall: Stall | None = None
     """Of ranks here that take no step any more, while other hosts are to tell who is behind."""
@@ -108,6 +112,7 @@ class Shim:
         self._ranks = [RankState(rank=place.rank) for place in self.launch.ranks]
         self._began = processes.started_at(os.getpid())
         self._memory_kills = outcome.out_of_memory_kills()
+        self._isolation = isolation.watch(self.folder, self.launch)
         floor = hang.floor_of(self.launch.spec)
         if floor is not None:
             self._hangs = hang.HangWatch(self.folder.path, floor)
@@ -119,11 +124,13 @@ class Shim:
         self._control = Control(self.folder.control, create=True)
         self._commands = claims.make_pipe(claims.command_path(self.folder))
         self._publish("starting")
+        self._heed_isolation()
         self._open_rendezvous()
         while not self._is_over():
             self._wait()
             self._reap()
             self._watch()
+            self._heed_isolation()
             self._escalate()
         self._end_everything()
         ended, failure = outcome.outcome_of(self._ranks, self._work(), self._failure)
@@ -143,6 +150,8 @@ class Shim:
             times.append(self._patience_ends(self._pausing_since))
         if self._watches and self._hangs is not None:
             times.append(self._hangs.due)
+        if self._isolation is not None:
+            times.append(time.monotonic() + isolation.CHECK_SECONDS)
         if times:
             until = max(0.0, min(times) - time.monotonic())
             timeout = until if timeout is None else min(timeout, until)
@@ -236,6 +245,20 @@ class Shim:
         else:
             self._fail(hang.failure_of(self.folder, stall))
 
+    def _heed_isolation(self) -> None:
+        """Under `on_isolation: stop`, end the ranks before the job is started elsewhere."""
+        if self._isolation is None:
+            return
+        silent = self._is_script and not self._agrees()
+        step = self._isolation.look(self.launch.spec.recovery.grace_seconds if silent else math.inf)
+        if step is isolation.Step.GO_ON:
+            return
+        self._isolated = self._isolated or self._asked is Command.RUN
+        self._obey(Command.PAUSE)
+        if step is isolation.Step.KILL:
+            self._obey(Command.STOP)
+            self._terminate(0.0, 0.0)
+
     def _collect(self) -> list[RankState]:
         """The ranks that have ended since the last call."""
         ended: list[RankState] = []
@@ -317,7 +340,8 @@ class Shim:
         try:
             listener = meeting.listen(address)
         except OSError as error:
-            self._failure = Failure(message=f"the ranks cannot meet at {address}: {error}")
+            message = f"the ranks cannot meet at {address}: {error}"
+            self._failure = Failure(message=message, cause=Cause.NETWORK)
             return
         fd, port = listener.fileno(), int(listener.getsockname()[1])
         log = claims.log_path(self.folder)
@@ -343,6 +367,7 @@ class Shim:
                 Failure(
                     exit_code=max(code, 0),
                     message="the rendezvous store ended; the ranks can't find each other",
+                    cause=Cause.KILLED,
                     log_tail=outcome.last_lines(claims.log_path(self.folder)),
                 )
             )
@@ -411,6 +436,7 @@ class Shim:
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure or self._failure,
+                "isolated": self._isolated,
                 "stall": self._stall,
                 "updated_at": time.time(),
             }

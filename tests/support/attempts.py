@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trainhall.training.control import Control
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
     Command,
-    Control,
     Launch,
     RankPlace,
     TracePlan,

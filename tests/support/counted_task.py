@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from trainhall.task import Task, TaskParams
-from trainhall.training.link import AttemptFolder, Command, Control
+from trainhall.training.control import Control
+from trainhall.training.link import AttemptFolder, Command
 
 
 class Counted(Dataset):

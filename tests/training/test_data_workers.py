@@ -15,8 +15,9 @@ from support.attempts import Attempt, RankServer
 from support.own_tasks import Numbers, Plain
 from support.waiting import eventually
 
+from trainhall.training.control import Control
 from trainhall.training.data import Sampler
-from trainhall.training.link import EXIT_PAUSED, Command, Control
+from trainhall.training.link import EXIT_PAUSED, Command
 from trainhall.training.loader import Loader, Share, Workers, eval_batches
 from trainhall.training.prefetch import AVAILABLE, Prefetcher
 from trainhall.training.reading import Reader, Request

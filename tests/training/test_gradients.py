@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from support.attempts import Attempt, RankServer
 
 from trainhall.training.capture import histogram_of, magnitudes
+from trainhall.training.control import Control
 from trainhall.training.gradient_record import HISTOGRAM_BINS, LOWEST_EXPONENT, GradientRecord
 from trainhall.training.gradients import folded
-from trainhall.training.link import AttemptFolder, Control
+from trainhall.training.link import AttemptFolder
 
 STEPS = 4
 HIDDEN = [30, 16]

@@ -7,7 +7,8 @@ import pytest
 from support.attempts import Attempt, RankServer
 from support.waiting import eventually
 
-from trainhall.training.link import EXIT_PAUSED, EXIT_STOPPED, Command, Control
+from trainhall.training.control import Control
+from trainhall.training.link import EXIT_PAUSED, EXIT_STOPPED, Command
 
 CURVES = ("loss", "accuracy", "gradient_norm", "learning_rate")
 

@@ -21,12 +21,12 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from trainhall.training.checkpoint.names import Token, parse_name, scan
+from trainhall.training.control import Control
 from trainhall.training.link import (
     EXIT_PAUSED,
     EXIT_STOPPED,
     AttemptFolder,
     Command,
-    Control,
     EventSpool,
     Launch,
     MetricSpool,

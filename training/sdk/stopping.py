@@ -2,7 +2,8 @@
 
 from typing import Protocol
 
-from trainhall.training.link import Command, Control
+from trainhall.training.control import Control
+from trainhall.training.link import Command
 
 
 class Stopping(Protocol):

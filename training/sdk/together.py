@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 
 from trainhall.distributed import process_group
-from trainhall.training.link import Command, Control
+from trainhall.training.control import Control
+from trainhall.training.link import Command
 from trainhall.training.pulse import Pulse
 
 
