@@ -3,9 +3,12 @@ PYTHON ?= python3
 PORT ?= 8000
 ONCE ?=
 SEEDS ?= 10000
+ONLY ?=
+RUNS ?=
+SEED ?= 0
 BIN := .venv/bin
 
-.PHONY: help run up test slow simulate lint format generate bench bench-collectives build clean
+.PHONY: help run up test slow simulate chaos lint format generate bench bench-collectives build clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -29,6 +32,10 @@ slow: ## The tests that take eight ranks, a compiler or many runs
 simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
 	$(setup) test
 	$(BIN)/python scripts/simulate.py --seeds $(SEEDS)
+
+chaos: ## Real faults on a real cluster of processes; as root in networks of its own too (ONLY=partition, RUNS=3, SEED=0)
+	$(setup) test
+	$(BIN)/python scripts/chaos.py --seed $(SEED) $(if $(ONLY),--only "$(ONLY)") $(if $(RUNS),--runs $(RUNS)) --json .run/chaos.json
 
 lint: ## Style, types, boundaries, and that generated files are current
 	$(setup) lint

@@ -5,7 +5,15 @@ import sys
 from steps import ROOT, Step, run_all
 
 # What benchmarks share, and the peers that they compare with.
-HELPERS = {"bare_app", "gpu_tasks", "halls", "report", "torchrun_digits"}
+HELPERS = {
+    "bare_app",
+    "gpu_tasks",
+    "halls",
+    "report",
+    "running",
+    "torchrun_digits",
+    "torchrun_recovery",
+}
 # `gpu.sh` runs it, on a machine with CUDA.
 ELSEWHERE = {"gpu"}
 STEPS = [

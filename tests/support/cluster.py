@@ -21,8 +21,16 @@ FINAL = {"completed", "failed", "cancelled"}
 class Program:
     """One of Trainhall's processes, with its output in a file."""
 
-    def __init__(self, name: str, arguments: list[str], folder: Path, env: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: list[str],
+        folder: Path,
+        env: dict[str, str],
+        command: list[str] = TRAINHALL,
+    ) -> None:
         self.name = name
+        self.command = command
         self.arguments = arguments
         self.folder = folder
         self.env = env
@@ -42,7 +50,7 @@ class Program:
         self.starts += 1
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [*TRAINHALL, *self.arguments],
+                [*self.command, *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

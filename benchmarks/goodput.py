@@ -1,0 +1,93 @@
+"""How much of the time goes into steps that count, while a rank dies once a minute.
+
+    python benchmarks/goodput.py [--minutes 20] [--fault-every 60]
+    python benchmarks/goodput.py --minutes 2 --fault-every 15    a shorter one, with more faults
+
+A job of two ranks at 20 steps a second saves every 50 steps; at random one of its ranks is ended
+by SIGKILL. Goodput is the steps that count, at the time that a step takes between faults (the
+median of the job's own), in the whole time. Most of a step is idling, so that a busy machine
+disturbs it little.
+"""
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+from recovery import rank_processes, seconds_of
+from report import Figure, report
+from running import cluster, wait_for
+
+GOAL_PERCENT = 95.0
+SPEC = {
+    "name": "goodput",
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.05, "hidden": [8]}},
+    "resources": {"workers": 2, "device": "cpu"},
+    "training": {"steps": 10_000_000, "global_batch_size": 8},
+    "checkpoint": {"every_steps": 50},
+    "recovery": {"max_restarts": 1000},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--fault-every", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    faults = 0
+    with (
+        tempfile.TemporaryDirectory(prefix="trainhall-bench-") as name,
+        cluster(Path(name)) as api,
+    ):
+        reply = api.post("/training/jobs", json=SPEC).raise_for_status()
+        path = f"/training/jobs/{reply.json()['id']}"
+
+        def job() -> dict[str, Any]:
+            found: dict[str, Any] = api.get(path).raise_for_status().json()
+            return found
+
+        wait_for("the first checkpoint", lambda: True if job()["step"] > 60 else None)
+        began = time.time()
+        end = began + 60 * options.minutes
+        fault = began + options.fault_every * chance.random()
+        while (now := time.time()) < end:
+            time.sleep(max(0.0, min(fault, end) - now))
+            if time.time() >= fault:
+                _kill_one(job()["id"], chance)
+                faults += 1
+                # One in each span, at a random point of it.
+                fault = began + options.fault_every * (faults + chance.random())
+        query: dict[str, Any] = {"names": "loss", "max_points": 1_000_000}
+        series = api.get(f"/metrics/jobs/{job()['id']}", params=query).json()["series"]
+        attempts = job()["attempt"]
+        api.delete(path).raise_for_status()
+        wait_for("the end", lambda: True if job()["state"] == "cancelled" else None)
+    times = [seconds_of(point["time"]) for point in series[0]["points"]]
+    counted = [at for at in times if began <= at < end]
+    pace = statistics.median(b - a for a, b in pairwise(counted))
+    report(
+        Figure("faults", faults),
+        Figure("attempts", attempts),
+        Figure("a step", pace * 1000, "ms"),
+        Figure("goodput", 100 * len(counted) * pace / (end - began), "%", at_least=GOAL_PERCENT),
+    )
+
+
+def _kill_one(job: str, chance: random.Random) -> None:
+    """Unless it is just between two attempts."""
+    ranks = rank_processes(job)
+    if ranks:
+        with suppress(psutil.NoSuchProcess):
+            chance.choice(ranks).kill()
+
+
+if __name__ == "__main__":
+    main()

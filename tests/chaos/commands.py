@@ -1,0 +1,80 @@
+"""People who change their minds: commands at random times, and no job is ever stuck."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from support.cluster import FINAL
+
+from chaos.clusters import PATIENT, ChaosCluster
+from chaos.jobs import stepping
+from chaos.stage import Play
+
+_AT_ONCE = 6
+"""Jobs: more than there is room for, so that some wait."""
+_PATIENCE_SECONDS = 120
+"""From the last command on a job to its end."""
+_COMMANDS = ("pause",) * 4 + ("resume",) * 3 + ("cancel",)
+
+
+@dataclass
+class _Subject:
+    job: str
+    left: int
+    """Commands that it still gets."""
+    since: float
+    """The time of the last one (monotonic)."""
+
+
+def random_commands(play: Play) -> None:
+    """Jobs are paused, resumed and cancelled at random: each comes to its end."""
+    report, chance = play.report, play.chance
+    with play.stage.cluster(PATIENT) as cluster:
+        waiting = play.runs
+        subjects: list[_Subject] = []
+        while waiting or subjects:
+            while waiting and len(subjects) < _AT_ONCE:
+                waiting -= 1
+                workers = chance.choice((1, 1, 2, 3))
+                spec = stepping(chance.randrange(5, 60), workers=workers, pause=0.01)
+                subjects.append(
+                    _Subject(cluster.submit(spec), chance.randrange(1, 5), time.monotonic())
+                )
+            for subject in chance.sample(subjects, len(subjects)):
+                state = cluster.job(subject.job)["state"]
+                if state in FINAL:
+                    subjects.remove(subject)
+                    if state == "failed":
+                        report.check("no job failed", False, _told(cluster, subject))
+                    report.check(f"a job came to its end: {state}", True)
+                elif subject.left and chance.random() < 0.5:
+                    subject.left -= 1
+                    subject.since = time.monotonic()
+                    _command(play, cluster, subject, chance.choice(_COMMANDS))
+                elif not subject.left:
+                    if state == "paused":
+                        _command(play, cluster, subject, "resume")
+                    quiet = time.monotonic() - subject.since
+                    if quiet > _PATIENCE_SECONDS:
+                        report.check("no job is stuck", False, _told(cluster, subject))
+            time.sleep(chance.uniform(0, 0.1))
+        for node in cluster.get("/cluster/nodes")["items"]:
+            held = [device["job_id"] for device in node["devices"] if device["job_id"]]
+            report.check("its devices are free again", not held, held)
+
+
+def _command(play: Play, cluster: ChaosCluster, subject: _Subject, command: str) -> None:
+    path = f"{cluster.url}/api/v1/training/jobs/{subject.job}"
+    if command == "cancel":
+        reply = cluster.http.delete(path)
+    else:
+        reply = cluster.http.put(f"{path}/{command}")
+    play.report.inject(command)
+    # What does not fit the job's state is refused, and changes nothing.
+    done = reply.status_code in (202, 409)
+    play.report.check("the command was done, or refused with 409", done, reply.text)
+
+
+def _told(cluster: ChaosCluster, subject: _Subject) -> Any:
+    job = cluster.job(subject.job)
+    return f"{job['state']}: {job['reason']}\n{cluster.story(subject.job)}"

@@ -1,0 +1,108 @@
+"""Disks that are full, and a database that is stopped hard: training goes on, nothing is lost."""
+
+import errno
+import time
+from pathlib import Path
+
+from support.waiting import eventually
+
+from chaos.clusters import ChaosCluster, Shape
+from chaos.coordinator_faults import check_truth
+from chaos.host_faults import every_step_once
+from chaos.jobs import stepping, telling
+from chaos.postgres import postgres
+from chaos.stage import Play
+
+_FULL_SECONDS = 4.0
+"""Some checkpoints, heartbeats, packings and tries to ship fall into it."""
+_PAUSE = 0.02
+_ONE_HOST = Shape(hosts=1)
+_SMALL_DISKS = Shape(hosts=1, small_disks=True)
+
+
+def full_agent_disk(play: Play) -> None:
+    """The disk of a host is full for a while: its ranks train on, and news come again."""
+    report = play.report
+    with play.stage.cluster(_SMALL_DISKS) as cluster:
+        job = cluster.submit(stepping(workers=1, pause=_PAUSE))
+        cluster.wait_for_step(job, 10)
+        ranks = [process.pid for process in cluster.ranks(job)]
+        for _ in range(play.runs):
+            seen = cluster.job(job)["step"]
+            filler = _fill(cluster.hosts[0].data)
+            report.inject("disk of a host full")
+            time.sleep(_FULL_SECONDS)  # this is the fault
+            now = [process.pid for process in cluster.ranks(job)]
+            report.check("the ranks kept their processes", now == ranks, (ranks, now))
+            filler.unlink()
+            cluster.wait_for_step(job, seen + round(_FULL_SECONDS / _PAUSE / 4))
+            report.check("training went on, and news came again", True)
+        report.check("it is the first attempt", len(cluster.attempts(job)) == 1)
+        saved = _newest_checkpoint(cluster, job)
+        eventually("another checkpoint", lambda: _newest_checkpoint(cluster, job) > saved)
+        report.check("checkpoints are saved again", True)
+        every_step_once(play, cluster, job)
+
+
+def _newest_checkpoint(cluster: ChaosCluster, job: str) -> int:
+    """Its step; 0 without one."""
+    items = cluster.get(f"/checkpoints/jobs/{job}")["items"]
+    return max((int(item["step"]) for item in items), default=0)
+
+
+def full_coordinator_disk(play: Play) -> None:
+    """The coordinator's disk is full for a while: training goes on, all that is told arrives."""
+    report = play.report
+    with play.stage.cluster(_SMALL_DISKS) as cluster:
+        for number in range(play.runs):
+            folder = play.folder / str(number)
+            steps = round(3 * _FULL_SECONDS / _PAUSE)
+            job = cluster.submit(telling(folder, steps, pause=_PAUSE))
+            cluster.wait_for_step(job, 10)
+            filler = _fill(cluster.folder / "coordinator")
+            report.inject("disk of the coordinator full")
+            time.sleep(_FULL_SECONDS)  # this is the fault
+            filler.unlink()
+            done = cluster.wait_for(job, "completed")
+            report.check("the job completed in its first attempt", done["attempt"] == 1, done)
+            check_truth(play, cluster, job, folder, ranks=2)
+
+
+def stopped_postgres(play: Play) -> None:
+    """Postgres is stopped hard and comes back: training goes on, all that is told arrives."""
+    report = play.report
+    with (
+        postgres(play.stage.new_folder()) as database,
+        play.stage.cluster_on(database.url, _ONE_HOST) as cluster,
+    ):
+        for number in range(play.runs):
+            folder = play.folder / str(number)
+            job = cluster.submit(telling(folder, round(4 / _PAUSE), pause=_PAUSE))
+            cluster.wait_for_step(job, 10)
+            database.stop_hard()
+            report.inject("Postgres ended by SIGKILL")
+            before = len((folder / "rank-0").read_text())
+            time.sleep(play.chance.uniform(0.2, 2.0))  # this is the fault
+            after = len((folder / "rank-0").read_text())
+            report.check("training went on meanwhile", after > before)
+            database.start()
+            done = cluster.wait_for(job, "completed")
+            report.check("the job completed in its first attempt", done["attempt"] == 1, done)
+            check_truth(play, cluster, job, folder, ranks=2)
+
+
+def _fill(folder: Path) -> Path:
+    """Take all room that is left on the folder's disk; the file to remove afterwards."""
+    filler = folder / "filler"
+    block = bytes(1 << 16)
+    with filler.open("wb", buffering=0) as file:
+        while len(block) > 0:
+            try:
+                written = file.write(block)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                written = 0
+            if written == 0:
+                block = block[: len(block) // 2]
+    return filler

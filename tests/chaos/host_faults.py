@@ -1,0 +1,233 @@
+"""Agents and hosts that die, freeze or are cut off: work goes on, what was revoked is void."""
+
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+
+from support.waiting import eventually
+
+from chaos.clusters import LOST_SECONDS, PATIENT, QUICK, ChaosCluster, Host, Shape
+from chaos.jobs import stepping
+from chaos.network import why_not_root
+from chaos.stage import Play
+
+_SURE_SECONDS = 60
+
+
+def _silent_hosts() -> Shape:
+    """On loopback where networks may not be made; what cuts hosts off is not played there."""
+    return Shape(hosts=3, slots=1, own_network=why_not_root() is None, times=QUICK)
+
+
+def killed_agent(play: Play) -> None:
+    """An agent is killed and started again: its ranks notice nothing, and no step is missing."""
+    report = play.report
+    with play.stage.cluster(PATIENT) as cluster:
+        job = cluster.submit(stepping())
+        cluster.wait_for_step(job, 10)
+        (host,) = cluster.hosts_of(job)
+        ranks = [process.pid for process in cluster.ranks(job)]
+        for _ in range(play.runs):
+            host.agent.kill()
+            report.inject("agent killed by SIGKILL")
+            time.sleep(play.chance.uniform(0, 0.5))  # what the ranks write meanwhile has to keep
+            host.power_on()
+            began = time.monotonic()
+            seen = cluster.job(job)["step"]
+            cluster.wait_for_step(job, seen + 10)
+            report.slowest("s, slowest from an agent's start to news", time.monotonic() - began)
+            now = [process.pid for process in cluster.ranks(job)]
+            report.check("the ranks kept their processes", now == ranks, (ranks, now))
+        report.check("it is the first attempt", len(cluster.attempts(job)) == 1)
+        every_step_once(play, cluster, job)
+        eventually("every node to be ready again", cluster.all_are_ready)
+
+
+def powered_off_host(play: Play) -> None:
+    """A host loses its power: the job goes on elsewhere, and the host may come back."""
+    with play.stage.cluster(_silent_hosts()) as cluster:
+        for _ in range(play.runs):
+            job = cluster.submit(stepping(workers=1))
+            wait_for_checkpoint(cluster, job)
+            (host,) = cluster.hosts_of(job)
+            _lose(play, cluster, job, host, host.power_off, "host powered off")
+            host.power_on()
+            eventually("the host to be ready again", cluster.all_are_ready, timeout=_SURE_SECONDS)
+            play.report.check("the host came back ready", True)
+            _end(play, cluster, job)
+
+
+def frozen_agent(play: Play) -> None:
+    """An agent is stopped beyond the lost timeout and goes on: what its ranks did is void."""
+    with play.stage.cluster(_silent_hosts()) as cluster:
+        for _ in range(play.runs):
+            job = cluster.submit(stepping(workers=1))
+            wait_for_checkpoint(cluster, job)
+            (host,) = cluster.hosts_of(job)
+
+            freeze = partial(host.agent.signal, signal.SIGSTOP)
+            try:
+                _lose(play, cluster, job, host, freeze, "agent stopped by SIGSTOP")
+                _outlive(play, cluster, job)
+            finally:
+                host.agent.signal(signal.SIGCONT)
+            _check_revoked(play, cluster, job)
+            _end(play, cluster, job)
+
+
+def partition(play: Play) -> None:
+    """A host is cut off without a word, and heard again: its ranks end, what they did is void."""
+    with play.stage.cluster(_silent_hosts()) as cluster:
+        assert cluster.net is not None
+        for _ in range(play.runs):
+            job = cluster.submit(stepping(workers=1))
+            wait_for_checkpoint(cluster, job)
+            (host,) = cluster.hosts_of(job)
+            place = cluster.net.hosts[cluster.hosts.index(host)]
+            cut = partial(cluster.net.cut, place)
+            try:
+                _lose(play, cluster, job, host, cut, "host cut off: its packets vanish")
+                _outlive(play, cluster, job)
+            finally:
+                cluster.net.heal(place)
+            _check_revoked(play, cluster, job)
+            _end(play, cluster, job)
+
+
+def short_partition(play: Play) -> None:
+    """A host is cut off for less than the lost timeout: nothing restarts, no step is missing."""
+    report = play.report
+    with play.stage.cluster(_silent_hosts()) as cluster:
+        assert cluster.net is not None
+        job = cluster.submit(stepping(workers=1))
+        cluster.wait_for_step(job, 10)
+        (host,) = cluster.hosts_of(job)
+        place = cluster.net.hosts[cluster.hosts.index(host)]
+        for _ in range(play.runs):
+            cluster.net.cut(place)
+            report.inject("host cut off for less than the lost timeout")
+            eventually("the node to be suspect", lambda: cluster.node(host)["state"] == "suspect")
+            cluster.net.heal(place)
+            seen = cluster.job(job)["step"]
+            cluster.wait_for_step(job, seen + 20)
+            report.check("news came again", True)
+            eventually("the node to be ready", lambda: cluster.node(host)["state"] == "ready")
+            report.check("the node became ready again", True)
+        report.check("it is the first attempt", len(cluster.attempts(job)) == 1)
+        every_step_once(play, cluster, job)
+
+
+def lost_host_of_two(play: Play) -> None:
+    """A job over two hosts loses one: it goes on over the other two of three."""
+    with play.stage.cluster(_silent_hosts()) as cluster:
+        for _ in range(play.runs):
+            job = cluster.submit(stepping(workers=2))
+            wait_for_checkpoint(cluster, job)
+            host = play.chance.choice(cluster.hosts_of(job))
+            play.report.check("its ranks are on two hosts", len(cluster.hosts_of(job)) == 2)
+            _lose(play, cluster, job, host, host.power_off, "one of a job's two hosts powered off")
+            host.power_on()
+            eventually("the host to be ready again", cluster.all_are_ready, timeout=_SURE_SECONDS)
+            _end(play, cluster, job)
+
+
+def _lose(
+    play: Play,
+    cluster: ChaosCluster,
+    job: str,
+    host: Host,
+    fault: Callable[[], None],
+    what: str,
+) -> None:
+    """Inject a fault that makes a host silent, and see that the job steps elsewhere in time."""
+    report = play.report
+    step = cluster.job(job)["step"]
+    attempt = cluster.job(job)["attempt"]
+    began = time.monotonic()
+    fault()
+    report.inject(what)
+
+    def steps_elsewhere() -> bool:
+        now = cluster.job(job)
+        return (
+            (now["attempt"], now["generation"]) != (attempt, 1)
+            and now["state"] == "running"
+            and host not in cluster.hosts_of(job)
+            and _newest_step(cluster, job) > 0
+        )
+
+    eventually("the job to step elsewhere", steps_elsewhere, timeout=_SURE_SECONDS)
+    seconds = time.monotonic() - began
+    report.check("the job stepped on another host", True)
+    report.slowest(
+        "s beyond the lost timeout, slowest until it stepped elsewhere",
+        seconds - LOST_SECONDS,
+    )
+    resumed = min(s for s, _ in cluster.points(job, "loss")[-1:])
+    report.check("it did not begin anew", resumed > 0, resumed)
+    report.slowest("steps done when it was lost, most", step)
+    state = cluster.node(host)["state"]
+    report.check("the silent host is given up", state == "lost", state)
+
+
+def _newest_step(cluster: ChaosCluster, job: str) -> int:
+    """Of the newest attempt, by its own live ranks."""
+    return int(cluster.job(job)["step"]) if cluster.ranks(job) else 0
+
+
+def _outlive(play: Play, cluster: ChaosCluster, job: str) -> None:
+    """While nobody hears the lost host, its ranks train on, beside those of the new attempt."""
+    old = cluster.ranks(job, attempt=1)
+    play.report.check("the isolated ranks go on, as on_isolation: keep says", old)
+
+
+def _check_revoked(play: Play, cluster: ChaosCluster, job: str) -> None:
+    """The host is heard again: every write of the attempt that was replaced is refused or void."""
+    report = play.report
+    revoked = [a["attempt"] for a in cluster.attempts(job) if a["state"] == "lost"]
+    report.check("the silent host's attempt is lost", revoked == [1], revoked)
+    began = time.monotonic()
+    eventually(
+        "the replaced ranks to end",
+        lambda: not cluster.ranks(job, attempt=1),
+        timeout=_SURE_SECONDS,
+    )
+    report.check("the replaced ranks ended", True)
+    report.slowest("s, slowest from being heard to the end of old ranks", time.monotonic() - began)
+    eventually("every node to be ready", cluster.all_are_ready, timeout=_SURE_SECONDS)
+    lost_at = next(a["finished_at"] for a in cluster.attempts(job) if a["attempt"] == 1)
+    late = [
+        saved
+        for saved in cluster.get(f"/checkpoints/jobs/{job}")["items"]
+        if saved["attempt"] == 1 and saved["created_at"] > lost_at
+    ]
+    report.check("no checkpoint of it was committed after that", not late, late)
+    state = cluster.attempts(job)[0]["state"]
+    report.check("it stays lost, whatever its host told", state == "lost", state)
+    live = len(cluster.ranks(job))
+    report.check("one attempt's ranks are alive", live == cluster.job(job)["world_size"], live)
+
+
+def _end(play: Play, cluster: ChaosCluster, job: str) -> None:
+    step = cluster.job(job)["step"]
+    cluster.wait_for_step(job, step + 10)
+    every_step_once(play, cluster, job)
+    cluster.request("DELETE", f"/training/jobs/{job}")
+    cluster.wait_for(job, "cancelled")
+    eventually("its ranks to end", lambda: not cluster.ranks(job))
+
+
+def every_step_once(play: Play, cluster: ChaosCluster, job: str) -> None:
+    steps = [step for step, _ in cluster.points(job, "loss")]
+    whole = steps == list(range(1, len(steps) + 1))
+    missing = sorted(set(range(1, max(steps))) - set(steps))[:20]
+    play.report.check("its curve has every step once", whole, f"missing {missing}")
+
+
+def wait_for_checkpoint(cluster: ChaosCluster, job: str) -> None:
+    eventually(
+        "a committed checkpoint",
+        lambda: cluster.get(f"/checkpoints/jobs/{job}")["items"],
+        timeout=_SURE_SECONDS,
+    )

@@ -1,0 +1,93 @@
+"""Hosts with addresses of their own: network namespaces on a bridge. It takes root."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from trainhall.distributed.bench.hosts import Host as Place
+from trainhall.distributed.bench.hosts import NotAllowed, limited_hosts
+
+_FORWARDING, _DISABLED = "3", "0"
+_NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_BITS_PER_SECOND = 1e10
+
+
+class Network:
+    """The coordinator's place and those of the hosts. Of one that is cut off, packets vanish."""
+
+    def __init__(self, places: list[Place]) -> None:
+        self.coordinator, *self.hosts = places
+        self._switch = f"{self.coordinator.space.rsplit('-', 1)[0]}-switch"
+        self._places = places
+
+    def cut(self, place: Place) -> None:
+        self._port(place, _DISABLED)
+
+    def heal(self, place: Place) -> None:
+        self._port(place, _FORWARDING)
+
+    def _port(self, place: Place, state: str) -> None:
+        port = f"port{self._places.index(place)}"
+        subprocess.run(
+            ["ip", "netns", "exec", self._switch, "bridge", "link", "set", "dev", port,
+             "state", state],
+            check=True,
+        )  # fmt: skip
+
+
+@contextmanager
+def network(hosts: int) -> Iterator[Network]:
+    """A network for a coordinator and so many hosts.
+
+    Raises:
+        NotAllowed: it takes Linux, root and iproute2.
+    """
+    with limited_hosts(hosts + 1, _BITS_PER_SECOND) as places:
+        yield Network(places)
+
+
+@cache
+def why_not_root() -> str | None:
+    """Why this process may make no networks, and so no mounts and control groups either."""
+    try:
+        with network(1):
+            return None
+    except NotAllowed as error:
+        return str(error)
+
+
+class ClientInside(httpx.Client):
+    """An HTTP client whose connections begin in a namespace; the process itself stays outside."""
+
+    def __init__(self, space: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._space = space
+
+    def request(self, *arguments: Any, **options: Any) -> httpx.Response:
+        with _inside(self._space):
+            return super().request(*arguments, **options)
+
+
+@contextmanager
+def _inside(space: str) -> Iterator[None]:
+    """What this thread opens meanwhile is of the namespace."""
+    with Path("/proc/thread-self/ns/net").open() as home, Path("/run/netns", space).open() as there:
+        _enter(there.fileno())
+        try:
+            yield
+        finally:
+            _enter(home.fileno())
+
+
+def _enter(namespace: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _NEW_NETWORK):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")

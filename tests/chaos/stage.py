@@ -1,0 +1,110 @@
+"""Where scenarios are played: clusters that they share, chance from a seed, and their reports."""
+
+import random
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from chaos.clusters import ChaosCluster, Shape, chaos_cluster
+from chaos.network import why_not_root
+from chaos.report import Report
+
+
+class Stage:
+    """One cluster at a time: a scenario that asks for the shape of the one before gets that."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said = ""
+        """What the programs of the cluster that a scenario failed in said last."""
+        self._shape: Shape | None = None
+        self._cluster: ChaosCluster | None = None
+        self._stack = ExitStack()
+
+    @contextmanager
+    def cluster(self, shape: Shape) -> Iterator[ChaosCluster]:
+        """A cluster in which nothing runs, for one scenario; it has to leave all hosts on.
+
+        One that a scenario failed in is not used again.
+        """
+        if self._cluster is None or self._shape != shape:
+            self.close()
+            self._cluster = self._stack.enter_context(chaos_cluster(self.new_folder(), shape))
+            self._shape = shape
+        try:
+            yield self._cluster
+            self._cluster.settle()
+        except BaseException:
+            self.said = self._cluster.said()
+            self._cluster = None
+            raise
+
+    @contextmanager
+    def cluster_on(self, database_url: str, shape: Shape) -> Iterator[ChaosCluster]:
+        """A cluster for one scenario alone, whose state is in another database."""
+        self.close()
+        with chaos_cluster(self.new_folder(), shape, database_url=database_url) as cluster:
+            yield cluster
+
+    def new_folder(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.folder)) / "c"
+
+    def close(self) -> None:
+        """Stop the cluster, and see that all of it ended."""
+        self._cluster = None
+        self._stack.close()
+
+
+@dataclass
+class Play:
+    """One performance of a scenario."""
+
+    stage: Stage
+    chance: random.Random
+    runs: int
+    report: Report
+
+    @cached_property
+    def folder(self) -> Path:
+        """For what jobs write down."""
+        return Path(tempfile.mkdtemp(prefix="truth-", dir=self.stage.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    name: str
+    play: Callable[[Play], None]
+    runs: int
+    """How often its fault happens in full (`make chaos`)."""
+    few: int
+    """The same in `make test`."""
+    root: bool = False
+    """It takes Linux and root: networks, mounts or control groups are made."""
+
+    @property
+    def about(self) -> str:
+        """The first line of its documentation."""
+        return (self.play.__doc__ or "").strip().splitlines()[0]
+
+    def cannot(self) -> str | None:
+        """Why it cannot be played here."""
+        return why_not_root() if self.root else None
+
+    def run(self, stage: Stage, seed: int, runs: int) -> Report:
+        """Play it; a failure is in the report."""
+        report = Report(self.name)
+        began = time.monotonic()
+        try:
+            self.play(Play(stage, random.Random(f"{seed} {self.name}"), runs, report))
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            report.problem = (
+                f"{type(error).__name__}: {error}\n({where.name}, seed {seed})\n{stage.said}"
+            )
+        report.seconds = time.monotonic() - began
+        return report

@@ -1,0 +1,28 @@
+"""Every scenario of `make chaos` in small: real processes, the same faults, a few times."""
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from chaos.catalogue import SCENARIOS
+from chaos.stage import Scenario, Stage
+
+pytestmark = pytest.mark.acceptance
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with closing(Stage(tmp_path_factory.mktemp("chaos"))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_it_holds(scenario: Scenario, stage: Stage) -> None:
+    if why := scenario.cannot():
+        pytest.skip(f"NOT PLAYED HERE: {why}")
+    report = scenario.run(stage, SEED, scenario.few)
+    assert report.problem is None, "\n".join(report.lines())
+    assert report.injected
+    assert report.checked
