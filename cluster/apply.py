@@ -124,11 +124,7 @@ class Applier:
         return True
 
     async def _move_node(self, session: AsyncSession, decision: MoveNode) -> None:
-        needed = {
-            NodeState.LOST: self._options.lost_after_seconds,
-            NodeState.SUSPECT: self._options.suspect_after_seconds,
-        }
-        if self._hearing.silent_seconds(decision.node_id) < needed.get(decision.end, 0.0):
+        if self._hearing.silent_seconds(decision.node_id) < decision.after_seconds:
             raise Stale  # it was heard while this was decided
         if decision.end is NodeState.DRAINED:
             await session.get(Node, decision.node_id, with_for_update=True)
@@ -291,6 +287,11 @@ class Applier:
         )
         if set(heard) == set(decision.lost_nodes):
             raise Stale
+
+    def _isolation_seconds(self, spec: dict[str, Any]) -> float | None:
+        """What an attempt keeps for its life, whatever the coordinator is told later."""
+        stops = spec["recovery"].get("on_isolation") == "stop"
+        return self._options.lost_after_seconds if stops else None
 
     async def _start(self, session: AsyncSession, decision: StartAttempt) -> Attempt:
         now = self._clock.now()

@@ -23,8 +23,9 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     """Everything that the present state asks for; empty when nothing is to be done."""
     decisions: list[Decision] = []
     nodes: dict[str, NodeFacts] = {}
+    promised = _promised(facts)
     for node in facts.nodes:
-        move = _decide_silence(node, options)
+        move = _decide_silence(node, promised.get(node.id, 0.0), options)
         if move is not None:
             decisions.append(move)
         nodes[node.id] = node
@@ -47,16 +48,30 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     return decisions
 
 
-def _decide_silence(node: NodeFacts, options: ClusterOptions) -> MoveNode | None:
+def _promised(facts: ClusterFacts) -> dict[str, float]:
+    """The silence, by nodes' ids, before which no attempt of a node is replaced: its ranks end by
+    themselves, and rely on the limit of when they were started."""
+    promised: dict[str, float] = {}
+    for attempt in facts.attempts:
+        if attempt.isolation_seconds is not None and attempt.state in ACTIVE_ATTEMPT_STATES:
+            for host in attempt.hosts:
+                least = promised.get(host.node_id, 0.0)
+                promised[host.node_id] = max(least, attempt.isolation_seconds)
+    return promised
+
+
+def _decide_silence(node: NodeFacts, promised: float, options: ClusterOptions) -> MoveNode | None:
     if node.state in UNHEARD:
         return None
     silent = node.silent_seconds
-    if silent >= options.lost_after_seconds:
+    lost_after = max(options.lost_after_seconds, promised)
+    if silent >= lost_after:
         reason = f"not heard for {silent:.0f} s; its attempts are replaced"
-        return MoveNode(node.id, node.state, NodeState.LOST, reason)
-    if silent >= options.suspect_after_seconds and node.state is NodeState.READY:
+        return MoveNode(node.id, node.state, NodeState.LOST, reason, lost_after)
+    suspect_after = options.suspect_after_seconds
+    if silent >= suspect_after and node.state is NodeState.READY:
         reason = f"not heard for {silent:.0f} s; it gets no new work"
-        return MoveNode(node.id, node.state, NodeState.SUSPECT, reason)
+        return MoveNode(node.id, node.state, NodeState.SUSPECT, reason, suspect_after)
     return None
 
 

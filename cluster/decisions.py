@@ -20,6 +20,8 @@ class MoveNode:
     start: NodeState
     end: NodeState
     reason: str
+    after_seconds: float = 0.0
+    """The node has to be silent for so long."""
 
     @property
     def about(self) -> str:

@@ -27,6 +27,7 @@ from trainhall.cluster.protocol import (
     AssignmentReport,
     Desired,
     DeviceUse,
+    Heard,
     HostUse,
     Report,
 )
@@ -64,6 +65,10 @@ class _Connection:
     """The content of the last message, without its revision."""
     revision: int = 0
     lagging: int = 0
+    heard: int = 0
+    """Number of the newest report that was taken."""
+    confirms: bool = False
+    """Ranks there depend on when their node was heard last: each report is confirmed."""
     stored: object = None
     """What of the last report is stored at once when it changes; None: store the next anyway."""
     withheld: set[tuple[str, int]] = field(default_factory=set)
@@ -207,11 +212,15 @@ class Gateway:
             if connection.ended is not None:
                 return
             await self._take(connection, report, first=False)
+            if connection.confirms and report.number:
+                # Not through the sender, which looks into the database before it says anything.
+                await connection.channel.send_text(Heard(report=report.number).model_dump_json())
 
     async def _take(self, connection: _Connection, report: Report, *, first: bool) -> None:
         """Take up one report: what it says of assignments at once, readings with the next flush."""
         node_id = connection.node_id
         self._hearing.heard(node_id)
+        connection.heard = report.number
         self._readings[node_id] = _Reading(report.host, report.device_use)
         up_to_date = first or report.revision == connection.revision
         content = (
@@ -292,12 +301,14 @@ class Gateway:
                 await asyncio.sleep(self._options.tick_seconds)
                 connection.changed.set()
                 continue
-            content = desired.model_dump_json(exclude={"revision"})
+            connection.confirms = any(a.launch.isolation_seconds for a in desired.assignments)
+            content = desired.model_dump_json(exclude={"revision", "heard"})
             if content == connection.sent:
                 continue
             connection.revision += 1
             connection.sent = content
-            message = desired.model_copy(update={"revision": connection.revision})
+            told = {"revision": connection.revision, "heard": connection.heard}
+            message = desired.model_copy(update=told)
             await connection.channel.send_text(message.model_dump_json())
 
     async def _desired(self, connection: _Connection) -> Desired:

@@ -23,7 +23,7 @@ metrics.
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from trainhall.training.link import Failure, Fallen, Launch, Outcome, RankState, Rendezvous
 from trainhall.training.spec.plan import ChosenPlan
@@ -117,6 +117,9 @@ class AssignmentReport(Message):
     shipped: bool = False
     """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
     desired."""
+    isolated: bool = False
+    """It did not end by itself: the coordinator had not been heard for long, and the job's spec
+    says `on_isolation: stop`."""
     agent_stopped: bool = False
     """It did not end by itself: the agent was told to end, and ended its ranks with it. `paused`
     then means that a task has saved, and that a script was sent SIGTERM."""
@@ -141,6 +144,8 @@ class Report(Message):
     """Those of `Desired.remove` that are gone."""
     revision: int = 0
     """Revision of the last `Desired` that was taken up on this connection."""
+    number: int = 0
+    """Rises from 1 with every report of a connection; 0: the agent needs no word of it."""
     stopping: bool = False
     """The agent is about to end, and its ranks with it: it begins nothing any more."""
 
@@ -164,10 +169,25 @@ class Desired(Message):
     revision: int
     """Rises by one with every message of a connection."""
     heartbeat_seconds: float
+    heard: int = 0
+    """`Report.number` of a report that was taken before this was sent."""
     assignments: list[Assignment]
     remove: list[str] = []
     """Checkpoint folders on shared storage that retention or a user gave up. The agent removes
     only a folder that is named like a checkpoint and holds a manifest."""
+
+
+class Heard(Message):
+    """A report was taken. Sent for every one to a node with ranks under `on_isolation: stop`: what
+    they may do depends on when their node was heard last."""
+
+    type: Literal["heard"] = "heard"
+    report: int
+    """`Report.number`."""
+
+
+ToAgent = TypeAdapter[Desired | Heard](Annotated[Desired | Heard, Field(discriminator="type")])
+"""What a coordinator sends."""
 
 
 class Acked(Message):

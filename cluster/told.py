@@ -26,6 +26,7 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
         failure=Failure.model_validate(failure) if failure else None,
         shipped=bool(stored.get("shipped")),
         agent_stopped=bool(stored.get("agent_stopped")),
+        isolated=bool(stored.get("isolated")),
         plan=ChosenPlan.model_validate(stored["plan"]) if stored.get("plan") else None,
         ended_at=datetime.fromtimestamp(ended_at, UTC) if ended_at else None,
     )
@@ -48,6 +49,7 @@ def with_report(
             failure=_failure(report.failure),
             shipped=report.shipped,
             agent_stopped=report.agent_stopped,
+            isolated=report.isolated,
             ended_at=now.timestamp(),
         )
     return told

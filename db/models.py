@@ -128,6 +128,9 @@ class Attempt(Base):
     """One a node: `{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_…}]}`."""
     checkpoint_plan: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """`{folder | null, upload, resume: [names]}`; null where each node has its own folder."""
+    isolation_seconds: Mapped[float | None]
+    """Under `recovery.on_isolation: stop`: its ranks end before a node was silent for so long, and
+    it is not replaced sooner."""
     in_place: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its ranks can regroup under the next generation while they run."""
     generations: Mapped[list[Any]] = mapped_column(default=list)

@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from trainhall.cluster.agent import isolation
 from trainhall.cluster.agent.options import (
     AgentOptions,
     CredentialRefused,
     NodeRemoved,
     ProtocolMismatch,
 )
-from trainhall.cluster.protocol import Desired, Report
+from trainhall.cluster.protocol import Desired, Heard, Report, ToAgent
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 FIRST_PAUSE_SECONDS = 0.1
 CALM_SECONDS = 0.02
 """Changes within so short a time are told in one report."""
+UNCONFIRMED_REPORTS = 64
+"""Of so many reports at most is it kept when they were sent, until the coordinator confirms one."""
 REMOVED = 4403
 PROTOCOL = 4426
 UNAUTHORIZED, FORBIDDEN, GONE, UPGRADE_REQUIRED = 401, 403, 410, 426
@@ -60,6 +63,8 @@ class Connection:
         give_up_if_refused: bool = False,
         dial: Dial | None = None,
         chance: random.Random | None = None,
+        heard: Callable[[float], None] = lambda _: None,
+        clock: Callable[[], float] = isolation.now,
     ) -> None:
         """
         Args:
@@ -69,6 +74,8 @@ class Connection:
             give_up_if_refused: raise instead of trying again with the same credential.
             dial: opens a connection; None: a websocket to the coordinator of the options.
             chance: varies the pauses between two tries; None: every agent has its own.
+            heard: told when a report was sent that the coordinator has taken, by `clock`.
+            clock: seconds that go on while the host sleeps.
         """
         self._options = options
         self._credential = credential
@@ -81,6 +88,11 @@ class Connection:
         self._changed = asyncio.Event()
         self._heartbeat = options.heartbeat_seconds
         self._revision = 0
+        self._number = 0
+        self._sent: dict[int, float] = {}
+        """When the last reports of this connection were sent, by their numbers."""
+        self._heard = heard
+        self._clock = clock
         self._pause = FIRST_PAUSE_SECONDS
         self._said = ""
         self._changes = 0
@@ -137,6 +149,8 @@ class Connection:
     async def _connect_once(self) -> None:
         async with self._dial() as socket:
             self._revision = 0
+            self._number = 0
+            self._sent.clear()
             self._changed.set()
             tasks = [
                 asyncio.create_task(self._listen(socket), name="listen"),
@@ -157,11 +171,15 @@ class Connection:
         while True:
             text = await socket.recv()
             try:
-                message = Desired.model_validate_json(text)
+                message = ToAgent.validate_json(text)
             except ValidationError as error:
                 # Of a newer coordinator, perhaps. It will be repeated; nothing else can be done.
                 logger.error("a message of the coordinator is not understood: %s", _short(error))
                 continue
+            if isinstance(message, Heard):
+                self._note_heard(message.report)
+                continue
+            self._note_heard(message.heard)
             if not greeted:
                 greeted = self.is_open = True
                 logger.info("connected to %s", self._options.coordinator)
@@ -182,9 +200,22 @@ class Connection:
                     await self._changed.wait()
             self._changed.clear()
             changes = self._changes
-            await socket.send(self._report(self._revision).model_dump_json())
+            # The time before the report is made: what it says is not older than this.
+            self._number += 1
+            self._sent[self._number] = self._clock()
+            self._sent.pop(self._number - UNCONFIRMED_REPORTS, None)
+            report = self._report(self._revision).model_copy(update={"number": self._number})
+            await socket.send(report.model_dump_json())
             self._reported = changes
             await asyncio.sleep(CALM_SECONDS)
+
+    def _note_heard(self, number: int) -> None:
+        """The coordinator has taken the report of this number, and with it those before."""
+        sent = self._sent.get(number)
+        if sent is None:
+            return  # told again, or of no report
+        self._sent = {n: at for n, at in self._sent.items() if n > number}
+        self._heard(sent)
 
     def _say(self, problem: str) -> None:
         """Once per problem, however often it is met."""

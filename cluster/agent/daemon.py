@@ -146,6 +146,7 @@ class Agent:
                 self._attempts.shipper.wake,
                 # Another token than the one that made this credential may help.
                 give_up_if_refused=not joined and self._options.token is not None,
+                heard=self._attempts.heard,
             )
             try:
                 await self._connection.run()

@@ -108,6 +108,7 @@ def upgrade() -> None:
         sa.Column("world_size", sa.Integer(), nullable=False),
         sa.Column("allocation", sa.JSON(), nullable=False),
         sa.Column("checkpoint_plan", sa.JSON(), nullable=False),
+        sa.Column("isolation_seconds", sa.Double(), nullable=True),
         sa.Column("in_place", sa.Boolean(), nullable=False),
         sa.Column("generations", sa.JSON(), nullable=False),
         sa.Column("planning", sa.Boolean(), nullable=False),
