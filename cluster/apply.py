@@ -19,6 +19,7 @@ from trainhall.cluster.decisions import (
     KeepPlan,
     MarkRunning,
     MoveNode,
+    Regroup,
     Release,
     RemoveNode,
     StartAttempt,
@@ -40,6 +41,13 @@ from trainhall.cluster.nodes import delete_node
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import allocation_of
 from trainhall.cluster.ports import Clock
+from trainhall.cluster.regroup import (
+    NotRegrouped,
+    generation,
+    holds,
+    regroup,
+    regroups_in_place,
+)
 from trainhall.cluster.resume import checkpoint_plan
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
@@ -105,13 +113,17 @@ class Applier:
                     case StopAttempt():
                         attempt = await self._stop(session, decision)
                         touched.attempt(attempt)
+                    case Regroup():
+                        attempt, left = await regroup(session, decision, self._clock.now())
+                        touched.attempt(attempt)
+                        touched.nodes |= left
                     case EndAttempt():
                         attempt = await self._end(session, decision)
                         touched.attempt(attempt)
                     case StartAttempt():
                         attempt = await self._start(session, decision)
                         touched.attempt(attempt)
-        except (Stale, IntegrityError):
+        except (Stale, NotRegrouped, IntegrityError):
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
             return False
@@ -146,11 +158,20 @@ class Applier:
         await delete_node(session, node, now=self._clock.now())
 
     async def _release(self, session: AsyncSession, decision: Release) -> None:
+        given_up = decision.device_indices
+        if given_up:
+            # It may have been taken back by a later generation.
+            attempt = await session.get(
+                Attempt, (decision.job_id, decision.attempt), with_for_update=True
+            )
+            if attempt is None or holds(attempt.allocation, decision.node_id, given_up):
+                raise Stale
         await session.execute(
             delete(Grant).where(
                 Grant.node_id == decision.node_id,
                 Grant.job_id == decision.job_id,
                 Grant.attempt == decision.attempt,
+                *([Grant.device_index.in_(given_up)] if given_up else []),
             )
         )
 
@@ -244,8 +265,12 @@ class Applier:
         )
         if decision.attempt_end is not AttemptState.LOST:
             # Every host told that its last process is gone.
+            # A host that a regrouping left out gives its devices back by itself.
+            hosts = [h["node_id"] for h in (await _attempt(session, job_id, number)).allocation]
             await session.execute(
-                delete(Grant).where(Grant.job_id == job_id, Grant.attempt == number)
+                delete(Grant).where(
+                    Grant.job_id == job_id, Grant.attempt == number, Grant.node_id.in_(hosts)
+                )
             )
         state = decision.job_start
         changes: dict[str, Any] = {}
@@ -309,11 +334,14 @@ class Applier:
                 Node.removing.is_(False),
             )
         )
-        if job is None or ready != len(node_ids) or job.world_size != facts.workers:
+        if job is None or ready != len(node_ids):
+            raise Stale
+        size = sum(len(node.device_indices) for node in entry.placed)
+        if size not in (job.sizes or [job.world_size]):
             raise Stale
         number = facts.attempt + 1
         allocation = allocation_of(entry.placed, entry.needs.device)
-        planning = plans.is_auto(job) and not plans.keeps_plan(job, entry.needs.device)
+        planning = plans.is_auto(job) and not plans.keeps_plan(job, size, entry.needs.device)
         reason = decision.reason
         if planning:
             reason = f"planning its strategy on node {entry.placed[0].node_name}; {reason}"
@@ -331,6 +359,7 @@ class Applier:
                     **({"plan": None, "measured_on": None} if planning else {}),
                     "attempt": number,
                     "generation": 1,
+                    "world_size": size,
                     "started_at": job.started_at or now,
                     "restore_checkpoint_id": None,
                 },
@@ -345,8 +374,10 @@ class Applier:
             reason=decision.reason,
             goal="run",
             revoked=False,
-            world_size=facts.workers,
+            world_size=size,
             allocation=allocation,
+            in_place=regroups_in_place(job.spec),
+            generations=[generation(1, now, decision.reason, allocation)],
             planning=planning,
             checkpoint_plan=plan,
             node_outcomes={},

@@ -8,10 +8,12 @@ from trainhall.cluster.decisions import (
     Decision,
     Explain,
     MoveNode,
+    Regroup,
     Release,
     RemoveNode,
     StartAttempt,
 )
+from trainhall.cluster.elastic import Spare, decide_size, has_left
 from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
@@ -31,10 +33,15 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
         nodes[node.id] = node
     lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
     jobs = {job.id: job for job in facts.jobs}
+    spare = Spare(facts)
     for attempt in facts.attempts:
         job = jobs.get(attempt.job_id)
         if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
-            decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
+            decision = decide_size(now, attempt, job, spare, options)
+            if isinstance(decision, Regroup):
+                spare.take(decision.placed)
+            elif decision is None:
+                decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
             if decision is not None:
                 decisions.append(decision)
     decisions.extend(_releases(facts))
@@ -89,10 +96,15 @@ def _releases(facts: ClusterFacts) -> Iterator[Release]:
     for grant in facts.grants:
         attempt = attempts.get((grant.job_id, grant.attempt))
         key = (grant.node_id, grant.job_id, grant.attempt)
-        if attempt is None or attempt.state in ACTIVE_ATTEMPT_STATES or key in seen:
+        if attempt is None or key in seen:
             continue
         host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
-        told = host.told if host is not None else None
+        if attempt.state in ACTIVE_ATTEMPT_STATES:
+            if has_left(attempt, host, grant.node_id, grant.device_index):
+                reason = f"attempt {grant.attempt} has left this device"
+                yield Release(*key, reason=reason, device_indices=(grant.device_index,))
+            continue
+        told = host.told if host is not None else attempt.left.get(grant.node_id)
         if told is not None and (told.outcome is not None or told.phase in ("exited", "gone")):
             seen.add(key)
             yield Release(*key, reason=f"attempt {grant.attempt} is over on this node")

@@ -185,7 +185,7 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
             return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
         return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
     if failure is None:
-        why = "moved off a node that is drained"
+        why = attempt.reason
         return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
     after = after_failure(job, failure)
     if after.goes_on:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
+from trainhall.cluster.placement import PlacedNode
 from trainhall.cluster.scheduler import QueueEntry
 from trainhall.training.link import Failure
 from trainhall.training.spec.plan import ChosenPlan
@@ -48,6 +49,8 @@ class Release:
     job_id: str
     attempt: int
     reason: str
+    device_indices: tuple[int, ...] = ()
+    """Those that a regrouping gave up; none: all of them."""
 
     @property
     def about(self) -> str:
@@ -86,6 +89,22 @@ class StopAttempt(_OfAttempt):
     goal: Goal
     reason: str
     failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Regroup(_OfAttempt):
+    """The attempt goes on in place, under the next generation and on these devices."""
+
+    placed: tuple[PlacedNode, ...]
+    """In the order of node ranks."""
+    device: str
+    """cpu or cuda."""
+    reason: str
+    restarts: int | None = None
+    """None leaves the job's count as it is."""
+    restarts_step: int | None = None
+    failure: Failure | None = None
+    """Of the rank or host that is replaced."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +157,7 @@ Decision = (
     | MarkRunning
     | KeepPlan
     | StopAttempt
+    | Regroup
     | EndAttempt
     | StartAttempt
     | Explain

@@ -1,8 +1,404 @@
-"""Elastic jobs: at which size one goes on when ranks fall, nodes go or devices come free."""
+"""Elastic jobs: how one goes on when ranks fall, nodes go or devices come free. Pure functions.
 
+What regroups in place (`AttemptFacts.in_place`) goes on under the next generation of its attempt:
+processes that live keep their devices and what they have in memory. Everything else changes its
+size in the one way that every job has: it saves, its attempt ends, and the next one starts at the
+size that is free.
+
+The rules, in order, for an attempt in place:
+
+1.  A rank that fell is replaced on its own device, at once.
+2.  Where a node is lost, drains or is removed, or a host has failed, its ranks are placed on free
+    devices that nobody else waits for; the job takes the largest size that it can then have.
+3.  With no such size the attempt ends as any other does.
+4.  It grows to the largest size that free devices allow which no waiting job could use, once
+    `grow_after_seconds` have passed since its last change.
+
+Another elastic job grows by the same rule once `grow_by_restart_after_seconds` have passed since
+its attempt began to run, and only if it can save.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+
+from trainhall.cluster.decide_attempt import describe
+from trainhall.cluster.decisions import Decision, Regroup, StopAttempt
+from trainhall.cluster.facts import (
+    AttemptFacts,
+    ClusterFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+    NodeState,
+)
+from trainhall.cluster.lifecycle import WAITING_STATES, AttemptState, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.placement import PlacedNode
+from trainhall.cluster.restarts import after_failure
+from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec import JobSpec
 
 
 def sizes_of(spec: JobSpec) -> list[int] | None:
     """`Job.sizes`: the world sizes that an elastic job can have; None of any other."""
     return list(spec.possible_workers) if spec.resources.is_elastic else None
+
+
+class Spare:
+    """Devices that no attempt holds and no waiting job could use, while a pass gives some away."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self._facts = facts
+        self._wanted: dict[tuple[str, str], bool] = {}
+
+    # Read only where a job is elastic: most passes have none to look at.
+
+    @cached_property
+    def nodes(self) -> dict[str, NodeFacts]:
+        return {node.id: node for node in self._facts.nodes}
+
+    @cached_property
+    def _held(self) -> set[tuple[str, int]]:
+        return {(grant.node_id, grant.device_index) for grant in self._facts.grants}
+
+    @cached_property
+    def _busy_with(self) -> set[tuple[str, str]]:
+        return {(grant.node_id, grant.job_id) for grant in self._facts.grants}
+
+    @cached_property
+    def _waiting(self) -> list[tuple[JobFacts, str]]:
+        """Jobs that wait, each with the kind of device that it waits for."""
+        has_gpus = any(d.kind == "cuda" for node in self._facts.nodes for d in node.devices)
+        auto = "cuda" if has_gpus else "cpu"
+        return [
+            (job, auto if job.device == "auto" else job.device)
+            for job in self._facts.jobs
+            if job.state in WAITING_STATES
+        ]
+
+    def of(self, job: JobFacts, kind: str) -> dict[str, list[int]]:
+        """Indices of the devices that `job` may take, by node id, in the order of node names."""
+        found: dict[str, list[int]] = {}
+        for node in self.nodes.values():
+            if not _takes_work(node) or not _fits(job, node) or self._is_wanted(node, kind):
+                continue
+            free = [
+                d.index
+                for d in node.devices
+                if d.kind == kind and (node.id, d.index) not in self._held
+            ]
+            if free:
+                found[node.id] = sorted(free)
+        return found
+
+    def has_of(self, job: JobFacts, node_id: str) -> bool:
+        """Whether an attempt of the job holds devices of a node."""
+        return (node_id, job.id) in self._busy_with
+
+    def take(self, placed: Iterable[PlacedNode]) -> None:
+        self._held.update((node.node_id, i) for node in placed for i in node.device_indices)
+
+    def _is_wanted(self, node: NodeFacts, kind: str) -> bool:
+        key = (node.id, kind)
+        if key not in self._wanted:
+            self._wanted[key] = any(
+                its_kind == kind and _fits(job, node) and self._can_hold(job, kind)
+                for job, its_kind in self._waiting
+            )
+        return self._wanted[key]
+
+    def _can_hold(self, job: JobFacts, kind: str) -> bool:
+        """The cluster is large enough for it: devices that are kept free for it will serve it."""
+        capacity = sum(
+            sum(1 for d in node.devices if d.kind == kind)
+            for node in self.nodes.values()
+            if node.state in (NodeState.READY, NodeState.SUSPECT)
+            and not node.removing
+            and _fits(job, node)
+        )
+        return job.sizes[0] <= capacity
+
+
+def _takes_work(node: NodeFacts) -> bool:
+    return node.state is NodeState.READY and not node.removing
+
+
+def _fits(job: JobFacts, node: NodeFacts) -> bool:
+    return all(node.labels.get(name) == value for name, value in job.selector.items())
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """What an attempt has lost, or is about to."""
+
+    hosts: tuple[HostFacts, ...] = ()
+    """All their ranks go."""
+    fallen: tuple[tuple[HostFacts, Fallen], ...] = ()
+    """Ranks that failed on hosts that stay."""
+    failure: Failure | None = None
+    """The first that was told; a lost node is none."""
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.hosts or self.fallen)
+
+
+def decide_size(
+    now: datetime, attempt: AttemptFacts, job: JobFacts, spare: Spare, options: ClusterOptions
+) -> Decision | None:
+    """What an active attempt asks for because it lost ranks or could have more; None: nothing, or
+    nothing that is different for it than for any other attempt."""
+    losses = _losses_of(attempt, spare)
+    if losses:
+        return _answer(attempt, job, losses, spare)
+    return _grow(now, attempt, job, spare, options)
+
+
+def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
+    if not attempt.in_place:
+        return _Losses()
+    hosts: list[HostFacts] = []
+    fallen: list[tuple[HostFacts, Fallen]] = []
+    failures: list[Failure] = []
+    why: list[str] = []
+    for host in attempt.hosts:
+        node, told = spare.nodes.get(host.node_id), host.told
+        name = f"node {host.node_name}"
+        if told is not None and told.outcome is Outcome.FAILED:
+            hosts.append(host)
+            ended = told.failure or Failure(message="failed without saying why")
+            failures.append(ended)
+            why.append(f"{describe(ended)} ({name})")
+        elif told is not None and told.outcome is not None:
+            continue  # it is at its end
+        elif node is None or node.state is NodeState.LOST:
+            hosts.append(host)
+            why.append(f"{name} {'was removed' if node is None else 'is lost'}")
+        elif node.removing or node.state is NodeState.DRAINING:
+            hosts.append(host)
+            why.append(f"{name} is drained")
+        elif told is not None and told.generation == attempt.generation:
+            for rank in told.fallen:
+                fallen.append((host, rank))
+                failures.append(rank.failure)
+                why.append(describe(rank.failure))
+    return _Losses(
+        tuple(hosts), tuple(fallen), next(iter(failures), None), "; ".join(dict.fromkeys(why))
+    )
+
+
+def _answer(attempt: AttemptFacts, job: JobFacts, losses: _Losses, spare: Spare) -> Decision | None:
+    regroup = _regroup_after(attempt, job, losses, spare)
+    if regroup is not None:
+        return regroup
+    if losses.fallen and attempt.goal != "stop":
+        # Its host waits for an answer: what ends by itself elsewhere has to be ended here.
+        failure = losses.fallen[0][1].failure
+        reason = f"{describe(failure)}; its other ranks stop"
+        return StopAttempt(attempt.token, "stop", reason, failure)
+    return None
+
+
+def _regroup_after(
+    attempt: AttemptFacts, job: JobFacts, losses: _Losses, spare: Spare
+) -> Regroup | None:
+    if not _can_regroup(attempt, job):
+        return None
+    if any(h.told is not None and h.told.outcome is Outcome.COMPLETED for h in attempt.hosts):
+        return None  # the others are about to end too
+    if len(losses.fallen) + sum(len(host.ranks) for host in losses.hosts) == _size(attempt):
+        return None  # nobody is left who has the state
+    restarts = step = None
+    if losses.failure is not None:
+        before = attempt.failed_before or job.failed_before
+        after = after_failure(replace(job, failed_before=before), losses.failure)
+        if not after.goes_on:
+            return None
+        restarts, step = after.restarts, after.step
+    gone = {host.node_id for host in losses.hosts}
+    kept = [_without_missing(p, spare) for p in placed(attempt) if p.node_id not in gone]
+    left = [node for node in kept if node.device_indices]
+    found = _enlarged(attempt, job, left, spare, gone)
+    if found is None:
+        return None
+    size = sum(len(node.device_indices) for node in found)
+    told = f"{losses.why}; {_goes_on(_size(attempt), size)}"
+    if restarts is not None:
+        told += f"; restart {restarts} of {job.max_restarts}"
+    return Regroup(
+        token=attempt.token,
+        placed=tuple(found),
+        device=attempt.device,
+        reason=told,
+        restarts=restarts,
+        restarts_step=step,
+        failure=losses.failure,
+    )
+
+
+def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
+    """Somebody has taken a step and holds the state, and nobody wants it to end."""
+    return (
+        attempt.in_place
+        and attempt.begun
+        and attempt.goal == "run"
+        and attempt.state is AttemptState.RUNNING
+        and job.state is JobState.RUNNING
+        and not any(h.told is not None and h.told.agent_stopped for h in attempt.hosts)
+    )
+
+
+def _enlarged(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    kept: Sequence[PlacedNode],
+    spare: Spare,
+    gone: Collection[str] = (),
+) -> list[PlacedNode] | None:
+    """The largest size that the job can have with what it keeps and what is free; None: none."""
+    present = {node.node_id for node in kept}
+    free = {
+        node_id: indices
+        for node_id, indices in spare.of(job, attempt.device).items()
+        # A host that it is still leaving cannot be joined anew yet.
+        if node_id in present
+        or (node_id not in gone and not job.one_host and not spare.has_of(job, node_id))
+    }
+    have = sum(len(node.device_indices) for node in kept)
+    most = have + sum(len(indices) for indices in free.values())
+    size = max((n for n in job.sizes if n <= most), default=None)
+    if not have or size is None:
+        return None
+    if size < have:
+        return _first(kept, size)
+    return _with_more(kept, free, size - have, spare)
+
+
+def _with_more(
+    kept: Sequence[PlacedNode], free: dict[str, list[int]], count: int, spare: Spare
+) -> list[PlacedNode]:
+    """Hosts that are there already give first, then those with the most that is free.
+
+    Hosts keep their order, so that the first goes on to open the ranks' store.
+    """
+    present = {node.node_id for node in kept}
+    order = sorted(free, key=lambda n: (n not in present, -len(free[n]), spare.nodes[n].name))
+    given: dict[str, tuple[int, ...]] = {}
+    for node_id in order:
+        given[node_id] = tuple(free[node_id][:count])
+        count -= len(given[node_id])
+    found = [
+        replace(node, device_indices=node.device_indices + given.pop(node.node_id, ()))
+        for node in kept
+    ]
+    return found + [
+        PlacedNode(node_id, spare.nodes[node_id].name, indices)
+        for node_id, indices in given.items()
+        if indices
+    ]
+
+
+def _first(kept: Sequence[PlacedNode], size: int) -> list[PlacedNode]:
+    """The first `size` ranks: what is given up lies on as few hosts as can be, the last ones."""
+    found = []
+    for node in kept:
+        indices = node.device_indices[:size]
+        size -= len(indices)
+        if indices:
+            found.append(replace(node, device_indices=indices))
+    return found
+
+
+def _grow(
+    now: datetime, attempt: AttemptFacts, job: JobFacts, spare: Spare, options: ClusterOptions
+) -> Decision | None:
+    size = _size(attempt)
+    if job.sizes[-1] <= size or not _is_settled(attempt, job):
+        return None
+    changed = attempt.regrouped_at if attempt.in_place else attempt.running_at
+    wait = options.grow_after_seconds
+    if not attempt.in_place:
+        wait = options.grow_by_restart_after_seconds
+    if changed is None or (now - changed).total_seconds() < wait:
+        return None
+    found = _enlarged(attempt, job, placed(attempt), spare)
+    larger = sum(len(node.device_indices) for node in found or ())
+    if found is None or larger <= size:
+        return None
+    reason = f"{larger - size} devices came free; {_goes_on(size, larger)}"
+    if attempt.in_place:
+        return Regroup(attempt.token, tuple(found), attempt.device, reason)
+    return StopAttempt(attempt.token, "pause", f"{reason}: it saves first")
+
+
+def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:
+    """It takes steps, every host under the present generation."""
+    return (
+        attempt.begun
+        and attempt.goal == "run"
+        and attempt.state is AttemptState.RUNNING
+        and job.state is JobState.RUNNING
+        and all(
+            host.told is not None
+            and host.told.phase == "running"
+            and host.told.generation == attempt.generation
+            and not host.told.leaving
+            for host in attempt.hosts
+        )
+    )
+
+
+def shrink(attempt: AttemptFacts, job: JobFacts, size: int, reason: str) -> Decision | None:
+    """Have an elastic job make room: go on with `size` workers, its first ones. None: not now.
+
+    In place the others leave at the next step that all agree on, and nothing else happens; another
+    job saves, and is placed anew at a size that is free.
+    """
+    if size not in job.sizes or size >= _size(attempt) or not _is_settled(attempt, job):
+        return None
+    told = f"{reason}; {_goes_on(_size(attempt), size)}"
+    if attempt.in_place:
+        return Regroup(attempt.token, tuple(_first(placed(attempt), size)), attempt.device, told)
+    return StopAttempt(attempt.token, "pause", f"{told}: it saves first")
+
+
+def placed(attempt: AttemptFacts) -> list[PlacedNode]:
+    """The devices of an attempt, host by host, in the order of its ranks."""
+    return [PlacedNode(h.node_id, h.node_name, h.devices) for h in attempt.hosts]
+
+
+def _without_missing(node: PlacedNode, spare: Spare) -> PlacedNode:
+    """Without devices that the node's agent does not report any more."""
+    there = {device.index for device in spare.nodes[node.node_id].devices}
+    return replace(node, device_indices=tuple(i for i in node.device_indices if i in there))
+
+
+def _size(attempt: AttemptFacts) -> int:
+    return sum(len(host.devices) for host in attempt.hosts)
+
+
+def _goes_on(before: int, after: int) -> str:
+    workers = f"{after} worker{'s' if after != 1 else ''}"
+    if after == before:
+        return f"goes on with {workers}"
+    return f"goes on with {workers} instead of {before}"
+
+
+def has_left(
+    attempt: AttemptFacts, host: HostFacts | None, node_id: str, device_index: int
+) -> bool:
+    """Whether a device that an active attempt holds was given up by it, and nothing runs there.
+
+    Args:
+        host: the attempt's host on that node; None where it has none any more.
+    """
+    if host is not None and device_index in host.devices:
+        return False
+    told = host.told if host is not None else attempt.left.get(node_id)
+    if told is None:
+        return False
+    if told.outcome is not None or told.phase in ("exited", "gone"):
+        return True
+    return told.generation == attempt.generation and device_index not in told.leaving

@@ -229,7 +229,7 @@ class Gateway:
             report.agent_version,
             report.devices,
             [
-                (_key(a), a.phase, a.rendezvous, a.plan, a.outcome, a.shipped)
+                (_key(a), a.phase, a.fallen, a.leaving, a.rendezvous, a.plan, a.outcome, a.shipped)
                 for a in report.assignments
             ],
             report.removed,

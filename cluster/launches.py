@@ -70,13 +70,18 @@ def assignment(
     Args:
         planned: `Job.plan`.
     """
-    host = next(host for host in attempt.allocation if host["node_id"] == node_id)
+    host = next((host for host in attempt.allocation if host["node_id"] == node_id), None)
+    if host is None:
+        # A regrouping left it out: its ranks are to leave when the others regroup.
+        host = {"node_rank": len(attempt.allocation), "ranks": []}
     plan = attempt.checkpoint_plan
     chosen = None
     if spec["parallelism"]["strategy"] == "auto" and planned is not None and not attempt.planning:
         chosen = ChosenPlan.model_validate(planned)
         job = JobSpec.model_validate(spec)
         spec = with_parallelism(job, attempt.world_size, chosen.parallelism).model_dump(mode="json")
+    elif "max_workers" in spec["resources"]:
+        spec = JobSpec.model_validate(spec).at(attempt.world_size).model_dump(mode="json")
     return Assignment.model_validate(
         {
             "goal": attempt.goal,
@@ -92,6 +97,7 @@ def assignment(
                 # The first host opens the store; the others wait until they are told where it is.
                 "rendezvous": attempt.rendezvous if host["node_rank"] > 0 else None,
                 "address": address,
+                "in_place": attempt.in_place,
                 "prediction": chosen.prediction if chosen is not None else None,
                 "checkpoint": {
                     # Empty: each host keeps its own folder and uploads from it.

@@ -29,11 +29,11 @@ def is_auto(job: Job) -> bool:
     return bool(job.spec["parallelism"]["strategy"] == "auto")
 
 
-def keeps_plan(job: Job, device_kind: str) -> bool:
+def keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
     """Whether the job's next attempt runs with the plan that there is."""
     return job.plan is not None and (
         (job.plan["world_size"], job.plan["device_kind"], job.plan["asked"])
-        == (job.world_size, device_kind, job.spec["parallelism"])
+        == (world_size, device_kind, job.spec["parallelism"])
     )
 
 

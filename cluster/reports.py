@@ -1,5 +1,6 @@
 """Storing what a node reports: one short transaction, and what has to be looked at after it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,8 @@ from trainhall.cluster.node_lifecycle import (
     state_when_heard,
 )
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.protocol import Report
+from trainhall.cluster.protocol import AssignmentReport, Report
+from trainhall.cluster.regroup import joined
 from trainhall.cluster.told import read_told, with_report, without_report
 from trainhall.db.models import Attempt, Grant, Node
 
@@ -87,6 +89,18 @@ async def _move_node(session: AsyncSession, node: Node, report: Report, clock: C
     return True
 
 
+def _newest_told(
+    listed: Mapping[tuple[str, int, int], AssignmentReport], attempt: Attempt, node_id: str
+) -> AssignmentReport | None:
+    """What a node says of an attempt that may have regrouped since. What it said in an earlier
+    generation counts as far as that is told with it: the end of its processes above all."""
+    for generation in range(attempt.generation, joined(attempt, node_id) - 1, -1):
+        told = listed.get((attempt.job_id, attempt.number, generation))
+        if told is not None:
+            return told
+    return None
+
+
 async def _store_assignments(
     session: AsyncSession,
     node: Node,
@@ -115,11 +129,12 @@ async def _store_assignments(
         key = (attempt.job_id, attempt.number)
         active = attempt.state in ACTIVE_ATTEMPT_STATES and not attempt.revoked
         before = attempt.node_outcomes.get(node.id)
-        told = listed.get((*key, attempt.generation))
+        told = _newest_told(listed, attempt, node.id)
         after: dict[str, Any] | None = before
         if told is not None:
             after = with_report(before, told, now)
-            if active and told.rendezvous is not None:
+            current = told.generation == attempt.generation
+            if active and current and told.rendezvous is not None:
                 found = told.rendezvous.model_dump()
                 first = attempt.allocation[0]["node_id"] == node.id
                 if first and attempt.rendezvous != found:

@@ -7,7 +7,7 @@ from typing import Any
 from trainhall.cluster.facts import Told
 from trainhall.cluster.protocol import AssignmentReport
 from trainhall.cluster.storable import storable
-from trainhall.training.link import Failure, Outcome
+from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec.plan import ChosenPlan
 
 MISSING_REPORTS = 2
@@ -22,6 +22,9 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
     outcome = stored.get("outcome")
     return Told(
         phase=stored["phase"],
+        generation=stored.get("generation", 1),
+        fallen=tuple(Fallen.model_validate(f) for f in stored.get("fallen", ())),
+        leaving=tuple(stored.get("leaving", ())),
         outcome=Outcome(outcome) if outcome else None,
         failure=Failure.model_validate(failure) if failure else None,
         shipped=bool(stored.get("shipped")),
@@ -36,7 +39,13 @@ def with_report(
     stored: dict[str, Any] | None, report: AssignmentReport, now: datetime
 ) -> dict[str, Any]:
     """An outcome stands once it was told: a report that arrives late does not take it back."""
-    told: dict[str, Any] = {"phase": report.phase}
+    told: dict[str, Any] = {"phase": report.phase, "generation": report.generation}
+    if report.fallen:
+        told["fallen"] = [
+            {**f.model_dump(mode="json"), "failure": _failure(f.failure)} for f in report.fallen
+        ]
+    if report.leaving:
+        told["leaving"] = report.leaving
     if report.plan is not None:
         told["plan"] = storable(report.plan.model_dump(mode="json"))
     if stored is not None and stored.get("outcome"):

@@ -194,7 +194,7 @@ async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> N
     assert (after.state, after.reason) == ("drained", "a new disk; nothing runs on it")
     waiting = await hall.job(job_id)
     assert waiting.state == "recovering"
-    assert "moved off a node that is drained" in waiting.reason
+    assert "is drained: it saves and moves" in waiting.reason
     beta = await hall.add_node("beta")
     job = await hall.run_until(job_id, "running")
     assert job.attempt == 2

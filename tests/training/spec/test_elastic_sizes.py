@@ -27,7 +27,10 @@ def problem(resources: dict[str, Any], **more: Any) -> tuple[str, str]:
         ({"training": {"global_batch_size": 60}}, (1, 2, 3, 4, 5, 6)),
         ({"training": {"global_batch_size": 64}}, (1, 2, 4)),
         ({"training": {"reproducible": True, "logical_shards": 4}}, (1, 2, 3, 4)),
-        ({"task": {"name": "language_model"}, "parallelism": {"strategy": "fsdp", "tensor": 2}}, (2, 4)),
+        (
+            {"task": {"name": "language_model"}, "parallelism": {"strategy": "fsdp", "tensor": 2}},
+            (2, 4),
+        ),
         ({"parallelism": {"strategy": "auto"}}, (1, 2, 3, 4, 5, 6)),
         ({"task": None, "script": {"path": "/train.py"}}, (1, 2, 3, 4, 5, 6)),
         ({"parallelism": {"data": 4}}, (4,)),
