@@ -9,8 +9,8 @@ from support.cluster import Cluster, running_cluster
 
 @pytest.fixture
 def cluster(tmp_path: Path, database_url: str) -> Iterator[Cluster]:
-    """A coordinator and an agent with two CPU slots, for a test that kills some of it."""
-    with running_cluster(tmp_path / "cluster", database_url) as running:
+    """A coordinator and an agent with four CPU slots, for a test that kills some of it."""
+    with running_cluster(tmp_path / "cluster", database_url, slots=4) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
 
-LINES = 400
+LINES = 1000
 COUNTING_SCRIPT = f"""
 import os, sys, time
 rank = os.environ["RANK"]
@@ -69,42 +69,35 @@ KILLS = [kill_agent, kill_coordinator, kill_both, shut_both_down_for_an_upgrade]
 
 
 @pytest.mark.parametrize("kill", KILLS)
-def test_ranks_and_metrics_outlive_a_kill(cluster: Cluster, kill) -> None:
+def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, tmp_path: Path) -> None:
     steps = 600
     job = cluster.submit(paced_job(steps))
     cluster.wait_for_step(job, 40)
-    ranks = [p.pid for p in cluster.rank_processes(job)]
-    assert len(ranks) == 2
+    writing = cluster.submit(counting_job(tmp_path))
+    eventually("output", lambda: "line 50" in cluster.log_text(writing, 0))
+    both = (job, writing)
+    ranks = [[p.pid for p in cluster.rank_processes(each)] for each in both]
+    assert [len(pids) for pids in ranks] == [2, 2]
 
     kill(cluster)
 
     # Told before anything else: a job that ended meanwhile would prove nothing.
-    assert [p.pid for p in cluster.rank_processes(job)] == ranks
+    assert [[p.pid for p in cluster.rank_processes(each)] for each in both] == ranks
     seen = cluster.job(job)["step"]
     cluster.wait_for_step(job, seen + 40)
-    done = cluster.wait_for(job, "completed")
-    assert done["attempt"] == 1
+    for each in both:
+        assert cluster.wait_for(each, "completed")["attempt"] == 1
     for rank in (None, 0, 1):
         assert [s for s, _ in cluster.points(job, "step_seconds", rank)] == list(
             range(1, steps + 1)
         )
     assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, steps + 1))
-
-
-@pytest.mark.parametrize("kill", KILLS)
-def test_log_lines_outlive_a_kill(cluster: Cluster, kill, tmp_path: Path) -> None:
-    job = cluster.submit(counting_job(tmp_path))
-    eventually("output", lambda: "line 50" in cluster.log_text(job, 0))
-
-    kill(cluster)
-
-    cluster.wait_for(job, "completed")
     for rank in range(2):
         expected = [f"rank {rank} line {i}" for i in range(LINES)]
         got = eventually(
             f"the whole output of rank {rank}",
             lambda rank=rank, expected=expected: (
-                (lines := cluster.log_text(job, rank).splitlines()) == expected and lines
+                (lines := cluster.log_text(writing, rank).splitlines()) == expected and lines
             ),
         )
         assert got == expected
