@@ -122,6 +122,17 @@ LOG_LINE: Example = {
     "text": "step 120: loss 0.412",
     "void": False,
 }
+FAILURE: Example = {
+    "rank": 1,
+    "exit_code": None,
+    "signal": 9,
+    "message": "rank 1 was ended by SIGKILL",
+    "log_tail": "",
+    "cause": "killed",
+    "evidence": "SIGKILL from outside",
+    "node": "gpu-07",
+    "step": 132,
+}
 ATTEMPT: Example = {
     "attempt": 1,
     "generation": 1,
@@ -141,13 +152,25 @@ ATTEMPT: Example = {
     ],
     "started_at": "2026-01-05T09:30:00.050000Z",
     "finished_at": "2026-01-05T09:31:00.000000Z",
-    "failure": {
-        "rank": 1,
-        "exit_code": None,
-        "signal": 9,
-        "message": "rank 1 was ended by SIGKILL",
-        "log_tail": "",
-    },
+    "failure": FAILURE,
+    "timeline": [
+        {
+            "generation": 1,
+            "failure": FAILURE,
+            "done": "attempt 2 took its place",
+            "happened_at": "2026-01-05T09:30:59.800000Z",
+            "detected_at": "2026-01-05T09:30:59.900000Z",
+            "regrouped_at": "2026-01-05T09:31:00.100000Z",
+            "loaded_at": "2026-01-05T09:31:00.900000Z",
+            "stepped_at": "2026-01-05T09:31:01.100000Z",
+            "steps_redone": 12,
+            "detect_seconds": 0.1,
+            "regroup_seconds": 0.2,
+            "load_seconds": 0.8,
+            "step_seconds": 0.2,
+            "total_seconds": 1.3,
+        }
+    ],
 }
 DEVICE: Example = {
     "node_id": "9b1d44e0c2aa",

@@ -18,9 +18,11 @@ from trainhall.cluster.facts import (
     NodeFacts,
     NodeState,
 )
+from trainhall.cluster.hangs import hang_of
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.restarts import AfterFailure, after_failure
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Outcome
 
 
@@ -45,7 +47,7 @@ def decide_attempt(
         if outcome_of(host) is None and (host.node_id not in nodes or host.node_id in lost)
     ]
     if silent:
-        return _lose(attempt, job, silent, removed=silent[0].node_id not in nodes)
+        return _lose(now, attempt, job, silent, nodes.get(silent[0].node_id))
     failure = _failure_of(attempt)
     if any(outcome_of(host) is None for host in attempt.hosts):
         late = _is_late(now, attempt, facts, options)
@@ -73,6 +75,9 @@ def _decide_unfinished(
     if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
         reason = f"{_agents_stopped(attempt, stopped)}; the other hosts end too"
         return StopAttempt(attempt.token, goal, reason)
+    going = [host for host in attempt.hosts if outcome_of(host) is None]
+    if attempt.goal != "stop" and (hang := hang_of(going)) is not None:
+        return StopAttempt(attempt.token, "stop", hang.message, hang)
     if attempt.goal == "run" and late:
         failure = _late_start(attempt, options)
         return StopAttempt(attempt.token, "stop", failure.message, failure)
@@ -113,7 +118,11 @@ def _late_start(attempt: AttemptFacts, options: ClusterOptions) -> Failure:
     missing = [host for host in attempt.hosts if not _runs(host)]
     told = "; ".join(f"{_ranks(host)}: {_phase_in_words(host)}" for host in missing)
     told = told or "all its ranks run, and none has told that training began"
-    return Failure(message=f"it did not start within {options.start_limit_seconds:g} s: {told}")
+    return Failure(
+        message=f"it did not start within {options.start_limit_seconds:g} s: {told}",
+        node=missing[0].node_name if len(missing) == 1 else None,
+        cause=Cause.NOT_STARTED,
+    )
 
 
 def _ranks(host: HostFacts) -> str:
@@ -221,7 +230,7 @@ def _end_with_agents(attempt: AttemptFacts, job: JobFacts, stopped: list[HostFac
         end, reason = JobState.RECOVERING, f"{why}; another attempt follows, which is no restart"
     if _follow(stopped) == "pause":
         return _ended(attempt, job, AttemptState.PAUSED, end, reason, attempt_reason=why)
-    failure = Failure(message=why)
+    failure = Failure(message=why, cause=Cause.PREEMPTED, step=job.step or None)
     return _ended(attempt, job, AttemptState.FAILED, end, reason, failure)
 
 
@@ -280,9 +289,25 @@ def _ended(
 
 
 def _lose(
-    attempt: AttemptFacts, job: JobFacts, hosts: list[HostFacts], *, removed: bool
+    now: datetime,
+    attempt: AttemptFacts,
+    job: JobFacts,
+    hosts: list[HostFacts],
+    node: NodeFacts | None,
 ) -> EndAttempt:
-    why = f"node {hosts[0].node_name} {'was removed' if removed else 'is lost'}"
+    """
+    Args:
+        node: the first of the hosts; None: it was removed.
+    """
+    why = f"node {hosts[0].node_name} {'was removed' if node is None else 'is lost'}"
+    failure = Failure(
+        message=why,
+        cause=Cause.NODE_LOST,
+        evidence="removed" if node is None else f"not heard for {node.silent_seconds:.0f} s",
+        node=hosts[0].node_name,
+        step=job.step or None,
+        time=now.timestamp() - (node.silent_seconds if node is not None else 0.0),
+    )
     ends = {
         JobState.PAUSING: (JobState.PAUSED, f"{why} before it had saved; paused"),
         JobState.CANCELLING: (
@@ -299,6 +324,7 @@ def _lose(
         job_start=job.state,
         job_path=(end,),
         reason=reason,
+        failure=failure,
         lost_nodes=tuple(host.node_id for host in hosts),
     )
 
@@ -310,7 +336,7 @@ def outcome_of(host: HostFacts) -> Outcome | None:
 def _failure_of(attempt: AttemptFacts) -> Failure | None:
     """The failure that the attempt ends with: the first that was told, or None."""
     if attempt.failure is not None:
-        return attempt.failure
+        return _behind_it(attempt, attempt.failure)
     if attempt.goal == "stop" or _with_stopped_agents(attempt):
         return None
     ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
@@ -326,15 +352,31 @@ def _failure_of(attempt: AttemptFacts) -> Failure | None:
         if told.outcome is Outcome.COMPLETED or signalled:
             continue
         if told.outcome is Outcome.FAILED:
-            failure = told.failure or Failure(message="failed without saying why")
-            if len(attempt.hosts) > 1:
-                message = f"{failure.message} (node {host.node_name})"
-                failure = failure.model_copy(update={"message": message})
-            return failure
+            return _behind_it(attempt, _told_by(attempt, host))
         if attempt.goal == "run":
             message = f"its ranks on node {host.node_name} stopped without having been told to"
             return Failure(message=message)
     return None
+
+
+def _told_by(attempt: AttemptFacts, host: HostFacts) -> Failure:
+    told = host.told.failure if host.told is not None else None
+    failure = told or Failure(message="failed without saying why")
+    changes = {"node": host.node_name}
+    if len(attempt.hosts) > 1:
+        changes["message"] = f"{failure.message} (node {host.node_name})"
+    return failure.model_copy(update=changes)
+
+
+def _behind_it(attempt: AttemptFacts, failure: Failure) -> Failure:
+    """The cause of a broken connection, where another host tells of a failure of its own."""
+    if failure.cause is not Cause.NETWORK:
+        return failure
+    for host in attempt.hosts:
+        other = host.told.failure if host.told is not None else None
+        if other is not None and other.cause not in (Cause.NETWORK, Cause.UNKNOWN):
+            return _told_by(attempt, host)
+    return failure
 
 
 def describe(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from sqlalchemy import func, select
@@ -209,10 +210,11 @@ class JobService:
         """Oldest first."""
         async with self._db.session() as session:
             await _load(session, job_id)
-            rows = await session.scalars(
+            found = await session.scalars(
                 select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
             )
-            return [attempt_view(attempt) for attempt in rows]
+            rows = found.all()
+            return [attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
 
     async def pause(self, job_id: str) -> JobView:
         """A running job stops at an agreed step and saves; a waiting one leaves the queue."""

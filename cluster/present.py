@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from trainhall.cluster import plans
+from trainhall.cluster.incidents import incidents_of
 from trainhall.cluster.resume import STORE
 from trainhall.cluster.run_time import RunTime
 from trainhall.cluster.views import (
@@ -40,7 +41,11 @@ def job_view(job: Job, progress: JobProgress, ran: RunTime) -> JobView:
     )
 
 
-def attempt_view(attempt: Attempt) -> AttemptView:
+def attempt_view(attempt: Attempt, following: Attempt | None) -> AttemptView:
+    """
+    Args:
+        following: the job's next attempt.
+    """
     return AttemptView(
         attempt=attempt.number,
         generation=attempt.generation,
@@ -51,6 +56,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
         started_at=attempt.started_at,
         finished_at=attempt.finished_at,
         failure=attempt.failure,
+        timeline=incidents_of(attempt, following),
     )
 
 

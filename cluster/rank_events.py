@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import gradients, plans
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
+from trainhall.cluster.incidents import began, newest_incident
 from trainhall.cluster.lifecycle import lock_job
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.resume import STORE
@@ -115,6 +116,8 @@ class RankEvents:
         match event.kind:
             case "started":
                 await self._started(session, attempt, event, data)
+            case "stepped":
+                await self._stepped(session, attempt, event, data)
             case "checkpoint":
                 await self._checkpoint(session, job, attempt, event)
             case "completed":
@@ -155,6 +158,25 @@ class RankEvents:
             if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
                 await self._mark_damaged(session, attempt, each)
         await self._note(session, attempt, event, why, data, kind="attempt")
+
+    async def _stepped(
+        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+    ) -> None:
+        """Note the first step of a generation; it ends the incident that it went on from."""
+        generation, step = _count(data.get("generation")), _count(data.get("step"))
+        loaded = data.get("loaded")
+        if generation is None or step is None or not isinstance(loaded, int | float):
+            return
+        stepped = _time(event.time, self._clock.now())
+        began(attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step)
+        await session.flush()
+        before = await session.get(Attempt, (attempt.job_id, attempt.number - 1))
+        attempts = [attempt] if before is None else [before, attempt]
+        incident = newest_incident(attempts, generation)
+        if incident is not None:
+            why = {"cause": incident.failure.get("cause"), "steps_redone": incident.steps_redone}
+            event = event.model_copy(update={"time": stepped.timestamp()})
+            await self._note(session, attempt, event, incident.told(), why, kind="recovered")
 
     async def _mark_damaged(
         self, session: AsyncSession, attempt: Attempt, passed_over: dict[str, Any]

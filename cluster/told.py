@@ -7,8 +7,10 @@ from typing import Any
 from trainhall.cluster.facts import Told
 from trainhall.cluster.protocol import AssignmentReport
 from trainhall.cluster.storable import storable
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.stall import Stall
 
 MISSING_REPORTS = 2
 """Reports in a row without an attempt that the node once had, until it is taken as lost there."""
@@ -27,6 +29,7 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
         leaving=tuple(stored.get("leaving", ())),
         outcome=Outcome(outcome) if outcome else None,
         failure=Failure.model_validate(failure) if failure else None,
+        stall=Stall.model_validate(stored["stall"]) if stored.get("stall") else None,
         shipped=bool(stored.get("shipped")),
         agent_stopped=bool(stored.get("agent_stopped")),
         isolated=bool(stored.get("isolated")),
@@ -46,6 +49,8 @@ def with_report(
         ]
     if report.leaving:
         told["leaving"] = report.leaving
+    if report.stall is not None:
+        told["stall"] = report.stall.model_dump(mode="json")
     if report.plan is not None:
         told["plan"] = storable(report.plan.model_dump(mode="json"))
     if stored is not None and stored.get("outcome"):
@@ -92,7 +97,7 @@ def without_report(
         {
             "phase": "gone",
             "outcome": Outcome.FAILED.value,
-            "failure": _failure(Failure(message=message)),
+            "failure": _failure(Failure(message=message, cause=Cause.NODE_LOST, node=node_name)),
             "shipped": True,
             "ended_at": now.timestamp(),
         },

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from trainhall.cluster.incidents import Incident
+
 T = TypeVar("T")
 
 
@@ -56,7 +58,9 @@ class AttemptView:
     started_at: datetime
     finished_at: datetime | None
     failure: dict[str, Any] | None
-    """`{rank, exit_code, signal, message, log_tail}` of the first failing rank."""
+    """A `trainhall.training.link.Failure`, of the first failing rank."""
+    timeline: list[Incident] = field(default_factory=list)
+    """What failed in it and what became of that, the oldest first."""
 
 
 @dataclass(frozen=True)

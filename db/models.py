@@ -147,6 +147,9 @@ class Attempt(Base):
     stopping_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     failure: Mapped[dict[str, Any] | None]
+    began: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """generation → `{loaded, stepped, step}`: when its ranks had their state, when they had taken
+    their first step (seconds since the epoch), and which that was."""
 
 
 class Node(Base):

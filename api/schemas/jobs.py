@@ -4,6 +4,7 @@ from pydantic import Field
 
 from trainhall.api.schemas.base import JsonObject, ListPage, MetricValue, Schema, Time
 from trainhall.cluster.lifecycle import AttemptState, JobState
+from trainhall.training.cause import Cause
 
 
 class PlanAlternative(Schema):
@@ -158,6 +159,42 @@ class Failure(Schema):
     message: str
     log_tail: str = ""
     """The last lines of the rank's stderr."""
+    cause: Cause = Cause.UNKNOWN
+    """What the first thing to look at is."""
+    evidence: str = ""
+    """What the cause was told by."""
+    node: str | None = None
+    """Name of the rank's node."""
+    step: int | None = None
+    """The newest step that was taken before it."""
+
+
+class Incident(Schema):
+    """One failure and the way back to work. Null is what is not known, or not yet."""
+
+    generation: int
+    """Of the ranks that failed."""
+    failure: Failure
+    done: str
+    """What was done about it, in words."""
+    happened_at: Time | None
+    """By the clock of the rank's host."""
+    detected_at: Time | None
+    """The coordinator heard of it, or gave the node up."""
+    regrouped_at: Time | None
+    """Devices were granted, or the ranks that are left were told how to go on."""
+    loaded_at: Time | None
+    """All ranks had their state."""
+    stepped_at: Time | None
+    """The next step was done."""
+    steps_redone: int | None
+    """Steps that had been taken and were taken again."""
+    detect_seconds: float | None
+    regroup_seconds: float | None
+    load_seconds: float | None
+    step_seconds: float | None
+    """From the loaded state to the next step."""
+    total_seconds: float | None
 
 
 class Attempt(Schema):
@@ -172,6 +209,8 @@ class Attempt(Schema):
     started_at: Time
     finished_at: Time | None
     failure: Failure | None
+    timeline: list[Incident]
+    """What failed in it, regroupings in place included, and what became of that."""
 
 
 class AttemptPage(ListPage[Attempt]):

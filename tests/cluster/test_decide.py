@@ -122,7 +122,7 @@ def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_script_is_told_on_when_it_could_not_save(begun: bool) -> None:
-    lost = Failure(message="rank 0 failed: NotSaved: the disk is full")
+    lost = Failure(message="rank 0 failed: NotSaved: the disk is full", node="a")
     paused = ended(Outcome.FAILED, failure=lost)
     end = the_end(attempt(paused, goal="pause", script=True, begun=begun), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), lost)

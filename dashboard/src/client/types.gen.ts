@@ -80,6 +80,12 @@ export type Attempt = {
      */
     finished_at: string | null;
     failure: Failure | null;
+    /**
+     * Timeline
+     *
+     * What failed in it, regroupings in place included, and what became of that.
+     */
+    timeline: Array<Incident>;
 };
 
 /**
@@ -104,6 +110,13 @@ export type AttemptPage = {
  * AttemptState
  */
 export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | 'paused' | 'cancelled' | 'failed' | 'lost';
+
+/**
+ * Cause
+ *
+ * Why an attempt failed, as far as its evidence goes (`trainhall.cluster.causes`).
+ */
+export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'not_started' | 'preempted' | 'unknown';
 
 /**
  * Checkpoint
@@ -569,6 +582,28 @@ export type Failure = {
      * The last lines of the rank's stderr.
      */
     log_tail?: string;
+    /**
+     * What the first thing to look at is.
+     */
+    cause?: Cause;
+    /**
+     * Evidence
+     *
+     * What the cause was told by.
+     */
+    evidence?: string;
+    /**
+     * Node
+     *
+     * Name of the rank's node.
+     */
+    node?: string | null;
+    /**
+     * Step
+     *
+     * The newest step that was taken before it.
+     */
+    step?: number | null;
 };
 
 /**
@@ -872,6 +907,85 @@ export type Host = {
 };
 
 /**
+ * Incident
+ *
+ * One failure and the way back to work. Null is what is not known, or not yet.
+ */
+export type Incident = {
+    /**
+     * Generation
+     *
+     * Of the ranks that failed.
+     */
+    generation: number;
+    failure: Failure;
+    /**
+     * Done
+     *
+     * What was done about it, in words.
+     */
+    done: string;
+    /**
+     * Happened At
+     *
+     * By the clock of the rank's host.
+     */
+    happened_at: string | null;
+    /**
+     * Detected At
+     *
+     * The coordinator heard of it, or gave the node up.
+     */
+    detected_at: string | null;
+    /**
+     * Regrouped At
+     *
+     * Devices were granted, or the ranks that are left were told how to go on.
+     */
+    regrouped_at: string | null;
+    /**
+     * Loaded At
+     *
+     * All ranks had their state.
+     */
+    loaded_at: string | null;
+    /**
+     * Stepped At
+     *
+     * The next step was done.
+     */
+    stepped_at: string | null;
+    /**
+     * Steps Redone
+     *
+     * Steps that had been taken and were taken again.
+     */
+    steps_redone: number | null;
+    /**
+     * Detect Seconds
+     */
+    detect_seconds: number | null;
+    /**
+     * Regroup Seconds
+     */
+    regroup_seconds: number | null;
+    /**
+     * Load Seconds
+     */
+    load_seconds: number | null;
+    /**
+     * Step Seconds
+     *
+     * From the loaded state to the next step.
+     */
+    step_seconds: number | null;
+    /**
+     * Total Seconds
+     */
+    total_seconds: number | null;
+};
+
+/**
  * Job
  *
  * A job and how it stands.
@@ -1026,9 +1140,28 @@ export type JobSpec = {
     /**
      * Priority
      *
-     * Higher runs first; equal priorities run in the order of submission.
+     * Higher runs first, equal ones in the order of submission; waiting counts too, and jobs of
+     * lower priority make room (docs/scheduling.md).
      */
     priority?: number;
+    /**
+     * Preemption
+     *
+     * Whether it may be paused or made smaller to make room for a job of higher priority.
+     */
+    preemption?: boolean;
+    /**
+     * Project
+     *
+     * What it belongs to, for quotas.
+     */
+    project?: string | null;
+    /**
+     * User
+     *
+     * Whose it is, for quotas. `trainhall submit` fills in the login name.
+     */
+    user?: string | null;
 };
 
 /**
@@ -1754,12 +1887,28 @@ export type RecoverySpec = {
      */
     grace_seconds?: number;
     /**
+     * Hang Seconds
+     *
+     * The least time without a step until the ranks count as hung: it is longer for a job whose
+     * steps are long. 0: never. Without it 30 for a task; a script is watched only if it is given, and
+     * only while it asks `trainhall.should_stop()` after every step.
+     */
+    hang_seconds?: number | null;
+    /**
      * Regroup Seconds
      *
      * How long the ranks of a task under `ddp` that have lost one of them hold what they have in
      * memory until they are told how to go on; after that the job goes on from its checkpoint.
      */
     regroup_seconds?: number;
+    /**
+     * On Isolation
+     *
+     * What becomes of ranks whose host does not reach the coordinator. `keep`: they go on, and end
+     * if they were replaced meanwhile. `stop`: they save and end before the job starts elsewhere, as a
+     * script with effects outside needs it.
+     */
+    on_isolation?: 'keep' | 'stop';
 };
 
 /**
@@ -1797,6 +1946,21 @@ export type ResourcesSpec = {
      * `cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU.
      */
     device?: SpecDevice;
+    /**
+     * One Host
+     *
+     * All ranks on one host, as for tensor parallelism over NVLink. Without it a job takes the
+     * fewest hosts that are free.
+     */
+    one_host?: boolean;
+    /**
+     * Selector
+     *
+     * Labels that a host must have, each with this value, to run ranks of the job.
+     */
+    selector?: {
+        [key: string]: string;
+    };
 };
 
 /**

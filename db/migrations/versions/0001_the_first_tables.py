@@ -122,6 +122,7 @@ def upgrade() -> None:
         sa.Column("stopping_at", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", sa.BigInteger(), nullable=True),
         sa.Column("failure", sa.JSON(), nullable=True),
+        sa.Column("began", sa.JSON(), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name=op.f("fk_attempts_job_id_jobs"), ondelete="CASCADE"
         ),

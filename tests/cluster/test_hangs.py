@@ -1,0 +1,48 @@
+"""Hangs over several hosts."""
+
+from trainhall.cluster.facts import HostFacts, Told
+from trainhall.cluster.hangs import hang_of
+from trainhall.training.cause import Cause
+from trainhall.training.stall import RankStall, Stall
+
+
+def rank(number: int, step: int = 10, parts: int = 3, **more: object) -> RankStall:
+    doing = "in the forward pass"
+    fields = {"rank": number, "step": step, "parts": parts, "doing": doing, "idle": 31.0, **more}
+    return RankStall.model_validate(fields)
+
+
+def host(name: str, *ranks: RankStall) -> HostFacts:
+    stall = Stall(limit=30, behind=None, ranks=list(ranks)) if ranks else None
+    return HostFacts(name, f"host-{name}", Told("running", stall=stall))
+
+
+def test_nothing_is_decided_before_every_host_says_so() -> None:
+    assert hang_of([]) is None
+    assert hang_of([host("a", rank(0)), host("b")]) is None
+    assert hang_of([host("a", rank(0)), HostFacts("b", "b", None)]) is None
+
+
+def test_the_rank_that_is_behind_all_others_is_named_with_its_node() -> None:
+    failure = hang_of([host("a", rank(0), rank(1)), host("b", rank(2, parts=1), rank(3))])
+    assert failure is not None
+    assert (failure.rank, failure.node, failure.cause) == (2, "host-b", Cause.HANG)
+    assert "rank 2 (node host-b) is behind, in the forward pass after step 10" in failure.message
+    assert failure.step == 10
+
+
+def test_a_stopped_process_is_behind_wherever_it_is() -> None:
+    failure = hang_of([host("a", rank(0, parts=1)), host("b", rank(1, state="stopped"))])
+    assert failure is not None
+    assert failure.rank == 1
+    assert "state T" in failure.message
+
+
+def test_of_equals_the_one_that_computes_is_behind_else_none_is() -> None:
+    failure = hang_of([host("a", rank(0)), host("b", rank(1, busy=True))])
+    assert failure is not None
+    assert failure.rank == 1
+    together = hang_of([host("a", rank(0)), host("b", rank(1))])
+    assert together is not None
+    assert (together.rank, together.node) == (None, None)
+    assert "network between them" in together.message

@@ -1,0 +1,99 @@
+"""Incidents: what failed, what was done, and how long each part took."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from trainhall.cluster.incidents import began, incidents_of, newest_incident
+from trainhall.db.models import Attempt
+from trainhall.training.cause import Cause
+from trainhall.training.link import Failure
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def failed(seconds: float, **more: Any) -> dict[str, Any]:
+    """A failure as it is stored."""
+    failure = Failure(message="rank 1 was ended by SIGKILL", rank=1, time=at(seconds).timestamp())
+    return failure.model_copy(update={"cause": Cause.KILLED, **more}).model_dump(mode="json")
+
+
+def attempt(number: int, started: float, **columns: Any) -> Attempt:
+    given: dict[str, Any] = {
+        "job_id": "job", "number": number, "generation": 1, "state": "failed", "reason": "x",
+        "world_size": 2, "started_at": at(started), "generations": [], "node_outcomes": {},
+        "began": {}, "failure": None, "finished_at": None, "stopping_at": None,
+    }  # fmt: skip
+    return Attempt(**{**given, **columns})
+
+
+def test_an_attempt_that_was_replaced_tells_every_part_of_the_way_back() -> None:
+    first = attempt(
+        1, 0, failure=failed(100, step=132), finished_at=at(100.9),
+        node_outcomes={"a": {"ended_at": at(100.5).timestamp()}},
+    )  # fmt: skip
+    second = attempt(2, 101.5, state="running")
+    began(second, 1, at(103.5).timestamp(), at(104).timestamp(), 121)
+    (incident,) = incidents_of(first, second)
+    assert incident.detect_seconds == 0.5
+    assert incident.regroup_seconds == 1.0
+    assert incident.load_seconds == 2.0
+    assert incident.step_seconds == 0.5
+    assert incident.total_seconds == 4.0
+    assert incident.steps_redone == 12
+    assert incident.done == "attempt 2 took its place"
+    assert newest_incident([first, second], 1) == incident
+    assert incident.told() == (
+        "recovered from killed: 0.5 s to detect, 1 s to regroup, 2 s to load, "
+        "0.5 s to the next step, 12 steps done again"
+    )
+
+
+def test_what_is_not_known_yet_is_left_out() -> None:
+    only = attempt(1, 0, failure=failed(10), finished_at=at(11))
+    (incident,) = incidents_of(only, None)
+    assert incident.detect_seconds == 1.0
+    assert incident.regroup_seconds is None
+    assert incident.total_seconds is None
+    assert incident.steps_redone is None
+    assert incident.done == "the attempt ended"
+    assert newest_incident([only], 1) is None
+    assert incidents_of(attempt(1, 0), None) == []
+
+
+def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
+    lost = attempt(
+        1, 0, state="lost", failure=failed(10, cause=Cause.NODE_LOST), finished_at=at(100),
+        node_outcomes={"other": {"ended_at": at(20).timestamp()}},
+    )  # fmt: skip
+    (incident,) = incidents_of(lost, None)
+    assert incident.detect_seconds == 90.0
+
+
+def test_a_regrouping_in_place_is_an_incident_of_its_own() -> None:
+    def generation(number: int, seconds: float, size: int, failure: Any = None) -> dict[str, Any]:
+        time = at(seconds).isoformat()
+        return {"generation": number, "time": time, "world_size": size, "failure": failure}
+
+    one = attempt(
+        1, 0, state="running", generation=3,
+        generations=[
+            generation(1, 0, 4), generation(2, 50.2, 3, failed(50, step=40)), generation(3, 90, 4),
+        ],
+    )  # fmt: skip
+    began(one, 2, at(50.4).timestamp(), at(50.5).timestamp(), 41)
+    (incident,) = incidents_of(one, None)
+    assert (incident.generation, incident.steps_redone) == (1, 0)
+    assert "regrouped in place as generation 2, 4 → 3 ranks" in incident.done
+    assert newest_incident([one], 2) == incident
+    # Growth followed no failure.
+    assert newest_incident([one], 3) is None
+
+
+def test_hosts_whose_clocks_differ_give_no_negative_times() -> None:
+    ahead = attempt(1, 0, failure=failed(20), finished_at=at(19))
+    (incident,) = incidents_of(ahead, None)
+    assert incident.detect_seconds == 0.0
