@@ -31,7 +31,7 @@ from trainhall.parallelism.stages import (
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
 from trainhall.parallelism.waiting import Waits
 
-_SCHEDULES: dict[Schedule, type[Any]] = {
+SCHEDULES: dict[Schedule, type[Any]] = {
     "gpipe": schedules.ScheduleGPipe,
     "1f1b": schedules.Schedule1F1B,
     "interleaved_1f1b": schedules.ScheduleInterleaved1F1B,
@@ -105,7 +105,7 @@ class Pipeline(Divided):
             for stage, layers in mine.items()
         ]
         single = STAGES_PER_RANK[schedule] == 1
-        self._schedule = _SCHEDULES[schedule](
+        self._schedule = SCHEDULES[schedule](
             built[0] if single else built, microbatches, loss_fn=self._loss, scale_grads=False
         )
 

@@ -2,18 +2,18 @@
 
 The ranks of a pipeline tell each other shapes, which a group that only pretends to have ranks
 cannot do. So the rank's layers run here with as many micro-batches under way as its schedule keeps
-at once; further ones use the same memory again. For the interleaved schedules that number is the
-one of their warm-up.
+at once; further ones use the same memory again.
 """
 
 import warnings
 from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from trainhall.parallelism import tensor
 from trainhall.parallelism.choose import Asked
@@ -38,15 +38,21 @@ from trainhall.parallelism.plan.tracker import KINDS, Tracker
 from trainhall.parallelism.stages import Given, cut, inputs_of, pieces
 from trainhall.parallelism.strategy import Strategy
 
+SPLIT: frozenset[Schedule] = frozenset({"interleaved_zero_bubble", "zbv"})
+"""Schedules with backward passes for the inputs and for the weights."""
 _ROUNDS = 2
 """Backward passes that are taken where all are alike: the first finds no gradients yet."""
 
 
+Kind = Literal["forward", "backward", "input", "weight"]
+"""`input` and `weight` are the two halves of a backward pass that is split."""
+
+
 @dataclass(frozen=True)
 class Pass:
-    """A forward or backward pass of a micro-batch through one of a rank's stages."""
+    """A pass of a micro-batch through one of a rank's stages."""
 
-    forward: bool
+    kind: Kind
     chunk: int
     """Which of the rank's stages."""
     microbatch: int
@@ -59,43 +65,73 @@ def warm_up(schedule: Schedule, ranks: int, place: int, microbatches: int) -> in
             return microbatches
         case "1f1b":
             return min(microbatches, ranks - place) - 1
-        case "zbv":
-            return 2 * min(microbatches, ranks) - 1
         case _:
-            turn = turn_of(schedule, ranks, microbatches)
-            return min(2 * microbatches, turn + 2 * (ranks - place - 1))
+            behind = ranks - place - 1
+            far = behind if schedule in SPLIT else 2 * behind
+            return min(2 * microbatches, turn_of(schedule, ranks, microbatches) + far)
 
 
 def turn_of(schedule: Schedule, ranks: int, microbatches: int) -> int:
     """How many micro-batches a rank takes through a stage before it turns to its next one."""
     if STAGES_PER_RANK[schedule] == 1:
         return microbatches
-    if schedule == "zbv":
-        return ranks
     return microbatches // (microbatches // ranks)  # the rounds of the interleaved schedules
 
 
 def passes(schedule: Schedule, ranks: int, place: int, microbatches: int) -> list[Pass]:
-    """What a rank does in a step, in its order; of the two that split the backward pass, and of
-    `zbv`, as if they did not and went through their stages in turns."""
+    """What a rank does in a step, in its order."""
+    if schedule == "zbv":
+        return _v(ranks, place, microbatches)
     chunks = range(STAGES_PER_RANK[schedule])
     turn = turn_of(schedule, ranks, microbatches)
+    splits = schedule in SPLIT
 
-    def dealt(*, forward: bool) -> list[Pass]:
+    def dealt(kind: Kind) -> list[Pass]:
         return [
-            Pass(forward, chunk, microbatch)
+            Pass(kind, chunk, microbatch)
             for first in range(0, microbatches, turn)
-            for chunk in (chunks if forward else reversed(chunks))
+            for chunk in (chunks if kind == "forward" else reversed(chunks))
             for microbatch in range(first, min(first + turn, microbatches))
         ]
 
-    forward = dealt(forward=True)
+    forward, weight = dealt("forward"), dealt("weight") if splits else []
     before = warm_up(schedule, ranks, place, microbatches)
     order = forward[:before]
-    for index, backward in enumerate(dealt(forward=False), start=before):
-        order += forward[index : index + 1]
+    for index, backward in enumerate(dealt("input" if splits else "backward")):
+        order += forward[before + index : before + index + 1]
         order.append(backward)
-    return order
+        # What fills waiting at the end is put off by as much.
+        order += weight[index - place : index - place + 1] if index >= place else []
+    return order + weight[len(weight) - place :]
+
+
+def _v(ranks: int, place: int, microbatches: int) -> list[Pass]:
+    """ZBV (Qi et al., arXiv:2401.10241, section 6), as `torch.distributed.pipelining` has it: made
+    for at least 2 · ranks − 1 micro-batches, of which those that there are not are left out."""
+    number, behind = max(2 * ranks - 1, microbatches), ranks - place
+    done: Counter[tuple[Kind, int]] = Counter()
+    order: list[Pass] = []
+
+    def take(*steps: tuple[Kind, int], times: int = 1) -> None:
+        for _ in range(times):
+            for step in steps:
+                order.append(Pass(*step, done[step]))
+                done[step] += 1
+
+    down: tuple[Kind, int] = ("forward", 0)
+    up: tuple[Kind, int] = ("forward", 1)
+    take(down, times=2 * behind - 1)
+    take(up, down, times=place)
+    take(up, ("input", 1), ("weight", 1), times=behind)
+    while done[up] < number:
+        if done[down] < number:
+            take(down)
+        take(("input", 0), ("weight", 0), up, ("input", 1), ("weight", 1))
+    take(("input", 0), ("input", 1), times=place)
+    take(("input", 0), ("weight", 0), times=behind)
+    for chunk in (1, 0):
+        take(("weight", chunk), times=number - done["weight", chunk])
+    return [each for each in order if each.microbatch < microbatches]
 
 
 def shortened(order: list[Pass], rounds: int) -> list[Pass]:
@@ -104,10 +140,10 @@ def shortened(order: list[Pass], rounds: int) -> list[Pass]:
     kept, under_way, backward = [], set(), 0
     for each in order:
         key = (each.chunk, each.microbatch)
-        if each.forward and backward < rounds:
+        if each.kind == "forward" and backward < rounds:
             under_way.add(key)
             kept.append(each)
-        elif not each.forward and key in under_way:
+        elif each.kind != "forward" and key in under_way:
             backward += 1
             kept.append(each)
     return kept
@@ -195,9 +231,9 @@ class Stages:
         tracing, asked = self.tracing, self.asked
         subject = tracing.subject
         mine, last = self._mine(place), len(self.stages) - 1
-        all_ = passes(asked.schedule, self.ranks, place, asked.microbatches)
-        order = shortened(all_, _ROUNDS if len(mine) == 1 else len(mine) * self.ranks)
-        outputs = sum(each.forward and mine[each.chunk] == last for each in order)
+        order = self._order(place)
+        forward_passes = [each for each in order if each.kind == "forward"]
+        outputs = sum(mine[each.chunk] == last for each in forward_passes)
         left_out = asked.microbatches - outputs
         sent: Counter[str] = Counter()
         with explained(), tracing.fakes:
@@ -218,34 +254,45 @@ class Stages:
                 tracker.phase, tracker.flops, tracker.calls = "forward", 0, 0
                 tracker.sent = Counter()
                 kept: list[Tensor] = []
-                under_way: dict[tuple[int, int], Tensor] = {}
+                under_way: dict[tuple[int, int], _Way] = {}
+                weights = [
+                    [p for module in stage for p in module.parameters() if p.requires_grad]
+                    for stage in layers
+                ]
 
-                def forward(stage: int, chunk: int, index: int) -> Tensor:
+                def forward(stage: int, chunk: int, index: int) -> _Way:
                     inputs, _ = received[chunk]
                     x = inputs[index] if stage else inputs_of(subject.loss, batches[index])[0]
-                    output = self._forward(layers[chunk], x, stage)
+                    x = x.detach()
+                    if stage:
+                        x.requires_grad_()
+                    output = self._forward(layers[chunk], x)
                     if stage < last:
-                        return output
-                    kept.append(output)  # until the step ends
+                        return _Way(x, output)
+                    kept.append(output.detach())  # until the step ends
                     with subject.autocast():
                         loss, _ = subject.loss(Given(output), batches[index])
-                    return loss
+                    return _Way(x, loss)
 
                 for each in order:
                     stage, key = mine[each.chunk], (each.chunk, each.microbatch)
-                    if each.forward:
+                    if each.kind == "forward":
                         under_way[key] = forward(stage, *key)
                         continue
                     tracker.phase = "backward"
                     _, gradients = received[each.chunk]
-                    output = under_way.pop(key)
-                    output.backward(None if stage == last else gradients[each.microbatch])
-                    del output
+                    gradient = None if stage == last else gradients[each.microbatch]
+                    if each.kind == "input":
+                        # The first stage's input needs no gradient, and all is left for later.
+                        if stage:
+                            under_way[key].to_input(gradient, weights[each.chunk])
+                        continue
+                    under_way.pop(key).to_weights(gradient, weights[each.chunk])
                     name_gradients(strategy, tracker)
                     if kept and left_out:
                         kept += [torch.empty_like(kept[0]) for _ in range(left_out)]
                         left_out = 0
-                times = 2 * len(mine) * asked.microbatches / len(order)
+                times = len(mine) * asked.microbatches / len(forward_passes)
                 flops, calls = tracker.flops * times, tracker.calls * times
                 for kind, number in tracker.sent.items():
                     sent[kind] += round(number * times)
@@ -293,6 +340,15 @@ class Stages:
             tensor.divide(part, declaration, self.mesh, sequence_parallel=asked.sequence_parallel)
         return _Parts(part, self.mesh)
 
+    def _order(self, place: int) -> list[Pass]:
+        """What a rank does, with as many micro-batches under way as in the whole step."""
+        schedule, number = self.asked.schedule, self.asked.microbatches
+        if schedule in SPLIT:  # the end, where weights' gradients are put off, counts too
+            return passes(schedule, self.ranks, place, min(number, 2 * self.ranks))
+        chunks = STAGES_PER_RANK[schedule]
+        rounds = _ROUNDS if chunks == 1 else chunks * self.ranks
+        return shortened(passes(schedule, self.ranks, place, number), rounds)
+
     def _received(self, mine: list[int], last: int) -> list[tuple[list[Tensor], list[Tensor]]]:
         """Where a stage's inputs and its outputs' gradients arrive, for all micro-batches."""
         number = self.asked.microbatches
@@ -304,14 +360,34 @@ class Stages:
             for s in mine
         ]
 
-    def _forward(self, modules: list[nn.Module], x: Tensor, stage: int) -> Tensor:
-        x = x.detach()
-        if stage:
-            x.requires_grad_()
+    def _forward(self, modules: list[nn.Module], x: Tensor) -> Tensor:
         with self.tracing.subject.autocast():
             for module in modules:
                 x = module(x)
         return x
+
+
+@dataclass
+class _Way:
+    """What a rank keeps of a micro-batch that has gone through one of its stages."""
+
+    given: Tensor
+    result: Tensor
+    """What it hands on, or the loss."""
+    groups: list[dict[str, Any]] | None = None
+    """What is kept for the weights' gradients once the input's was computed."""
+
+    def to_input(self, gradient: Tensor | None, weights: list[nn.Parameter]) -> None:
+        """Compute the gradient of what was given."""
+        gradients = None if gradient is None else [gradient]
+        _, self.groups = stage_backward_input([self.result], gradients, [self.given], iter(weights))
+
+    def to_weights(self, gradient: Tensor | None, weights: list[nn.Parameter]) -> None:
+        """Add to the gradients of weights, and compute that of the input if that was not done."""
+        if self.groups is None:
+            self.result.backward(gradient)
+        else:
+            stage_backward_weight(iter(weights), self.groups)
 
 
 class _Parts(Divided):

@@ -1,12 +1,22 @@
 """What the planner takes a rank of a pipeline to do in a step."""
 
 from collections import Counter
+from itertools import pairwise
 from typing import get_args
 
 import pytest
+from torch.distributed.pipelining import schedules
 
 from trainhall.parallelism.degrees import STAGES_PER_RANK, BadDegrees, Schedule, check_schedule
-from trainhall.parallelism.plan.stages import Pass, passes
+from trainhall.parallelism.pipeline import SCHEDULES
+from trainhall.parallelism.plan.stages import SPLIT, Kind, Pass, passes, turn_of
+
+KINDS: dict[schedules._ComputationType, Kind] = {
+    schedules._ComputationType.FORWARD: "forward",
+    schedules._ComputationType.FULL_BACKWARD: "backward",
+    schedules._ComputationType.BACKWARD_INPUT: "input",
+    schedules._ComputationType.BACKWARD_WEIGHT: "weight",
+}
 
 
 @pytest.mark.parametrize("schedule", get_args(Schedule))
@@ -21,19 +31,44 @@ def test_every_microbatch_goes_once_through_each_stage_and_then_back(
         except BadDegrees:
             continue
         tried += 1
+        splits = schedule in SPLIT
+        halves: tuple[Kind, ...] = ("input", "weight")
+        kinds: tuple[Kind, ...] = ("forward", *(halves if splits else ("backward",)))
         wanted = Counter(
-            Pass(forward, chunk, microbatch)
-            for forward in (True, False)
+            Pass(kind, chunk, microbatch)
+            for kind in kinds
             for chunk in range(STAGES_PER_RANK[schedule])
             for microbatch in range(microbatches)
         )
         for place in range(ranks):
             order = passes(schedule, ranks, place, microbatches)
             assert Counter(order) == wanted
-            gone = set()
+            at = {each: index for index, each in enumerate(order)}
             for each in order:
-                if each.forward:
-                    gone.add((each.chunk, each.microbatch))
-                else:
-                    assert (each.chunk, each.microbatch) in gone
+                for before, after in pairwise(kinds):
+                    first = Pass(before, each.chunk, each.microbatch)
+                    assert at[first] < at[Pass(after, each.chunk, each.microbatch)]
     assert tried > ranks
+
+
+@pytest.mark.parametrize("schedule", [s for s, stages in STAGES_PER_RANK.items() if stages > 1])
+@pytest.mark.parametrize(("ranks", "microbatches"), [(2, 2), (2, 6), (4, 4), (4, 12)])
+def test_the_order_is_that_of_the_schedule_that_trains(
+    schedule: Schedule, ranks: int, microbatches: int
+) -> None:
+    built = object.__new__(SCHEDULES[schedule])
+    built.pp_group_size = ranks
+    built._n_microbatches = microbatches
+    built.n_local_stages = STAGES_PER_RANK[schedule]
+    built.num_stages = ranks * built.n_local_stages
+    built.microbatches_per_round = turn_of(schedule, ranks, microbatches)
+    for place in range(ranks):
+        actions = [each for each in built._calculate_single_rank_operations(place) if each]
+        stages = sorted({each.stage_index for each in actions})
+        told = [
+            Pass(
+                KINDS[each.computation_type], stages.index(each.stage_index), each.microbatch_index
+            )
+            for each in actions
+        ]
+        assert told == passes(schedule, ranks, place, microbatches)

@@ -113,6 +113,21 @@ def test_peak_memory_is_within_a_tenth_of_what_the_tracker_finds(
     [
         ("gpt", 2, {"strategy": "pipeline", "microbatches": 8}, {}),
         ("gpt", 2, {"strategy": "pipeline", "schedule": "interleaved_1f1b"}, {}),
+        ("gpt", 2, {"strategy": "pipeline", "schedule": "zbv"}, {}),
+        pytest.param(
+            "gpt",
+            2,
+            {"strategy": "pipeline", "schedule": "zbv", "microbatches": 8},
+            {},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "gpt",
+            2,
+            {"strategy": "pipeline", "schedule": "interleaved_zero_bubble"},
+            {},
+            marks=pytest.mark.slow,
+        ),
         ("gpt", 4, {"strategy": "pipeline", "tensor": 2, "sequence_parallel": True}, {}),
         ("mlp", 3, {"strategy": "ddp"}, {"reproducible": True, "global_batch_size": 24}),
         ("mlp", 1, {"strategy": "ddp"}, {"reproducible": True}),
