@@ -247,7 +247,13 @@ def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
         and attempt.state is AttemptState.RUNNING
         and job.state is JobState.RUNNING
         and not any(h.told is not None and h.told.agent_stopped for h in attempt.hosts)
+        and _takes_it_up(attempt)
     )
+
+
+def _takes_it_up(attempt: AttemptFacts) -> bool:
+    """Its hosts say that their ranks regroup; an agent of an older version does not."""
+    return all(h.told is not None and (h.told.outcome or h.told.in_place) for h in attempt.hosts)
 
 
 def _enlarged(
@@ -347,6 +353,7 @@ def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:
             and not host.told.leaving
             for host in attempt.hosts
         )
+        and (not attempt.in_place or _takes_it_up(attempt))
     )
 
 

@@ -113,6 +113,8 @@ class Told:
     """When the outcome was first heard."""
     generation: int = 1
     """Of which it was told."""
+    in_place: bool = False
+    """Its ranks would take up another generation while they run."""
     fallen: tuple[Fallen, ...] = ()
     leaving: tuple[int, ...] = ()
     """Devices that this generation gave up and that are not free yet."""

@@ -97,10 +97,12 @@ class AssignmentReport(Message):
     """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or waits
     for the rendezvous."""
     ranks: list[RankState] = []
-    fallen: list[Fallen] = []
     stall: Stall | None = None
     """Of an attempt on several hosts: the ranks here take no step any more. Who is behind, hosts
     can tell together alone."""
+    in_place: bool = False
+    """Its shim and ranks take up a launch of a higher generation while they run."""
+    fallen: list[Fallen] = []
     """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
     wait for a launch of a higher one."""
     leaving: list[int] = []

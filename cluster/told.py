@@ -25,6 +25,7 @@ def read_told(stored: dict[str, Any] | None) -> Told | None:
     return Told(
         phase=stored["phase"],
         generation=stored.get("generation", 1),
+        in_place=bool(stored.get("in_place")),
         fallen=tuple(Fallen.model_validate(f) for f in stored.get("fallen", ())),
         leaving=tuple(stored.get("leaving", ())),
         outcome=Outcome(outcome) if outcome else None,
@@ -43,6 +44,8 @@ def with_report(
 ) -> dict[str, Any]:
     """An outcome stands once it was told: a report that arrives late does not take it back."""
     told: dict[str, Any] = {"phase": report.phase, "generation": report.generation}
+    if report.in_place:
+        told["in_place"] = True
     if report.fallen:
         told["fallen"] = [
             {**f.model_dump(mode="json"), "failure": _failure(f.failure)} for f in report.fallen
