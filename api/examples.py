@@ -72,7 +72,14 @@ DRY_RUN: Example = {
     "priority": 0,
     "spec": SPEC,
     "lacks_code": False,
-    "shortage": "needs 2 CPU slots; no node has joined: add one with `trainhall nodes add`",
+    "shortage": None,
+    "outlook": {
+        "when": "later",
+        "position": 3,
+        "expected_at": "2026-01-05T14:20:00.000000Z",
+        "reason": "needs 2 CPU slots; waits behind job 77c0de15f00d, which needs 4 and comes "
+        "first; expected at 14:20 UTC",
+    },
 }
 GRADIENT_REQUESTS: Example = {"asked": 1, "answered": 0}
 _GRADIENT_STEP: Example = {
@@ -233,9 +240,13 @@ ANNOUNCED: Example = {
 QUEUE_ENTRY: Example = {
     "job_id": "77c0de15f00d",
     "position": 1,
-    "reason": "waits for 4 GPUs; 2 of 8 are free",
-    "needs": {"device": "cuda", "count": 4},
-    "earliest_start": None,
+    "name": "gpt",
+    "priority": 0,
+    "queued_at": "2026-01-05T09:30:00.000000Z",
+    "reason": "needs 8 GPUs on one host; node-b has 6 of 8 free, job 3f2a9c51d07b holds 2; "
+    "expected at 14:20 UTC",
+    "needs": {"device": "cuda", "count": 8},
+    "earliest_start": "2026-01-05T14:20:00.000000Z",
 }
 HEALTH: Example = {"status": "ok", "version": "0.1.0", "simulated": False}
 SUMMARY: Example = {

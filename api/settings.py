@@ -20,6 +20,7 @@ from pydantic_settings import (
 )
 
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.quotas import Quotas
 
 FILE_NAME = "trainhall.toml"
 
@@ -76,6 +77,12 @@ class Settings(BaseSettings):
     """Seconds of silence after which a node gets no new work."""
     lost_after: Annotated[float, Field(gt=0, le=86400)] = 90.0
     """Seconds of silence after which a node's attempts are replaced."""
+    quotas: Quotas = Field(default_factory=Quotas)
+    """Devices that projects and users may hold at once (docs/scheduling.md)."""
+    preemption: bool = True
+    """Whether jobs of higher priority have others pause or shrink to make room for them."""
+    priority_ageing: Annotated[float, Field(gt=0, le=10**9)] = 24 * 3600.0
+    """So many seconds of waiting count in the queue as one level of priority."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
@@ -107,7 +114,11 @@ class Settings(BaseSettings):
     def cluster_options(self) -> ClusterOptions:
         """The coordinator's times and limits."""
         return ClusterOptions(
-            suspect_after_seconds=self.suspect_after, lost_after_seconds=self.lost_after
+            suspect_after_seconds=self.suspect_after,
+            lost_after_seconds=self.lost_after,
+            quotas=self.quotas,
+            preemption=self.preemption,
+            priority_ageing_seconds=self.priority_ageing,
         )
 
     @property

@@ -9,7 +9,7 @@ import typer
 from trainhall.cli import output as out
 from trainhall.cli import specs
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import MISSING, CliError, NotFound, Unreachable
+from trainhall.cli.errors import MISSING, CliError, NotFound, Unreachable, Usage
 from trainhall.cli.options import (
     DEFAULT_URL,
     Format,
@@ -79,6 +79,12 @@ def list_jobs(
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")
     ] = 50,
+    queue: Annotated[
+        bool,
+        typer.Option(
+            "--queue", "-q", help="The waiting jobs in their order, and what each waits for."
+        ),
+    ] = False,
     wide: Annotated[
         bool,
         typer.Option(
@@ -96,8 +102,14 @@ def list_jobs(
     Examples:
       trainhall ls
       trainhall ls --state running --state queued
+      trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
+    if queue:
+        if state:
+            raise Usage("--queue and --state exclude each other: what is in the queue waits")
+        _list_queue(limit, wide, output, url)
+        return
     with connect(url) as client:
         jobs = list(client.items("/training/jobs", limit=limit, state=state))
         out.say_if_simulated(client)
@@ -115,6 +127,22 @@ def list_jobs(
     out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
 
 
+def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
+    with connect(url) as client:
+        entries = list(client.items("/cluster/queue", limit=limit))
+        out.say_if_simulated(client)
+    columns = [
+        out.Column("#", lambda e: str(e["position"]), right=True),
+        out.Column("ID", lambda e: e["job_id"]),
+        out.Column("NAME", lambda e: e["name"]),
+        out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
+        out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
+        out.Column("FOR", lambda e: e["reason"]),
+    ]
+    rows = [entry | {"id": entry["job_id"]} for entry in entries]
+    out.print_items(rows, columns, output, empty="No job waits.", wide=wide)
+
+
 def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """Show one job: its state and why, progress, metrics and what happened last.
 
@@ -128,17 +156,20 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
         out.say_if_simulated(client)
         events: list[Any] = []
         words: str | None = None
+        failures: str | None = None
         more: dict[str, str | None] = {}
         if output is Format.TABLE:
             from trainhall.cli.chains import newest_link
             from trainhall.cli.failures import last_words
             from trainhall.cli.gradients import remarkable
+            from trainhall.cli.incidents import incidents
 
             more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             words = last_words(client, found)
+            failures = incidents(client, found)
             events = list(client.items(f"/training/jobs/{found['id']}/events"))[-RECENT_EVENTS:]
         page = client.page_of(found["id"])
-    out.print_item(found, output, lambda: _job_page(found, events, page, words, more))
+    out.print_item(found, output, lambda: _job_page(found, events, page, [failures, words], more))
 
 
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -242,7 +273,11 @@ def _step(job: out.Json) -> str:
 
 
 def _job_page(
-    job: out.Json, events: list[Any], page: str, words: str | None, more: dict[str, str | None]
+    job: out.Json,
+    events: list[Any],
+    page: str,
+    last: list[str | None],
+    more: dict[str, str | None],
 ) -> str:
     entries = [
         ("id", job["id"]),
@@ -269,9 +304,7 @@ def _job_page(
         # Hosts tell what happened there a little later, with its own time.
         in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
         parts.append("Events\n" + out.indented(out.table(in_order, _event_columns())))
-    if words:
-        parts.append(words)
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *(text for text in last if text)])
 
 
 def plan_page(plan: out.Json) -> str:

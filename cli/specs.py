@@ -76,9 +76,20 @@ def check(spec: "JobSpec", client: "Client") -> Any:
     plan = client.submit(told, dry_run=True)
     if code is not None and plan["lacks_code"]:
         say(f"{code.folder} would be uploaded ({_size(code)}).")
-    if plan["shortage"] is not None:
-        say(f"Note: as the cluster is now, the job would wait: {plan['shortage']}.")
+    say(_told_outlook(plan["outlook"]))
     return plan
+
+
+def _told_outlook(outlook: dict[str, Any]) -> str:
+    """When the job would start, in a line."""
+    reason = outlook["reason"]
+    match outlook["when"]:
+        case "now":
+            return f"It would start now, {reason}."
+        case "never":
+            return f"As the cluster is now, it would never start: {reason}."
+        case _:
+            return f"It would be number {outlook['position']} in the queue: {reason}."
 
 
 def _login_name() -> str | None:

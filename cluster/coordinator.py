@@ -17,6 +17,7 @@ from trainhall.cluster.jobs import JobService
 from trainhall.cluster.nodes import NodeService
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
+from trainhall.cluster.queue import QueueService
 from trainhall.cluster.rank_events import RankEvents
 from trainhall.cluster.reconciler import Reconciler
 from trainhall.cluster.store import Store
@@ -55,6 +56,7 @@ class Coordinator:
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
         self.jobs = JobService(db, self.clock, self.ids, wakeups, self.code)
         self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
+        self.queue = QueueService(db, self.clock, self.options, self.hearing)
         self.gradients = GradientService(db, wakeups)
         self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
         self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)

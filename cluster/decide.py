@@ -12,13 +12,14 @@ from trainhall.cluster.decisions import (
     Release,
     RemoveNode,
     StartAttempt,
+    StopAttempt,
 )
-from trainhall.cluster.elastic import Spare, decide_size, has_left
+from trainhall.cluster.elastic import Spare, decide_size, has_left, shrink
 from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduler import schedule
+from trainhall.cluster.scheduler import QueueEntry, schedule
 
 
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
@@ -48,6 +49,7 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
     decisions.extend(_drained(facts))
     decisions.extend(_removals(facts))
     for entry in schedule(now, facts, options):
+        decisions.extend(_room_for(entry))
         if entry.placed is not None:
             decisions.append(StartAttempt(entry, entry.reason))
         elif entry.reason != entry.job.reason:
@@ -80,6 +82,16 @@ def _decide_silence(node: NodeFacts, promised: float, options: ClusterOptions) -
         reason = f"not heard for {silent:.0f} s; it gets no new work"
         return MoveNode(node.id, node.state, NodeState.SUSPECT, reason, suspect_after)
     return None
+
+
+def _room_for(entry: QueueEntry) -> Iterator[Decision]:
+    """What those do who make room for a waiting job."""
+    for helper in entry.make_room:
+        reason = f"makes room for job {entry.job.id}, which has priority {entry.job.priority}"
+        if helper.keeps is None:
+            yield StopAttempt(helper.attempt.token, "pause", reason)
+        elif (smaller := shrink(helper.attempt, helper.job, helper.keeps, reason)) is not None:
+            yield smaller
 
 
 def _drained(facts: ClusterFacts) -> Iterator[MoveNode]:

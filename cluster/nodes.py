@@ -21,7 +21,6 @@ from trainhall.cluster.errors import (
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.lifecycle import JobState
-from trainhall.cluster.load import load_facts
 from trainhall.cluster.node_devices import store_devices
 from trainhall.cluster.node_lifecycle import (
     DRAINS,
@@ -38,14 +37,12 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import device_view, node_view
 from trainhall.cluster.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
-from trainhall.cluster.scheduler import schedule, shortage
 from trainhall.cluster.views import (
     Announcement,
     DeviceView,
     NodeEventView,
     NodeView,
     Page,
-    QueueEntryView,
     SummaryView,
 )
 from trainhall.cluster.wakeups import Wakeups
@@ -262,27 +259,6 @@ class NodeService:
             memory_total=int(memory_total or 0),
             power=None if power is None else float(power),
         )
-
-    async def queue(self) -> Sequence[QueueEntryView]:
-        """The jobs that wait, in the order in which they will be started, each with its reason."""
-        async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
-        return [
-            QueueEntryView(
-                job_id=entry.job.id,
-                position=entry.position,
-                reason=entry.reason,
-                needs=entry.needs,
-                earliest_start=entry.earliest_start,
-            )
-            for entry in schedule(self._clock.now(), facts, self._options)
-        ]
-
-    async def shortage(self, workers: int, device: str) -> str | None:
-        """Why the cluster as it is could not hold such a job, were it the only one."""
-        async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
-        return shortage(self._clock.now(), facts, self._options, workers=workers, device=device)
 
     async def remove(self, node_id: str) -> NodeView | None:
         """Drain a node and remove it once nothing runs on it; None when it is gone at once.

@@ -7,6 +7,8 @@ well, and are no boundary against others.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pydantic import ConfigDict
+
 OTHERS = "*"
 """The name under which a quota holds for each that has none of its own."""
 
@@ -22,6 +24,8 @@ class Quota:
 @dataclass(frozen=True, kw_only=True)
 class Quotas:
     """Devices at once, by name."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     projects: Mapping[str, int] = field(default_factory=dict)
     users: Mapping[str, int] = field(default_factory=dict)

@@ -36,7 +36,7 @@ def behind(ahead: JobFacts) -> str:
 
 def makes_room(job_ids: Sequence[str]) -> str:
     """Of a job for which others pause."""
-    return f"{_listed('job', job_ids)} {'makes' if len(job_ids) == 1 else 'make'} room for it"
+    return f"{listed('job', job_ids)} {'makes' if len(job_ids) == 1 else 'make'} room for it"
 
 
 def never(served: Served, all_nodes: Sequence[NodeFacts]) -> str:
@@ -160,7 +160,7 @@ def _advice(served: Served, all_nodes: Sequence[NodeFacts]) -> str:
     return f"add a node with `trainhall nodes add`, or {instead}"
 
 
-def _listed(what: str, names: Sequence[str]) -> str:
+def listed(what: str, names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{what} {names[0]}"
     rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

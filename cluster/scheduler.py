@@ -20,7 +20,7 @@ from trainhall.cluster import reasons
 from trainhall.cluster.demand import Group
 from trainhall.cluster.estimates import expected_length
 from trainhall.cluster.facts import ClusterFacts, JobFacts
-from trainhall.cluster.lifecycle import WAITING_STATES, JobState
+from trainhall.cluster.lifecycle import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import FreeDevices, PlacedNode, place
 from trainhall.cluster.preemption import Candidate, make_room
@@ -58,14 +58,10 @@ def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> lis
 
 
 def shortage(
-    now: datetime, facts: ClusterFacts, options: ClusterOptions, *, workers: int, device: str
+    now: datetime, facts: ClusterFacts, options: ClusterOptions, job: JobFacts
 ) -> str | None:
     """Why the nodes as they are could not hold such a job, were it alone; None when they could."""
-    alone = JobFacts(
-        id="", number=0, priority=0, state=JobState.QUEUED, reason="", attempt=0, workers=workers,
-        device=device, queued_at=now, restarts=0, restarts_step=0, max_restarts=0, step=0,
-    )  # fmt: skip
-    (entry,) = schedule(now, ClusterFacts(nodes=facts.nodes, jobs=(alone,)), options)
+    (entry,) = schedule(now, ClusterFacts(nodes=facts.nodes, jobs=(job,)), options)
     return entry.reason if entry.placed is None else None
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from trainhall.cluster.incidents import Incident
+from trainhall.monitoring.health import Straggler
 
 T = TypeVar("T")
 
@@ -41,6 +42,8 @@ class JobView:
     spec: dict[str, Any]
     metrics: dict[str, Any]
     """Last value of every job-wide series; NaN and infinities as text."""
+    straggler: Straggler | None = None
+    """The rank that holds up the others, if one does; of a job that runs."""
     plan: dict[str, Any] | None = None
     """Of strategy `auto`, once it is planned: `trainhall.cluster.plans`, with `error`."""
 
@@ -170,12 +173,28 @@ class Needs:
 @dataclass(frozen=True)
 class QueueEntryView:
     job_id: str
+    name: str
+    priority: int
+    queued_at: datetime
     position: int
     """1 is next."""
     reason: str
     needs: Needs
     earliest_start: datetime | None
-    """Not before this time (restarts wait longer after each failure); None: when there is room."""
+    """When it is expected to start, or may at the earliest (restarts wait longer after each
+    failure); None: nobody knows."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """When a job would start that was submitted now."""
+
+    when: str
+    """now, later or never."""
+    position: int
+    """In the queue."""
+    expected_at: datetime | None
+    reason: str
 
 
 @dataclass(frozen=True)

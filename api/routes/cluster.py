@@ -160,8 +160,8 @@ async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -
     responses=answers(examples.page(examples.QUEUE_ENTRY), BAD_LIMIT, told="A page of the queue."),
 )
 async def read_queue(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QueuePage:
-    """Waiting jobs, the next one first, each with the reason why it waits."""
-    items, next_cursor = page_of("queue", await hall.nodes.queue(), limit, cursor)
+    """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
+    items, next_cursor = page_of("queue", await hall.queue.list(), limit, cursor)
     return QueuePage(items=[QueueEntry.model_validate(v) for v in items], next_cursor=next_cursor)
 
 

@@ -18,6 +18,7 @@ from trainhall.api.describe import (
     REF,
     SPEC_TOO_LARGE,
     answers,
+    example_of,
     name_operations,
     wrong_state,
 )
@@ -34,6 +35,7 @@ from trainhall.api.schemas.jobs import (
     JobPage,
     LogLine,
     LogPage,
+    Outlook,
 )
 from trainhall.cluster.lifecycle import JobState
 from trainhall.monitoring import logs
@@ -89,7 +91,7 @@ _SUBMIT_BODY = {
             200: {
                 "description": "The spec is valid; nothing was created (`dry_run`).",
                 "model": DryRun,
-                "content": {"application/json": {"example": examples.DRY_RUN}},
+                "content": {"application/json": {"example": example_of(examples.DRY_RUN)}},
             }
         },
     ),
@@ -98,7 +100,7 @@ async def submit_job(
     request: Request,
     hall: Hall,
     dry_run: Annotated[
-        bool, Query(description="Only check the spec, and tell what would be submitted.")
+        bool, Query(description="Only check the spec, and tell when the job would start.")
     ] = False,
     idempotency_key: Annotated[
         str | None,
@@ -125,7 +127,8 @@ async def submit_job(
             priority=spec.priority,
             spec=spec.model_dump(mode="json"),
             lacks_code=await hall.jobs.lacks_code(spec),
-            shortage=await hall.nodes.shortage(spec.resources.workers, spec.resources.device),
+            shortage=await hall.queue.shortage(spec),
+            outlook=Outlook.model_validate(await hall.queue.outlook(spec)),
         )
         return Response(plan.model_dump_json(), 200, media_type="application/json")
     key = (idempotency_key, hashlib.sha256(raw).hexdigest()) if idempotency_key else None

@@ -77,6 +77,16 @@ class Plan(Schema):
     error: PlanError | None
 
 
+class Straggler(Schema):
+    """A rank that holds up the others."""
+
+    rank: int
+    ratio: float
+    """Of its own time for a step to the median of all ranks'."""
+    node: str | None
+    """Name of its node."""
+
+
 class Job(Schema):
     """A job and how it stands."""
 
@@ -107,12 +117,27 @@ class Job(Schema):
     """The job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are texts."""
+    straggler: Straggler | None
+    """The rank that the others wait for, step after step; null: none does, or it does not run."""
     plan: Plan | None
     """Of strategy `auto`, once it is planned."""
 
 
 class JobPage(ListPage[Job]):
     """Jobs, the newest first."""
+
+
+class Outlook(Schema):
+    """When a job would start that was submitted now."""
+
+    when: str = Field(json_schema_extra={"enum": ["now", "later", "never"]})
+    """`never`: not while cluster and quotas are as they are."""
+    position: int
+    """In the queue; 1 is next."""
+    expected_at: Time | None
+    """By what is known of the jobs before it; null when that is too little."""
+    reason: str
+    """Where it would be placed, or what it would wait for."""
 
 
 class DryRun(Schema):
@@ -127,6 +152,7 @@ class DryRun(Schema):
     """The code that it names has to be uploaded first."""
     shortage: str | None
     """Why the cluster as it is could not hold the job, were it the only one."""
+    outlook: Outlook
 
 
 class RankPlacement(Schema):

@@ -153,7 +153,7 @@ class QueueEntry(Schema):
     reason: str
     needs: Needs
     earliest_start: Time | None
-    """Not before this time; null when it starts as soon as there is room."""
+    """When it is expected to start, or may at the earliest; null when nobody knows."""
 
 
 class QueuePage(ListPage[QueueEntry]):
@@ -176,3 +176,8 @@ class Summary(Schema):
     """Bytes."""
     power: float | None
     """Watts over all devices that tell it."""
+    name: str
+    priority: int
+    """Higher runs first; a day of waiting counts as much as one level, unless configured."""
+    queued_at: Time
+    """What it waits for, and what would start it."""

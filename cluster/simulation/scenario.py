@@ -113,11 +113,11 @@ class Scenario:
 
     async def _arrive(self) -> None:
         self._at(self._soon(ARRIVAL_SECONDS), self._arrive)
-        nodes = self._cluster.coordinator.nodes
-        if len(await nodes.queue()) >= MOST_WAITING:
+        coordinator = self._cluster.coordinator
+        if len(await coordinator.queue.list()) >= MOST_WAITING:
             return
         order = jobs.arriving(self._chance, next(self._submitted))
-        workers, now = order.spec.resources.workers, await nodes.summary()
+        workers, now = order.spec.resources.workers, await coordinator.nodes.summary()
         if workers >= LARGE or now.devices - now.devices_busy - workers >= RESERVED:
             await self._submit(order)
 

@@ -67,7 +67,7 @@ def ended(outcome: Outcome, **more: object) -> Told:
 def attempt(*hosts: Told | None, **more: object) -> AttemptFacts:
     base = AttemptFacts(
         "job", 1, 1, AttemptState.RUNNING, "run", None,
-        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)),
+        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)), reason="told to",
     )  # fmt: skip
     return replace(base, **more)  # type: ignore[arg-type]
 

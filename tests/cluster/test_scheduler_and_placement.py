@@ -167,8 +167,8 @@ def test_a_job_for_a_kind_of_device_that_is_not_there_is_told_of_the_other(
 def test_a_shortage_is_told_of_a_job_that_the_cluster_could_not_hold() -> None:
     grants = (GrantFacts("a", 0, "runs", 1), GrantFacts("a", 1, "runs", 1))
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 2),), grants=grants)
-    assert shortage(NOW, facts, OPTIONS, workers=2, device="auto") is None
-    told = shortage(NOW, facts, OPTIONS, workers=3, device="auto")
+    assert shortage(NOW, facts, OPTIONS, job(9, 2)) is None
+    told = shortage(NOW, facts, OPTIONS, job(9, 3))
     assert told is not None
     assert told.startswith("needs 3 CPU slots; the whole cluster has 2 CPU slots")
 
