@@ -54,6 +54,12 @@ KEY_TAKEN = Refusal(
     "Idempotency-Key 'nightly-17' was used for another body (job 3f2a9c51d07b); use a new key for "
     "a new job",
 )
+NODE_GOES = Refusal(
+    409,
+    "conflict",
+    "node gpu-07 is being removed, which cannot be taken back: add it again with "
+    "`trainhall nodes add` once it is gone",
+)
 NAME_TAKEN = Refusal(
     409, "conflict", "a node named 'gpu-07' is ready; choose another name, or remove it first"
 )

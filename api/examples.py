@@ -195,7 +195,9 @@ NODE: Example = {
     "id": "9b1d44e0c2aa",
     "name": "gpu-07",
     "state": "ready",
-    "reason": "",
+    "reason": "its agent reports",
+    "state_at": "2026-01-05T08:00:00.000000Z",
+    "drain_reason": None,
     "agent_version": "0.1.0",
     "last_seen_at": "2026-01-05T09:31:00.000000Z",
     "labels": {"rack": "b"},
@@ -208,6 +210,25 @@ NODE: Example = {
         "disk_used": 107374182400,
         "disk_total": 1920383410176,
     },
+}
+DRAINING_NODE: Example = NODE | {
+    "state": "draining",
+    "reason": "new disk on Friday: its jobs save and move",
+    "drain_reason": "new disk on Friday",
+}
+NODE_EVENTS: Example = {
+    "items": [
+        {
+            "time": "2026-01-05T08:00:00.000000Z",
+            "state": "ready",
+            "reason": "its agent reports",
+        },
+        {
+            "time": "2026-01-05T09:30:00.000000Z",
+            "state": "suspect",
+            "reason": "not heard for 15 s; it gets no new work",
+        },
+    ]
 }
 NEW_NODE: Example = {"name": "gpu-07", "labels": {"rack": "b"}}
 NODE_HISTORY: Example = {

@@ -22,6 +22,7 @@ STATE_COLORS = {
     "running": "36", "starting": "36",
     "failed": "31", "lost": "31", "corrupt": "31",
     "recovering": "33", "suspect": "33", "pausing": "33", "paused": "33", "cancelling": "33",
+    "draining": "33", "drained": "33",
 }  # fmt: skip
 # Colours (SGR) may pass; what moves the cursor, sets titles or answers queries may not.
 _SEQUENCE = re.compile(

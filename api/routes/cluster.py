@@ -15,6 +15,7 @@ from trainhall.api.describe import (
     BODY_TOO_LARGE,
     NAME_TAKEN,
     NO_NODE,
+    NODE_GOES,
     NOT_JSON,
     answers,
     body,
@@ -28,8 +29,12 @@ from trainhall.api.schemas.nodes import (
     Device,
     DeviceHistory,
     DevicePage,
+    Drain,
     NewNode,
     Node,
+    NodeChange,
+    NodeEvent,
+    NodeEvents,
     NodeHistory,
     NodePage,
     QueueEntry,
@@ -119,6 +124,71 @@ async def read_node_history(
         raise invalid("until", str(until), "is before all time; give a later one") from None
     found = await devices.read_history(hall.db, node_id, begin, end, max_points)
     return NodeHistory(items=[DeviceHistory.model_validate(each) for each in found])
+
+
+@router.get(
+    "/nodes/{node_id}/events",
+    summary="Read what became of a node",
+    responses=answers(examples.NODE_EVENTS, NO_NODE, told="The node's last events."),
+)
+async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
+    """Its states, each with a reason and a time, and what users wanted of it."""
+    events = await hall.nodes.events(node_id)
+    return NodeEvents(items=[NodeEvent.model_validate(event) for event in events])
+
+
+@router.patch(
+    "/nodes/{node_id}",
+    summary="Change a node's labels",
+    openapi_extra=body(
+        NodeChange, {"labels": {"labels": {"rack": "c", "gpu": None}}}, required=True
+    ),
+    responses=answers(
+        examples.NODE,
+        NO_NODE,
+        BODY_TOO_LARGE,
+        NOT_JSON,
+        invalid("labels.rack", "a\nb", "may not hold control characters or line breaks"),
+        told="The node.",
+    ),
+)
+async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
+    """Labels that are not named stay as they are."""
+    change = await read_json(request, NodeChange)
+    return Node.model_validate(await hall.nodes.label(node_id, change.labels))
+
+
+@router.post(
+    "/nodes/{node_id}/drain",
+    summary="Drain a node",
+    openapi_extra=body(
+        Drain, {"reason": {"reason": "new disk on Friday"}, "none": {}}, required=False
+    ),
+    responses=answers(
+        examples.DRAINING_NODE,
+        NO_NODE,
+        BODY_TOO_LARGE,
+        NOT_JSON,
+        invalid("reason", "", "must have at least 1 character"),
+        told="It gets no new work; it is `drained` once nothing runs on it.",
+    ),
+)
+async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
+    """Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
+    drain is taken back. Draining it again changes nothing but the reason, if one is given."""
+    wanted = await read_json(request, Drain)
+    return Node.model_validate(await hall.nodes.drain(node_id, wanted.reason))
+
+
+@router.post(
+    "/nodes/{node_id}/undrain",
+    summary="Give a node work again",
+    responses=answers(examples.NODE, NO_NODE, NODE_GOES, told="The node."),
+)
+async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
+    """Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
+    drained."""
+    return Node.model_validate(await hall.nodes.undrain(node_id))
 
 
 @router.delete(

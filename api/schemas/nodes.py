@@ -55,6 +55,10 @@ class Node(Schema):
     state: str
     """`pending` (has not joined), `ready`, `suspect`, `lost`, `draining` or `drained`."""
     reason: str
+    state_at: Time
+    """Since when it is in its state."""
+    drain_reason: str | None
+    """Why it is to be drained; null: it is not."""
     agent_version: str | None
     last_seen_at: Time | None
     labels: JsonObject
@@ -92,6 +96,37 @@ class NewNode(Body):
         if len(labels) > 64:
             raise ValueError(f"at most 64 labels, not {len(labels)}")
         return labels
+
+
+class Drain(Body):
+    """Why a node is drained."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_plain)] | None = (
+        None
+    )
+    """Shown with the node, and in the jobs that move."""
+
+
+class NodeChange(Body):
+    """What shall change of a node."""
+
+    labels: dict[LabelKey, Label | None]
+    """Labels to set; null takes one away. The others stay."""
+
+
+class NodeEvent(Schema):
+    """Something that became of a node."""
+
+    time: Time
+    state: str
+    reason: str
+
+
+class NodeEvents(Schema):
+    """What became of a node."""
+
+    items: list[NodeEvent]
+    """The oldest first; the last 100 are kept."""
 
 
 class AnnouncedNode(Schema):

@@ -181,3 +181,48 @@ async def test_uploads_stay_within_their_checkpoint(
 def _files(app: FastAPI) -> set[str]:
     folder = app.state.settings.data_dir
     return {str(path) for path in folder.rglob("*") if "trainhall.db" not in path.name}
+
+
+async def test_a_drain_is_asked_for_and_taken_back(client: httpx.AsyncClient) -> None:
+    node = await announced(client, name="gpu-07")
+    path = f"{API}/cluster/nodes/{node['id']}"
+    reply = await client.post(f"{path}/drain", json={"reason": "new disk"})
+    assert reply.status_code == 200, reply.text
+    assert (reply.json()["state"], reply.json()["drain_reason"]) == ("pending", "new disk")
+    assert (await client.post(f"{path}/drain")).json()["drain_reason"] == "new disk"
+    assert (await client.post(f"{path}/undrain")).json()["drain_reason"] is None
+    events = (await client.get(f"{path}/events")).json()["items"]
+    assert [e["reason"] for e in events] == [
+        "announced; it has not joined yet", "to be drained: new disk", "a user took the drain back"
+    ]  # fmt: skip
+    for body, field in (({"reason": ""}, "reason"), ({"reason": "a\nb"}, "reason"),
+                        ({"why": "x"}, "why"), ({"reason": 7}, "reason")):  # fmt: skip
+        reply = await client.post(f"{path}/drain", json=body)
+        assert reply.status_code == 422, reply.text
+        assert reply.json()["errors"][0]["field"] == field
+    for method, end in (("POST", "/drain"), ("POST", "/undrain"), ("GET", "/events")):
+        reply = await client.request(method, f"{API}/cluster/nodes/nosuchnode{end}")
+        assert reply.status_code == 404
+
+
+async def test_labels_are_changed_one_by_one(client: httpx.AsyncClient) -> None:
+    node = await announced(client, labels={"rack": "b", "gpu": "a100"})
+    path = f"{API}/cluster/nodes/{node['id']}"
+    changed = await client.patch(path, json={"labels": {"rack": None, "zone": "x"}})
+    assert changed.status_code == 200, changed.text
+    assert changed.json()["labels"] == {"gpu": "a100", "zone": "x"}
+    for body in ({}, {"labels": {"a b": "x"}}, {"labels": {"zone": "a\nb"}}, {"labels": {"": "x"}},
+                 {"name": "other", "labels": {}}):  # fmt: skip
+        reply = await client.patch(path, json=body)
+        assert reply.status_code == 422, reply.text
+    assert (await client.get(path)).json()["labels"] == {"gpu": "a100", "zone": "x"}
+
+
+async def test_a_removed_node_is_told_so_for_good(client: httpx.AsyncClient) -> None:
+    mine = await credential(client)
+    (node,) = (await client.get(f"{API}/cluster/nodes")).json()["items"]
+    assert (await client.delete(f"{API}/cluster/nodes/{node['id']}")).status_code == 204
+    reply = await client.post(
+        f"{API}/agent/jobs/abc/attempts/1/metrics?writer=0-0a0a0a0a", headers=mine
+    )
+    assert (reply.status_code, reply.json()["type"].rpartition(":")[2]) == (410, "node-removed")
