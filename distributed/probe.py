@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, pla
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)
 """In bytes; those after the second only where they are quick."""
-REPEATS = (15, 3, 3, 3, 3)
+REPEATS = (15, 3)
+"""Of the first size, and of the others."""
 LARGE = 1 << 20
 """Smaller ones hide in the buffers of the kernel and of the network, in part."""
 SECONDS = 0.5
@@ -29,8 +31,56 @@ SECONDS = 0.5
 Hosts = Sequence[Sequence[int]]
 
 
+class Exchanges(Protocol):
+    """How pairs of ranks exchange what is timed."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """In bytes, rising."""
+
+    @property
+    def world_size(self) -> int: ...
+
+    def seconds(self, pairs: "Pairs", size: int, number: int) -> list[float]:
+        """Let pairs exchange `size` bytes so often, one after the other; how long each took here.
+
+        All ranks call it; those of no pair do nothing.
+
+        Raises:
+            CollectiveError, RuntimeError: a peer is gone or silent.
+        """
+
+    def slowest(self, seconds: float) -> float:
+        """The largest that a rank brings, on all of them."""
+
+
+class ByRings:
+    """Exchanges by our own rings, between what the communicator's transport takes."""
+
+    sizes = SIZES
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+
+    @property
+    def world_size(self) -> int:
+        return self._communicator.world_size
+
+    def seconds(self, pairs: "Pairs", size: int, number: int) -> list[float]:
+        tensor = self._communicator.wrap(np.zeros(size // 4, np.float32))
+        times = []
+        for _ in range(number):
+            begun = time.perf_counter()
+            self._communicator.run(pairs, tensor)
+            times.append(time.perf_counter() - begun)
+        return times
+
+    def slowest(self, seconds: float) -> float:
+        return float(self._communicator.share(np.array([seconds])).max())
+
+
 def measure_links(
-    communicator: Communicator, hosts: Hosts, *, seconds: float = SECONDS
+    exchanges: Exchanges, hosts: Hosts, *, seconds: float = SECONDS
 ) -> dict[LinkClass, Link]:
     """Measure the links within hosts and between them; a collective: all ranks call it and get the
     same. Those of all hosts are measured at once, and the slowest stands for its class.
@@ -44,10 +94,10 @@ def measure_links(
         are two hosts (what lies between them is not known).
 
     Raises:
-        CollectiveError: as for `Communicator.run`.
+        CollectiveError, RuntimeError: as for `Exchanges.seconds`.
     """
     return {
-        kind: fit(telling(_times(communicator, Pairs(communicator.world_size, pairs), seconds)))
+        kind: fit(telling(_times(exchanges, Pairs(exchanges.world_size, pairs), seconds)))
         for kind, pairs in (
             (LinkClass.HOST, tuple((host[0], host[1]) for host in hosts if len(host) > 1)),
             (LinkClass.RACK, tuple((a[0], b[0]) for a, b in list(pairwise(hosts))[::2])),
@@ -68,6 +118,10 @@ class Pairs(Schedule):
     def chunks(self) -> int:
         return 2
 
+    def peer(self, rank: int) -> int | None:
+        """Whom a rank exchanges with."""
+        return next((a + b - rank for a, b in self.pairs if rank in (a, b)), None)
+
     def rounds(self, rank: int) -> Iterator[Round]:
         for pair in self.pairs:
             if rank in pair:
@@ -78,21 +132,17 @@ class Pairs(Schedule):
             yield from placed_legs(Ring(2).legs(), pair)
 
 
-def _times(communicator: Communicator, pairs: Pairs, seconds: float) -> list[tuple[int, float]]:
+def _times(exchanges: Exchanges, pairs: Pairs, seconds: float) -> list[tuple[int, float]]:
     """Sizes in bytes and the seconds of an exchange, the same on all ranks."""
     found: list[tuple[int, float]] = []
     left = seconds
-    for size, repeats in zip(SIZES, REPEATS, strict=True):
+    for size in exchanges.sizes:
+        repeats = REPEATS[bool(found)]
         if len(found) > 1 and (1 + repeats) * found[-1][1] * size / found[-1][0] > left:
             break
-        tensor = communicator.wrap(np.zeros(size // 4, np.float32))
-        times = []
-        for _ in range(1 + repeats):
-            begun = time.perf_counter()
-            communicator.run(pairs, tensor)
-            times.append(time.perf_counter() - begun)
         # The first exchange finds connections and memory cold.
-        median = float(communicator.share(np.array([statistics.median(times[1:])])).max())
+        _, *times = exchanges.seconds(pairs, size, 1 + repeats)
+        median = exchanges.slowest(statistics.median(times))
         found.append((size, median))
         left -= (1 + repeats) * median
     return found

@@ -319,9 +319,10 @@ class Loop:
         """Tell what the links carry, where the job could combine its gradients in another way."""
         spec = self.place.launch.spec
         combines = spec.parallelism.strategy == "ddp" and not self.training.reproducible
-        if self.world_size > 1 and combines and self.device.type == "cpu":
+        if self.world_size > 1 and combines:
+            bucket_mb = spec.parallelism.gradient_sync.bucket_mb
             self.network = network.examine(
-                self.strategy, spec.gradient_sync, spec.parallelism.gradient_sync.bucket_mb
+                self.strategy, spec.gradient_sync, bucket_mb, self.device
             )
             self.tell("network", self.network)
 

@@ -4,14 +4,17 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from trainhall.distributed import process_group
 from trainhall.distributed.collectives.communicator import Communicator
+from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.compression.forecast import NAMES, Forecast, Gradients, forecast
 from trainhall.distributed.exchange import gather_hosts
 from trainhall.distributed.gloo import Gloo
-from trainhall.distributed.probe import measure_links
+from trainhall.distributed.probe import ByRings, Exchanges, measure_links
+from trainhall.distributed.probe_native import ByMessages
 from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, SyncOptions
 from trainhall.parallelism.strategy import Strategy
 
@@ -21,32 +24,40 @@ _TIMEOUT = timedelta(minutes=5)
 _PLACES = {"host": "within a host", "rack": "between hosts"}
 
 
-def examine(strategy: Strategy, options: SyncOptions, bucket_mb: float) -> dict[str, Any]:
-    """Measure the links between ranks on CPUs; a collective of a fraction of a second.
+def examine(
+    strategy: Strategy, options: SyncOptions, bucket_mb: float, device: torch.device
+) -> dict[str, Any]:
+    """Measure the links between ranks; a collective of a fraction of a second.
 
     Returns:
         `message` for people, and for programs `links` (latency in seconds, bandwidth in bytes a
         second), `gradient_bytes` and, by compression, the seconds that a step's gradients are
         expected to take, sent and computed, and how many of them the compression gains. What the
-        backward pass would hide is not taken off.
+        backward pass would hide is not taken off. `message` alone where a rank could not measure.
     """
-    hosts = gather_hosts()
-    transport = Gloo(dist.new_group(backend="gloo", timeout=_TIMEOUT))
-    communicator = Communicator(transport, timeout=_TIMEOUT.total_seconds())
-    links = measure_links(communicator, hosts, seconds=SECONDS)
-    parameters = list(strategy.parameters.values())
-    gradients = Gradients(
-        [tuple(parameter.shape) for parameter in parameters],
-        parameters[0].dtype,
-        bucket_mb * 2**20,
-        parameters[0].device,
-    )
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    group = dist.new_group(backend=backend, timeout=_TIMEOUT)
+    gradients = _gradients(strategy, bucket_mb)
     ratio = options.ratio or DEFAULT_RATIO
-    mine = [forecast(name, ratio, gradients, hosts, links) for name in NAMES]
-    told = [mine] * transport.world_size
+    mine: tuple[dict[LinkClass, Link], list[Forecast], str]
+    try:
+        hosts = gather_hosts()
+        links = measure_links(_exchanges(group, device), hosts, seconds=SECONDS)
+        mine = links, [forecast(name, ratio, gradients, hosts, links) for name in NAMES], ""
+    except Exception as error:
+        # A job can do without; whatever else is amiss it will meet, and say, by itself.
+        mine = {}, [], f"{type(error).__name__}: {error}"
+    told = [mine] * group.size()
     dist.all_gather_object(told, mine, group=process_group.cpu_group())
+    for rank, (_, _, failure) in enumerate(told):
+        if failure:
+            return {"message": f"links: not measured: rank {rank}: {failure}"}
+    dist.destroy_process_group(group)  # nobody has anything under way in it
+    links = mine[0]
     # A step waits for the slowest rank.
-    whole, *others = (max(each, key=_seconds) for each in zip(*told, strict=True))
+    whole, *others = (
+        max(each, key=_seconds) for each in zip(*(f for _, f, _ in told), strict=True)
+    )
     report = {
         "links": {str(kind): asdict(link) for kind, link in links.items()},
         "gradient_bytes": gradients.bytes,
@@ -63,6 +74,23 @@ def examine(strategy: Strategy, options: SyncOptions, bucket_mb: float) -> dict[
         },
     }
     return {"message": message(report), **report}
+
+
+def _exchanges(group: dist.ProcessGroup, device: torch.device) -> Exchanges:
+    """What links are measured with: what gradients are combined with on such a device."""
+    if device.type == "cuda":
+        return ByMessages(group, device)
+    return ByRings(Communicator(Gloo(group), timeout=_TIMEOUT.total_seconds()))
+
+
+def _gradients(strategy: Strategy, bucket_mb: float) -> Gradients:
+    parameters = list(strategy.parameters.values())
+    return Gradients(
+        [tuple(parameter.shape) for parameter in parameters],
+        parameters[0].dtype,
+        bucket_mb * 2**20,
+        parameters[0].device,
+    )
 
 
 def message(report: dict[str, Any]) -> str:

@@ -5,13 +5,13 @@ import pytest
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.collectives.in_process import InProcess, run_ranks
-from trainhall.distributed.probe import Pairs, fit, measure_links, telling
+from trainhall.distributed.probe import ByRings, Pairs, fit, measure_links, telling
 
 
 def measured(hosts: list[list[int]]) -> list[dict[LinkClass, Link]]:
     def work(transport: InProcess) -> dict[LinkClass, Link]:
         communicator = Communicator(transport, timeout=30)
-        return measure_links(communicator, hosts, seconds=0.05)
+        return measure_links(ByRings(communicator), hosts, seconds=0.05)
 
     return run_ranks(sum(map(len, hosts)), work)
 
@@ -58,3 +58,4 @@ def test_pairs_that_exchange_are_not_in_each_others_way() -> None:
     schedule = Pairs(5, ((0, 3), (2, 1)))
     assert list(schedule.rounds(4)) == []
     assert [r.send.peer for r in schedule.rounds(2) if r.send] == [1, 1]
+    assert [schedule.peer(rank) for rank in range(5)] == [3, 2, 1, 0, None]

@@ -1,5 +1,6 @@
 """Jobs whose gradients are compressed: pauses, other numbers of ranks, and what is left unsent."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,24 @@ def test_there_is_nothing_to_tell_without_other_ranks_or_another_way(
         attempt = ranks.run(tmp_path / name, spec)
         assert not attempt.events(kind="network")
         assert not attempt.curve("compression_seconds")
+
+
+def test_a_job_goes_on_where_a_rank_could_not_measure(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, digits(2), function="support.probe_ranks:failing")
+    assert attempt.codes == [0, 0], attempt.stderr()
+    told = attempt.event("network")
+    assert told == {"message": "links: not measured: rank 1: RuntimeError: planted"}
+    assert attempt.event("completed")["network"] == told
+
+
+def test_pairs_exchange_by_the_backends_messages_as_on_a_gpu(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    assert ranks.call("support.probe_ranks:by_messages", 3, tmp_path) == [0, 0, 0]
+    links = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
+    assert links[0] == links[1] == links[2]
+    assert links[0].keys() == {"host"}
+    assert links[0]["host"]["bandwidth"] > 0
 
 
 def test_a_report_in_words() -> None:
