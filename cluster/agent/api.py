@@ -2,7 +2,9 @@
 
 import asyncio
 import hashlib
+import importlib.util
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +16,11 @@ from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 CHUNK_BYTES = 1024 * 1024
+
+if importlib.util.find_spec("sniffio") is None:
+    # httpcore imports it anew for every lock that it makes. Where it is not installed, each time is
+    # a search of the whole path, half of what a request costs; this makes it fail at once.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 _LATER = {401, 403, 408, 425, 429}
 """With 5xx: the request is right, its time is not. A credential that is void ends the connection,

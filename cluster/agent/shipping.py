@@ -28,6 +28,9 @@ FAST_SECONDS = 0.05
 """Between two looks while something grows."""
 SLOW_SECONDS = 0.1
 """Between two looks while attempts run and write nothing."""
+OTHERS_SECONDS = 2.0
+"""Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
+series, which rank 0 tells. A request costs a host as much for one number as for thousands."""
 SAVE_SECONDS = 1.0
 """How far the saved positions may be behind."""
 RETRY_SECONDS = 0.1
@@ -41,6 +44,8 @@ class AttemptShipper:
         self._positions = folder.path / "shipped.json"
         self._saved_at = 0.0
         self._tasks: dict[Spool, asyncio.Task[None]] = {}
+        self._due: dict[Spool, float] = {}
+        """When (monotonic) a spool that may wait is looked at again."""
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
         upload = _upload(launch, api)
@@ -61,8 +66,12 @@ class AttemptShipper:
 
     def start_growing(self, backoff: "Backoff", done: Callable[[], None]) -> bool:
         """Begin to send where there is something new; True when anything is under way."""
+        now = time.monotonic()
         for spool in self.spools:
-            if spool not in self._tasks and spool.has_more():
+            waits = not self.ended and now < self._due.get(spool, now)
+            if spool not in self._tasks and not waits and spool.has_more():
+                if isinstance(spool, MetricSpool) and spool.source.rank > 0:
+                    self._due[spool] = now + OTHERS_SECONDS
                 task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
                 self._tasks[spool] = task
                 task.add_done_callback(functools.partial(self._finished, spool, done))

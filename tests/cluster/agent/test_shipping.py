@@ -1,0 +1,94 @@
+"""How often a host sends what its ranks write."""
+
+import asyncio
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.agent_process import launch_of
+
+from trainhall.cluster.agent import shipping
+from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
+from trainhall.training.link import AttemptFolder, Launch, MetricSpool, MetricTable
+
+TASK = {
+    "task": {"name": "synthetic"},
+    "resources": {"workers": 3},
+    "training": {"steps": 1, "global_batch_size": 3},
+}
+
+
+class Coordinator:
+    """Takes metrics, and counts whose."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+
+    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+        self.requests[writer.partition("-")[0]] += 1
+        return 1_000_000
+
+
+class Host:
+    """An attempt of three ranks that write metrics."""
+
+    def __init__(self, path: Path) -> None:
+        self.launch: Launch = launch_of(TASK)
+        self.folder = AttemptFolder(path)
+        self.coordinator = Coordinator()
+        self.spools = []
+        for place in self.launch.ranks:
+            self.folder.rank(place.rank).mkdir(parents=True)
+            self.spools.append(MetricSpool(self.folder.metrics(place.rank)))
+        self.shipper = AttemptShipper(self.folder, self.launch, self.coordinator)  # type: ignore[arg-type]
+
+    def write(self) -> None:
+        for spool in self.spools:
+            spool.append([MetricTable(0, range(1, 2), [1.0], {"step_seconds": [0.1]})])
+
+    async def look(self) -> None:
+        """Send what is due, in one loop's turns."""
+        for _ in range(100):
+            if not self.shipper.start_growing(Backoff(), lambda: None):
+                return
+            await asyncio.sleep(0)
+        raise AssertionError("it never comes to an end")
+
+
+async def test_ranks_other_than_the_first_send_in_larger_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
+    host = Host(tmp_path)
+    for _ in range(8):
+        host.write()
+        await host.look()
+        now += 0.25
+    assert host.coordinator.requests == {"0": 8, "1": 1, "2": 1}
+    now += shipping.OTHERS_SECONDS
+    await host.look()
+    assert host.coordinator.requests == {"0": 8, "1": 2, "2": 2}
+
+
+async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for _ in range(2):
+        host.write()
+        await host.look()
+    assert not host.shipper.shipped
+    host.shipper.ended = True
+    await host.look()
+    assert host.shipper.shipped
+    assert host.coordinator.requests == {"0": 2, "1": 2, "2": 2}
+
+
+def test_a_request_searches_no_path_for_a_module_that_is_not_there() -> None:
+    code = (
+        "import sys; import trainhall.cluster.agent.api; "
+        "sys.exit('sniffio' not in sys.modules and 'sniffio is searched for at every request')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
