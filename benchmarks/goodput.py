@@ -1,7 +1,6 @@
 """How much of the time goes into steps that count, while a rank dies once a minute.
 
-    python benchmarks/goodput.py [--minutes 20] [--fault-every 60]
-    python benchmarks/goodput.py --minutes 2 --fault-every 15    a shorter one, with more faults
+    python benchmarks/goodput.py [--minutes 4] [--fault-every 60]
 
 A job of two ranks at 20 steps a second saves every 50 steps; at random one of its ranks is ended
 by SIGKILL. Goodput is the steps that count, at the time that a step takes between faults (the
@@ -37,7 +36,7 @@ SPEC = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--fault-every", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

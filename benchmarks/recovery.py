@@ -129,7 +129,7 @@ class Job:
         begun = [
             seconds_of(event["time"])
             for event in events
-            if event["attempt"] == attempt + 1 and event["kind"] == "started"
+            if event["attempt"] == attempt + 1 and event["reason"].startswith("goes on from step")
         ]
         marks = [killed, seen, decided, *begun[:1], stepped]
         return tuple(after - before for before, after in itertools.pairwise(marks))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,13 @@ class ChaosCluster(Cluster):
     def events(self, job_id: str) -> list[Any]:
         return list(self.get(f"/training/jobs/{job_id}/events", params={"limit": 500})["items"])
 
+    def first_step(self, job_id: str) -> float | None:
+        """When the newest attempt took its first step, in seconds since the epoch."""
+        began = _seconds(self.attempts(job_id)[-1]["started_at"])
+        reply = self.get(f"/metrics/jobs/{job_id}", params={"names": "loss", "max_points": 100_000})
+        times = [_seconds(p["time"]) for series in reply["series"] for p in series["points"]]
+        return min((at for at in times if at > began), default=None)
+
     def ranks(self, job_id: str, attempt: int | None = None) -> list[psutil.Process]:
         """The live ranks of one attempt, or of all, in the order of their numbers."""
         found = []
@@ -205,6 +213,10 @@ class ChaosCluster(Cluster):
         for program in (*(host.agent for host in self.hosts), self.coordinator):
             if program.process is not None and program.process.poll() is None:
                 program.stop()
+
+
+def _seconds(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
 
 
 def _is_rank(process: psutil.Process) -> bool:

@@ -15,6 +15,13 @@ _AT_ONCE = 6
 _PATIENCE_SECONDS = 120
 """From the last command on a job to its end."""
 _COMMANDS = ("pause",) * 4 + ("resume",) * 3 + ("cancel",)
+_DRAIN_CHANCE = 0.05
+_RESOURCES = (
+    {"workers": 1, "device": "cpu"},
+    {"workers": 2, "device": "cpu"},
+    {"min_workers": 1, "max_workers": 3, "device": "cpu"},
+)
+"""The last of them is resized whenever devices come free or are asked for."""
 
 
 @dataclass
@@ -27,7 +34,7 @@ class _Subject:
 
 
 def random_commands(play: Play) -> None:
-    """Jobs are paused, resumed and cancelled at random: each comes to its end."""
+    """Pause, resume, cancel, resize and drain at random: every job comes to its end."""
     report, chance = play.report, play.chance
     with play.stage.cluster(PATIENT) as cluster:
         waiting = play.runs
@@ -35,8 +42,9 @@ def random_commands(play: Play) -> None:
         while waiting or subjects:
             while waiting and len(subjects) < _AT_ONCE:
                 waiting -= 1
-                workers = chance.choice((1, 1, 2, 3))
-                spec = stepping(chance.randrange(5, 60), workers=workers, pause=0.01)
+                spec = stepping(
+                    chance.randrange(5, 60), pause=0.01, resources=chance.choice(_RESOURCES)
+                )
                 subjects.append(
                     _Subject(cluster.submit(spec), chance.randrange(1, 5), time.monotonic())
                 )
@@ -57,10 +65,22 @@ def random_commands(play: Play) -> None:
                     quiet = time.monotonic() - subject.since
                     if quiet > _PATIENCE_SECONDS:
                         report.check("no job is stuck", False, _told(cluster, subject))
+            if chance.random() < _DRAIN_CHANCE:
+                _toggle_drain(play, cluster)
             time.sleep(chance.uniform(0, 0.1))
+        for host in cluster.hosts:
+            cluster.post(f"/cluster/nodes/{cluster.node(host)['id']}/undrain")
         for node in cluster.get("/cluster/nodes")["items"]:
             held = [device["job_id"] for device in node["devices"] if device["job_id"]]
             report.check("its devices are free again", not held, held)
+
+
+def _toggle_drain(play: Play, cluster: ChaosCluster) -> None:
+    """Of the first host alone, so that there is always some room."""
+    node = cluster.node(cluster.hosts[0])
+    command = "undrain" if node["state"] in ("draining", "drained") else "drain"
+    cluster.post(f"/cluster/nodes/{node['id']}/{command}", json={} if command == "drain" else None)
+    play.report.inject(f"{command} a node")
 
 
 def _command(play: Play, cluster: ChaosCluster, subject: _Subject, command: str) -> None:
