@@ -81,9 +81,7 @@ def list_jobs(
     ] = 50,
     queue: Annotated[
         bool,
-        typer.Option(
-            "--queue", "-q", help="The waiting jobs in their order, and what each waits for."
-        ),
+        typer.Option("--queue", help="The waiting jobs in their order, and what each waits for."),
     ] = False,
     wide: Annotated[
         bool,
@@ -288,6 +286,7 @@ def _job_page(
         ("attempt", str(job["attempt"])),
         ("workers", str(job["world_size"])),
         *([("plan", job["plan"]["told"])] if job.get("plan") else []),
+        *([("straggler", slow)] if (slow := out.straggler(job)) else []),
         ("priority", str(job["priority"])),
         ("created", job["created_at"]),
         ("ran", out.ran(job)),

@@ -183,9 +183,14 @@ class QueueEntry(Schema):
     """A job that waits, and for what."""
 
     job_id: str
+    name: str
+    priority: int
+    """Higher runs first; a day of waiting counts as much as one level, unless configured."""
+    queued_at: Time
     position: int
     """1 is next."""
     reason: str
+    """What it waits for, and what would start it."""
     needs: Needs
     earliest_start: Time | None
     """When it is expected to start, or may at the earliest; null when nobody knows."""
@@ -211,8 +216,3 @@ class Summary(Schema):
     """Bytes."""
     power: float | None
     """Watts over all devices that tell it."""
-    name: str
-    priority: int
-    """Higher runs first; a day of waiting counts as much as one level, unless configured."""
-    queued_at: Time
-    """What it waits for, and what would start it."""

@@ -39,6 +39,33 @@ class Everything {
 // What was notified outlives a page, as it should.
 afterEach(() => notifications.clean());
 
+describe("the queue", () => {
+  const entry = {
+    job_id: "77c0de15f00d",
+    name: "gpt",
+    priority: 2,
+    queued_at: "2026-01-01T00:00:00Z",
+    position: 1,
+    reason: "needs 8 GPUs on one host; node-b has 6 of 8 free, job 3f2a9c51d07b holds 2",
+    needs: { device: "cuda", count: 8 },
+    earliest_start: null,
+  };
+
+  it("tells who waits, for what and until when", async () => {
+    await open("/queue", { "GET /cluster/queue": list(entry) });
+    const row = (await screen.findByText("gpt", { selector: "a" })).closest("tr");
+    expect(row).toHaveTextContent("8 GPUs · priority 2");
+    expect(row).toHaveTextContent("node-b has 6 of 8 free");
+    expect(row).toHaveTextContent("not known");
+    expect(screen.getByText("3f2a9c51d07b", { selector: "a" })).toBeVisible();
+  });
+
+  it("says so when nobody waits", async () => {
+    await open("/queue", { "GET /cluster/queue": list() });
+    expect(await screen.findByText("No job waits")).toBeVisible();
+  });
+});
+
 describe("the jobs", () => {
   const paused = job({ id: "b2", name: "tiny", state: "paused", reason: "paused by a user" });
 

@@ -95,6 +95,12 @@ const nodes = createRoute({
   component: lazyRouteComponent(() => import("@/features/nodes/nodes-page")),
 });
 
+const queue = createRoute({
+  getParentRoute: () => root,
+  path: "/queue",
+  component: lazyRouteComponent(() => import("@/features/queue/queue-page")),
+});
+
 export interface NewSearch {
   /** Begin with the spec of this job. */
   from?: string | undefined;
@@ -108,7 +114,7 @@ const submit = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([home, jobs, job, compare, nodes, submit]),
+  routeTree: root.addChildren([home, jobs, job, compare, queue, nodes, submit]),
   defaultPreload: "intent",
   parseSearch,
   stringifySearch,

@@ -32,6 +32,9 @@ export function Shell() {
               <Link to="/jobs" className={classes.link} activeOptions={{ includeSearch: false }}>
                 Jobs
               </Link>
+              <Link to="/queue" className={classes.link}>
+                Queue
+              </Link>
               <Link to="/nodes" className={classes.link}>
                 Nodes
               </Link>

@@ -2,7 +2,7 @@
 
 import type { Client, Options as Options2, TDataShape } from './client';
 import { client } from './client.gen';
-import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
+import type { AnnounceNodeData, AnnounceNodeErrors, AnnounceNodeResponses, CancelJobData, CancelJobErrors, CancelJobResponses, CaptureGradientsData, CaptureGradientsErrors, CaptureGradientsResponses, ChangeNodeData, ChangeNodeErrors, ChangeNodeResponses, CollectCheckpointsData, CollectCheckpointsErrors, CollectCheckpointsResponses, DeleteCheckpointData, DeleteCheckpointErrors, DeleteCheckpointResponses, DrainNodeData, DrainNodeErrors, DrainNodeResponses, GetCheckpointData, GetCheckpointErrors, GetCheckpointResponses, GetCodeData, GetCodeErrors, GetCodeResponses, GetJobData, GetJobErrors, GetJobResponses, GetNodeData, GetNodeErrors, GetNodeResponses, ListAttemptsData, ListAttemptsErrors, ListAttemptsResponses, ListCheckpointFilesData, ListCheckpointFilesErrors, ListCheckpointFilesResponses, ListCheckpointsData, ListCheckpointsErrors, ListCheckpointsResponses, ListDevicesData, ListDevicesErrors, ListDevicesResponses, ListEventsData, ListEventsErrors, ListEventsResponses, ListJobsData, ListJobsErrors, ListJobsResponses, ListNodeEventsData, ListNodeEventsErrors, ListNodeEventsResponses, ListNodesData, ListNodesErrors, ListNodesResponses, PauseJobData, PauseJobErrors, PauseJobResponses, PinCheckpointData, PinCheckpointErrors, PinCheckpointResponses, PutCodeData, PutCodeErrors, PutCodeResponses, ReadCheckpointFileData, ReadCheckpointFileErrors, ReadCheckpointFileResponses, ReadGradientsData, ReadGradientsErrors, ReadGradientsOfStepData, ReadGradientsOfStepErrors, ReadGradientsOfStepResponses, ReadGradientsResponses, ReadHealthData, ReadHealthErrors, ReadHealthResponses, ReadLogsData, ReadLogsErrors, ReadLogsResponses, ReadMetricsData, ReadMetricsErrors, ReadMetricsResponses, ReadNodeHistoryData, ReadNodeHistoryErrors, ReadNodeHistoryResponses, ReadPrometheusData, ReadPrometheusErrors, ReadPrometheusResponses, ReadQueueData, ReadQueueErrors, ReadQueueResponses, ReadReadinessData, ReadReadinessErrors, ReadReadinessResponses, ReadSummaryData, ReadSummaryErrors, ReadSummaryResponses, RemoveNodeData, RemoveNodeErrors, RemoveNodeResponses, RestoreCheckpointData, RestoreCheckpointErrors, RestoreCheckpointResponses, ResumeJobData, ResumeJobErrors, ResumeJobResponses, SubmitJobData, SubmitJobErrors, SubmitJobResponses, UndrainNodeData, UndrainNodeErrors, UndrainNodeResponses, UnpinCheckpointData, UnpinCheckpointErrors, UnpinCheckpointResponses, VerifyCheckpointData, VerifyCheckpointErrors, VerifyCheckpointResponses } from './types.gen';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -203,11 +203,55 @@ export const removeNode = <ThrowOnError extends boolean = false>(options: Option
 export const getNode = <ThrowOnError extends boolean = false>(options: Options<GetNodeData, ThrowOnError>) => (options.client ?? client).get<GetNodeResponses, GetNodeErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}', ...options });
 
 /**
+ * Change a node's labels
+ *
+ * Labels that are not named stay as they are.
+ */
+export const changeNode = <ThrowOnError extends boolean = false>(options: Options<ChangeNodeData, ThrowOnError>) => (options.client ?? client).patch<ChangeNodeResponses, ChangeNodeErrors, ThrowOnError>({
+    url: '/api/v1/cluster/nodes/{node_id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
  * Read what a node's devices did
  *
  * One point for each half minute of the last two days, or fewer that stand for more time.
  */
 export const readNodeHistory = <ThrowOnError extends boolean = false>(options: Options<ReadNodeHistoryData, ThrowOnError>) => (options.client ?? client).get<ReadNodeHistoryResponses, ReadNodeHistoryErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/history', ...options });
+
+/**
+ * Read what became of a node
+ *
+ * Its states, each with a reason and a time, and what users wanted of it.
+ */
+export const listNodeEvents = <ThrowOnError extends boolean = false>(options: Options<ListNodeEventsData, ThrowOnError>) => (options.client ?? client).get<ListNodeEventsResponses, ListNodeEventsErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/events', ...options });
+
+/**
+ * Drain a node
+ *
+ * Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
+ * drain is taken back. Draining it again changes nothing but the reason, if one is given.
+ */
+export const drainNode = <ThrowOnError extends boolean = false>(options: Options<DrainNodeData, ThrowOnError>) => (options.client ?? client).post<DrainNodeResponses, DrainNodeErrors, ThrowOnError>({
+    url: '/api/v1/cluster/nodes/{node_id}/drain',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Give a node work again
+ *
+ * Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
+ * drained.
+ */
+export const undrainNode = <ThrowOnError extends boolean = false>(options: Options<UndrainNodeData, ThrowOnError>) => (options.client ?? client).post<UndrainNodeResponses, UndrainNodeErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/undrain', ...options });
 
 /**
  * List devices
@@ -219,7 +263,7 @@ export const listDevices = <ThrowOnError extends boolean = false>(options?: Opti
 /**
  * Read the queue
  *
- * Waiting jobs, the next one first, each with the reason why it waits.
+ * Waiting jobs, the next one first: what each waits for, and when it is expected to start.
  */
 export const readQueue = <ThrowOnError extends boolean = false>(options?: Options<ReadQueueData, ThrowOnError>) => (options?.client ?? client).get<ReadQueueResponses, ReadQueueErrors, ThrowOnError>({ url: '/api/v1/cluster/queue', ...options });
 

@@ -72,6 +72,12 @@ export type Attempt = {
      */
     allocation: Array<NodeAllocation>;
     /**
+     * Generations
+     *
+     * The oldest first; an attempt that never regrouped has one.
+     */
+    generations: Array<Generation>;
+    /**
      * Started At
      */
     started_at: string;
@@ -455,6 +461,20 @@ export type DevicePoint = {
 };
 
 /**
+ * Drain
+ *
+ * Why a node is drained.
+ */
+export type Drain = {
+    /**
+     * Reason
+     *
+     * Shown with the node, and in the jobs that move.
+     */
+    reason?: string | null;
+};
+
+/**
  * DryRun
  *
  * What a submission would create. Nothing was created.
@@ -492,6 +512,7 @@ export type DryRun = {
      * Why the cluster as it is could not hold the job, were it the only one.
      */
     shortage: string | null;
+    outlook: Outlook;
 };
 
 /**
@@ -630,6 +651,40 @@ export type FieldProblem = {
      * What was given, shortened.
      */
     value?: string | null;
+};
+
+/**
+ * Generation
+ *
+ * An attempt between two regroupings of its ranks.
+ */
+export type Generation = {
+    /**
+     * Generation
+     */
+    generation: number;
+    /**
+     * Time
+     *
+     * When it was decided.
+     */
+    time: string;
+    /**
+     * Reason
+     */
+    reason: string;
+    /**
+     * World Size
+     */
+    world_size: number;
+    /**
+     * Allocation
+     */
+    allocation: Array<NodeAllocation>;
+    /**
+     * Of the rank or host that it replaced, if one had failed.
+     */
+    failure: Failure | null;
 };
 
 /**
@@ -1081,6 +1136,10 @@ export type Job = {
         [key: string]: number | string | null;
     };
     /**
+     * The rank that the others wait for, step after step; null: none does, or it does not run.
+     */
+    straggler: Straggler | null;
+    /**
      * Of strategy `auto`, once it is planned.
      */
     plan: Plan | null;
@@ -1357,6 +1416,18 @@ export type Node = {
      */
     reason: string;
     /**
+     * State At
+     *
+     * Since when it is in its state.
+     */
+    state_at: string;
+    /**
+     * Drain Reason
+     *
+     * Why it is to be drained; null: it is not.
+     */
+    drain_reason: string | null;
+    /**
      * Agent Version
      */
     agent_version: string | null;
@@ -1408,6 +1479,56 @@ export type NodeAllocation = {
 };
 
 /**
+ * NodeChange
+ *
+ * What shall change of a node.
+ */
+export type NodeChange = {
+    /**
+     * Labels
+     *
+     * Labels to set; null takes one away. The others stay.
+     */
+    labels: {
+        [key: string]: string | null;
+    };
+};
+
+/**
+ * NodeEvent
+ *
+ * Something that became of a node.
+ */
+export type NodeEvent = {
+    /**
+     * Time
+     */
+    time: string;
+    /**
+     * State
+     */
+    state: string;
+    /**
+     * Reason
+     */
+    reason: string;
+};
+
+/**
+ * NodeEvents
+ *
+ * What became of a node.
+ */
+export type NodeEvents = {
+    /**
+     * Items
+     *
+     * The oldest first; the last 100 are kept.
+     */
+    items: Array<NodeEvent>;
+};
+
+/**
  * NodeHistory
  *
  * What the devices of a node did.
@@ -1435,6 +1556,38 @@ export type NodePage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+};
+
+/**
+ * Outlook
+ *
+ * When a job would start that was submitted now.
+ */
+export type Outlook = {
+    /**
+     * When
+     *
+     * `never`: not while cluster and quotas are as they are.
+     */
+    when: 'now' | 'later' | 'never';
+    /**
+     * Position
+     *
+     * In the queue; 1 is next.
+     */
+    position: number;
+    /**
+     * Expected At
+     *
+     * By what is known of the jobs before it; null when that is too little.
+     */
+    expected_at: string | null;
+    /**
+     * Reason
+     *
+     * Where it would be placed, or what it would wait for.
+     */
+    reason: string;
 };
 
 /**
@@ -1795,6 +1948,20 @@ export type QueueEntry = {
      */
     job_id: string;
     /**
+     * Name
+     */
+    name: string;
+    /**
+     * Priority
+     *
+     * Higher runs first; a day of waiting counts as much as one level, unless configured.
+     */
+    priority: number;
+    /**
+     * Queued At
+     */
+    queued_at: string;
+    /**
      * Position
      *
      * 1 is next.
@@ -1802,13 +1969,15 @@ export type QueueEntry = {
     position: number;
     /**
      * Reason
+     *
+     * What it waits for, and what would start it.
      */
     reason: string;
     needs: Needs;
     /**
      * Earliest Start
      *
-     * Not before this time; null when it starts as soon as there is room.
+     * When it is expected to start, or may at the earliest; null when nobody knows.
      */
     earliest_start: string | null;
 };
@@ -2094,6 +2263,30 @@ export type SeriesOut = {
  * Device
  */
 export type SpecDevice = 'auto' | 'cpu' | 'cuda';
+
+/**
+ * Straggler
+ *
+ * A rank that holds up the others.
+ */
+export type Straggler = {
+    /**
+     * Rank
+     */
+    rank: number;
+    /**
+     * Ratio
+     *
+     * Of its own time for a step to the median of all ranks'.
+     */
+    ratio: number;
+    /**
+     * Node
+     *
+     * Name of its node.
+     */
+    node: string | null;
+};
 
 /**
  * Summary
@@ -2469,7 +2662,7 @@ export type SubmitJobData = {
         /**
          * Dry Run
          *
-         * Only check the spec, and tell what would be submitted.
+         * Only check the spec, and tell when the job would start.
          */
         dry_run?: boolean;
     };
@@ -3432,6 +3625,62 @@ export type GetNodeResponses = {
 
 export type GetNodeResponse = GetNodeResponses[keyof GetNodeResponses];
 
+export type ChangeNodeData = {
+    body: NodeChange;
+    path: {
+        /**
+         * Node Id
+         *
+         * The node's id.
+         */
+        node_id: string;
+    };
+    query?: never;
+    url: '/api/v1/cluster/nodes/{node_id}';
+};
+
+export type ChangeNodeErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is too large
+     */
+    413: Problem;
+    /**
+     * This content type is not accepted
+     */
+    415: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ChangeNodeError = ChangeNodeErrors[keyof ChangeNodeErrors];
+
+export type ChangeNodeResponses = {
+    /**
+     * The node.
+     */
+    200: Node;
+};
+
+export type ChangeNodeResponse = ChangeNodeResponses[keyof ChangeNodeResponses];
+
 export type ReadNodeHistoryData = {
     body?: never;
     path: {
@@ -3498,6 +3747,162 @@ export type ReadNodeHistoryResponses = {
 };
 
 export type ReadNodeHistoryResponse = ReadNodeHistoryResponses[keyof ReadNodeHistoryResponses];
+
+export type ListNodeEventsData = {
+    body?: never;
+    path: {
+        /**
+         * Node Id
+         *
+         * The node's id.
+         */
+        node_id: string;
+    };
+    query?: never;
+    url: '/api/v1/cluster/nodes/{node_id}/events';
+};
+
+export type ListNodeEventsErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ListNodeEventsError = ListNodeEventsErrors[keyof ListNodeEventsErrors];
+
+export type ListNodeEventsResponses = {
+    /**
+     * The node's last events.
+     */
+    200: NodeEvents;
+};
+
+export type ListNodeEventsResponse = ListNodeEventsResponses[keyof ListNodeEventsResponses];
+
+export type DrainNodeData = {
+    body?: Drain;
+    path: {
+        /**
+         * Node Id
+         *
+         * The node's id.
+         */
+        node_id: string;
+    };
+    query?: never;
+    url: '/api/v1/cluster/nodes/{node_id}/drain';
+};
+
+export type DrainNodeErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The request is too large
+     */
+    413: Problem;
+    /**
+     * This content type is not accepted
+     */
+    415: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type DrainNodeError = DrainNodeErrors[keyof DrainNodeErrors];
+
+export type DrainNodeResponses = {
+    /**
+     * It gets no new work; it is `drained` once nothing runs on it.
+     */
+    200: Node;
+};
+
+export type DrainNodeResponse = DrainNodeResponses[keyof DrainNodeResponses];
+
+export type UndrainNodeData = {
+    body?: never;
+    path: {
+        /**
+         * Node Id
+         *
+         * The node's id.
+         */
+        node_id: string;
+    };
+    query?: never;
+    url: '/api/v1/cluster/nodes/{node_id}/undrain';
+};
+
+export type UndrainNodeErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * This contradicts something that already holds
+     */
+    409: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type UndrainNodeError = UndrainNodeErrors[keyof UndrainNodeErrors];
+
+export type UndrainNodeResponses = {
+    /**
+     * The node.
+     */
+    200: Node;
+};
+
+export type UndrainNodeResponse = UndrainNodeResponses[keyof UndrainNodeResponses];
 
 export type ListDevicesData = {
     body?: never;

@@ -56,6 +56,7 @@ export function Header({ job, live }: Props) {
         <JobCommands job={job} />
       </Group>
       <Reason job={job} />
+      <Straggler job={job} />
       <Facts job={job} />
       {job.plan ? <PlanCard plan={job.plan} /> : null}
       <JobProgress job={job} live={live} />
@@ -90,12 +91,25 @@ function Reason({ job }: { job: Job }) {
         {entry.earliest_start ? (
           <>
             {" "}
-            · not before <Moment value={entry.earliest_start} />
+            · expected at <Moment value={entry.earliest_start} />
           </>
         ) : null}
         {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
       </Text>
     </section>
+  );
+}
+
+/** The rank that the others wait for, step after step. */
+function Straggler({ job }: { job: Job }) {
+  const slow = job.straggler;
+  if (!slow) return null;
+  const ratio = slow.ratio.toFixed(2);
+  return (
+    <Text size="sm" c="yellow.8" data-testid="straggler">
+      rank {slow.rank}
+      {slow.node ? ` on ${slow.node}` : ""} is slow: {ratio} × the median time for a step
+    </Text>
   );
 }
 
