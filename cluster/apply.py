@@ -49,6 +49,7 @@ from trainhall.cluster.regroup import (
     regroups_in_place,
 )
 from trainhall.cluster.resume import checkpoint_plan
+from trainhall.cluster.set_aside import set_aside_failing
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
@@ -127,6 +128,10 @@ class Applier:
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
             return False
+        if isinstance(decision, EndAttempt) and decision.failure is not None:
+            # On its own: who reports locks a node before its attempts.
+            async with self._db.transaction() as session:
+                await set_aside_failing(session, touched.nodes, self._clock.now())
         for job_id in touched.jobs:
             self._wakeups.stream(job_id)
         for node_id in touched.nodes | touched.removed:
@@ -377,6 +382,7 @@ class Applier:
             world_size=size,
             allocation=allocation,
             in_place=regroups_in_place(job.spec),
+            isolation_seconds=self._isolation_seconds(job.spec),
             generations=[generation(1, now, decision.reason, allocation)],
             planning=planning,
             checkpoint_plan=plan,

@@ -19,6 +19,7 @@ from trainhall.cluster.facts import (
     NodeState,
 )
 from trainhall.cluster.hangs import hang_of
+from trainhall.cluster.isolated import end_others, may_still_run, to_end_first
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.restarts import AfterFailure, after_failure
@@ -46,6 +47,10 @@ def decide_attempt(
         for host in attempt.hosts
         if outcome_of(host) is None and (host.node_id not in nodes or host.node_id in lost)
     ]
+    if silent and to_end_first(attempt, silent):
+        return end_others(attempt, silent[0])
+    if may_still_run(now, attempt):
+        return None
     if silent:
         return _lose(now, attempt, job, silent, nodes.get(silent[0].node_id))
     failure = _failure_of(attempt)
@@ -235,10 +240,11 @@ def _end_with_agents(attempt: AttemptFacts, job: JobFacts, stopped: list[HostFac
 
 
 def _with_stopped_agents(attempt: AttemptFacts) -> list[HostFacts]:
-    """The hosts on which it ended because the agent did, unless it was failing before."""
+    """The hosts on which it ended because the agent did, or because the coordinator was not heard
+    for long, unless it was failing before."""
     if attempt.failure is not None:
         return []
-    return [host for host in attempt.hosts if host.told is not None and host.told.agent_stopped]
+    return [h for h in attempt.hosts if h.told and (h.told.agent_stopped or h.told.isolated)]
 
 
 def _follow(stopped: list[HostFacts]) -> Goal:
@@ -250,6 +256,8 @@ def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
     names = ", ".join(host.node_name for host in stopped)
     who = f"the agent{'s' if len(stopped) > 1 else ''} on {names}"
     were = f"{who} {'were' if len(stopped) > 1 else 'was'} stopped"
+    if any(host.told is not None and host.told.isolated for host in stopped):
+        were = f"{who} did not reach the coordinator for long (on_isolation: stop)"
     if _follow(stopped) == "pause":
         silent = attempt.script and not attempt.begun
         return f"{were}; the ranks {'were told to end' if silent else 'saved'} first"

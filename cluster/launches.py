@@ -98,6 +98,7 @@ def assignment(
                 "rendezvous": attempt.rendezvous if host["node_rank"] > 0 else None,
                 "address": address,
                 "in_place": attempt.in_place,
+                "isolation_seconds": attempt.isolation_seconds,
                 "prediction": chosen.prediction if chosen is not None else None,
                 "checkpoint": {
                     # Empty: each host keeps its own folder and uploads from it.

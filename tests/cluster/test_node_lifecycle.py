@@ -25,9 +25,11 @@ from trainhall.cluster.node_lifecycle import (
     state_when_heard,
     undrain_node,
 )
+from trainhall.cluster.views import NodeView
 from trainhall.db.database import Database
 from trainhall.db.models import Node, NodeEvent
-from trainhall.training.link import Outcome
+from trainhall.training.cause import Cause
+from trainhall.training.link import Failure, Outcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STATES = st.sampled_from(NodeState)
@@ -276,3 +278,24 @@ async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
         with pytest.raises(InvalidValue):
             await nodes.label(node.id, bad)
     assert (await nodes.get(node.id)).labels == changed.labels
+
+
+async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    nodes = hall.coordinator.nodes
+    job_id = await hall.submit(recovery={"max_restarts": 9})
+
+    async def fail() -> NodeView:
+        await hall.run_until(job_id, "running")
+        fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+        return await nodes.get(alpha.node_id)
+
+    assert (await fail()).state == "ready", "once is no proof"
+    aside = await fail()
+    assert (aside.state, aside.drain_reason is not None) == ("drained", True)
+    assert aside.reason.startswith("set aside: a device failed 2 times within 24 hours")
+    await nodes.undrain(alpha.node_id)
+    assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
