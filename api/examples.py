@@ -140,21 +140,32 @@ FAILURE: Example = {
     "node": "gpu-07",
     "step": 132,
 }
+ALLOCATION: list[Example] = [
+    {
+        "node_id": "9b1d44e0c2aa",
+        "node_name": "gpu-07",
+        "node_rank": 0,
+        "ranks": [
+            {"rank": 0, "local_rank": 0, "device_kind": "cuda", "device_index": 0},
+            {"rank": 1, "local_rank": 1, "device_kind": "cuda", "device_index": 1},
+        ],
+    }
+]
 ATTEMPT: Example = {
     "attempt": 1,
     "generation": 1,
     "state": "failed",
     "reason": "rank 1 was ended by SIGKILL",
     "world_size": 2,
-    "allocation": [
+    "allocation": ALLOCATION,
+    "generations": [
         {
-            "node_id": "9b1d44e0c2aa",
-            "node_name": "gpu-07",
-            "node_rank": 0,
-            "ranks": [
-                {"rank": 0, "local_rank": 0, "device_kind": "cuda", "device_index": 0},
-                {"rank": 1, "local_rank": 1, "device_kind": "cuda", "device_index": 1},
-            ],
+            "generation": 1,
+            "time": "2026-01-05T09:30:00.050000Z",
+            "reason": "placed on 2 GPUs of gpu-07",
+            "world_size": 2,
+            "allocation": ALLOCATION,
+            "failure": None,
         }
     ],
     "started_at": "2026-01-05T09:30:00.050000Z",

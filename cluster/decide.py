@@ -34,13 +34,13 @@ def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[
         nodes[node.id] = node
     lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
     jobs = {job.id: job for job in facts.jobs}
-    spare = Spare(facts)
+    spare = Spare(facts, options.quotas)
     for attempt in facts.attempts:
         job = jobs.get(attempt.job_id)
         if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
             decision = decide_size(now, attempt, job, spare, options)
             if isinstance(decision, Regroup):
-                spare.take(decision.placed)
+                spare.take(job, decision.placed)
             elif decision is None:
                 decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
             if decision is not None:

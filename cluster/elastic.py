@@ -36,6 +36,8 @@ from trainhall.cluster.facts import (
 from trainhall.cluster.lifecycle import WAITING_STATES, AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import PlacedNode
+from trainhall.cluster.quota_use import QuotaUse
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.restarts import after_failure
 from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec import JobSpec
@@ -49,8 +51,9 @@ def sizes_of(spec: JobSpec) -> list[int] | None:
 class Spare:
     """Devices that no attempt holds and no waiting job could use, while a pass gives some away."""
 
-    def __init__(self, facts: ClusterFacts) -> None:
+    def __init__(self, facts: ClusterFacts, quotas: Quotas) -> None:
         self._facts = facts
+        self._quotas = quotas
         self._wanted: dict[tuple[str, str], bool] = {}
 
     # Read only where a job is elastic: most passes have none to look at.
@@ -66,6 +69,10 @@ class Spare:
     @cached_property
     def _busy_with(self) -> set[tuple[str, str]]:
         return {(grant.node_id, grant.job_id) for grant in self._facts.grants}
+
+    @cached_property
+    def _quota_use(self) -> QuotaUse:
+        return QuotaUse(self._quotas, self._facts)
 
     @cached_property
     def _waiting(self) -> list[tuple[JobFacts, str]]:
@@ -97,8 +104,15 @@ class Spare:
         """Whether an attempt of the job holds devices of a node."""
         return (node_id, job.id) in self._busy_with
 
-    def take(self, placed: Iterable[PlacedNode]) -> None:
-        self._held.update((node.node_id, i) for node in placed for i in node.device_indices)
+    def allows(self, job: JobFacts, more: int) -> int:
+        """How many of so many more devices the job's quotas leave it."""
+        room = self._quota_use.room(job)
+        return more if room is None else min(more, room)
+
+    def take(self, job: JobFacts, placed: Iterable[PlacedNode]) -> None:
+        wanted = {(node.node_id, i) for node in placed for i in node.device_indices}
+        self._quota_use.take(job, len(wanted - self._held))
+        self._held.update(wanted)
 
     def _is_wanted(self, node: NodeFacts, kind: str) -> bool:
         key = (node.id, kind)
@@ -248,6 +262,8 @@ def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
         and job.state is JobState.RUNNING
         and not any(h.told is not None and h.told.agent_stopped for h in attempt.hosts)
         and _takes_it_up(attempt)
+        # Its ranks end by themselves where a host is not heard, and those of the others first.
+        and attempt.isolation_seconds is None
     )
 
 
@@ -273,7 +289,7 @@ def _enlarged(
         or (node_id not in gone and not job.one_host and not spare.has_of(job, node_id))
     }
     have = sum(len(node.device_indices) for node in kept)
-    most = have + sum(len(indices) for indices in free.values())
+    most = have + spare.allows(job, sum(len(indices) for indices in free.values()))
     size = max((n for n in job.sizes if n <= most), default=None)
     if not have or size is None:
         return None

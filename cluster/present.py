@@ -53,6 +53,7 @@ def attempt_view(attempt: Attempt, following: Attempt | None) -> AttemptView:
         reason=attempt.reason,
         world_size=attempt.world_size,
         allocation=attempt.allocation,
+        generations=attempt.generations,
         started_at=attempt.started_at,
         finished_at=attempt.finished_at,
         failure=attempt.failure,

@@ -58,6 +58,8 @@ class AttemptView:
     allocation: list[dict[str, Any]]
     """`[{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_kind,
     device_index}]}]`."""
+    generations: list[dict[str, Any]]
+    """Oldest first: `{generation, time, reason, world_size, allocation, failure}`."""
     started_at: datetime
     finished_at: datetime | None
     failure: dict[str, Any] | None

@@ -223,6 +223,19 @@ class Incident(Schema):
     total_seconds: float | None
 
 
+class Generation(Schema):
+    """An attempt between two regroupings of its ranks."""
+
+    generation: int
+    time: Time
+    """When it was decided."""
+    reason: str
+    world_size: int
+    allocation: list[NodeAllocation]
+    failure: Failure | None
+    """Of the rank or host that it replaced, if one had failed."""
+
+
 class Attempt(Schema):
     """One execution of a job."""
 
@@ -232,6 +245,8 @@ class Attempt(Schema):
     reason: str
     world_size: int
     allocation: list[NodeAllocation]
+    generations: list[Generation]
+    """The oldest first; an attempt that never regrouped has one."""
     started_at: Time
     finished_at: Time | None
     failure: Failure | None

@@ -1,7 +1,7 @@
 """A cluster without processes, its nodes driven by hand: each takes a step when a test says so."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import select
@@ -15,7 +15,7 @@ from trainhall.cluster.simulation.node import Node, Token
 from trainhall.cluster.views import JobView
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
-from trainhall.training.link import Failure, Outcome, RankEvent, Rendezvous
+from trainhall.training.link import Failure, Fallen, Outcome, RankEvent, Rendezvous
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan, Prediction
 
@@ -41,11 +41,32 @@ class RunningAttempt:
     failure: Failure | None = None
     shipped: bool = False
     plan: ChosenPlan | None = None
+    fallen: list[Fallen] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
 
     @property
     def token(self) -> Token:
         launch = self.assignment.launch
         return (launch.job_id, launch.attempt, launch.generation)
+
+    def fall(self, rank: int, why: Failure | None = None) -> None:
+        """A rank dies; the others wait for a launch of a higher generation."""
+        launch = self.assignment.launch
+        place = next(place for place in launch.ranks if place.rank == rank)
+        self.fallen.append(
+            Fallen(
+                **place.model_dump(exclude={"local_rank"}),
+                generation=launch.generation,
+                failure=why or Failure(rank=rank, signal=9, message=f"rank {rank} was killed"),
+            )
+        )
+
+    def regroup(self, assignment: Assignment) -> None:
+        """The next generation's launch: processes of devices that it does not list leave."""
+        devices = {place.device_index for place in assignment.launch.ranks}
+        left = {p.device_index for p in self.assignment.launch.ranks} - devices
+        self.leaving = sorted(left.union(self.leaving) - devices)
+        self.assignment, self.fallen = assignment, []
 
 
 class SimulatedNode(Node):
@@ -86,6 +107,9 @@ class SimulatedNode(Node):
             outcome=attempt.outcome,
             failure=attempt.failure,
             shipped=attempt.shipped,
+            in_place=launch.in_place,
+            fallen=attempt.fallen,
+            leaving=attempt.leaving,
         )
 
     def take(self, text: str) -> None:
@@ -99,7 +123,11 @@ class SimulatedNode(Node):
             wanted[(launch.job_id, launch.attempt, launch.generation)] = assignment
         for token, assignment in wanted.items():
             self.goals.append(assignment.goal)
-            attempt = self.attempts.get(token)
+            attempt = self.attempts.get(token) or self._earlier(token)
+            if attempt is not None and attempt.token != token:
+                del self.attempts[attempt.token]
+                attempt.regroup(assignment)
+                self.attempts[token] = attempt
             if attempt is None:
                 if assignment.goal == "stop":
                     attempt = RunningAttempt(assignment, "exited", Outcome.STOPPED, shipped=True)
@@ -119,10 +147,26 @@ class SimulatedNode(Node):
             attempt.shipped = True
             del self.attempts[token]
 
+    def _earlier(self, token: Token) -> RunningAttempt | None:
+        """The same attempt under a lower generation, if its processes are there to go on."""
+        return next(
+            (
+                a
+                for (job, number, generation), a in self.attempts.items()
+                if (job, number) == token[:2] and generation < token[2]
+                if a.outcome is None and a.phase == "running" and a.assignment.launch.in_place
+            ),
+            None,
+        )
+
     def work(self) -> None:
         """Let every attempt take its next natural step."""
         for attempt in self.attempts.values():
             launch, goal = attempt.assignment.launch, attempt.assignment.goal
+            attempt.leaving = []
+            if not launch.ranks and attempt.outcome is None:
+                self.end(attempt, Outcome.STOPPED)
+                continue
             if attempt.outcome is not None:
                 attempt.shipped = True
             elif goal == "pause":
@@ -270,10 +314,10 @@ class SimulatedCluster(Network[SimulatedNode]):
             jobs = (await session.scalars(select(Job))).all()
         held = [(g.node_id, g.device_index) for g in grants]
         assert len(held) == len(set(held))
-        by_attempt: dict[tuple[str, int], int] = {}
+        by_attempt: dict[tuple[str, int], set[tuple[str, int]]] = {}
         for grant in grants:
             key = (grant.job_id, grant.attempt)
-            by_attempt[key] = by_attempt.get(key, 0) + 1
+            by_attempt.setdefault(key, set()).add((grant.node_id, grant.device_index))
         for job in jobs:
             assert job.reason
             active = [
@@ -284,14 +328,21 @@ class SimulatedCluster(Network[SimulatedNode]):
             assert len(active) == (1 if busy else 0), (job.state, active)
             for attempt in active:
                 assert attempt.number == job.attempt
-                assert by_attempt[job.id, attempt.number] == attempt.world_size
+                places = {
+                    (host["node_id"], place["device_index"])
+                    for host in attempt.allocation
+                    for place in host["ranks"]
+                }
+                assert len(places) == attempt.world_size
+                assert places <= by_attempt[job.id, attempt.number]
         for node in self.nodes.values():
             assert len(node.launched) == len(set(node.launched)), "launched twice"
             used = [
-                place.device_index
+                index
                 for attempt in node.attempts.values()
                 if attempt.outcome is None
-                for place in attempt.assignment.launch.ranks
+                for index in [p.device_index for p in attempt.assignment.launch.ranks]
+                + attempt.leaving
             ]
             assert len(used) == len(set(used)), "two attempts on one device"
 

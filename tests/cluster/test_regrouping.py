@@ -1,0 +1,287 @@
+"""Attempts that go on under another generation, against simulated nodes."""
+
+from sqlalchemy import select
+from support.simulated import RunningAttempt, SimulatedCluster, failure
+
+from trainhall.cluster.apply import Applier
+from trainhall.cluster.decisions import EndAttempt, Regroup
+from trainhall.cluster.lifecycle import AttemptState, JobState
+from trainhall.cluster.placement import PlacedNode
+from trainhall.db.models import Attempt, Grant
+from trainhall.training.link import Failure, Outcome
+
+ELASTIC = {"min_workers": 2, "max_workers": 4}
+
+
+async def running(hall: SimulatedCluster, resources: dict[str, int], **more: object) -> str:
+    """A job whose ranks have begun to train."""
+    job_id = await hall.submit(resources=resources, **more)
+    await hall.run_until(job_id, "running")
+    await began(hall, job_id)
+    return job_id
+
+
+async def began(hall: SimulatedCluster, job_id: str) -> None:
+    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9})
+    await hall.heartbeat()
+
+
+async def generations(hall: SimulatedCluster, job_id: str) -> list[tuple[int, int]]:
+    """Of the newest attempt: each generation with its world size."""
+    newest = (await hall.coordinator.jobs.attempts(job_id))[-1]
+    return [(g["generation"], g["world_size"]) for g in newest.generations]
+
+
+def ranks(attempt: RunningAttempt) -> list[tuple[int, int]]:
+    return [(p.rank, p.device_index) for p in attempt.assignment.launch.ranks]
+
+
+async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=3)
+    job_id = await running(hall, {"workers": 3})
+    before = node.running(job_id)
+    assert before.assignment.launch.in_place
+    before.fall(1)
+    await hall.heartbeat()
+    after = node.running(job_id)
+    assert after is before, "another process supervises it"
+    assert ranks(after) == [(0, 0), (1, 1), (2, 2)]
+    assert await generations(hall, job_id) == [(1, 3), (2, 3)]
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 3)
+    assert job.reason == "rank 1 was killed (SIGKILL); goes on with 3 workers; restart 1 of 3"
+    events = (await hall.coordinator.jobs.events(job_id)).items
+    (told,) = [event for event in events if event.kind == "regrouped"]
+    assert told.data["generation"] == 2
+    assert told.data["failure"]["signal"] == 9
+    await hall.check()
+
+
+async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2}, recovery={"max_restarts": 2})
+    for _ in range(2):
+        node.running(job_id).fall(0)
+        await hall.heartbeat()
+    assert (await hall.job(job_id)).generation == 3
+    node.running(job_id).fall(0)
+    await hall.heartbeat()
+    assert node.running(job_id).assignment.goal == "stop"
+    await hall.work(3)
+    job = await hall.job(job_id)
+    assert job.state == "failed"
+    assert "no restart is left" in job.reason
+
+
+async def test_what_a_user_got_wrong_is_not_tried_again(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    node.running(job_id).fall(0, Failure(rank=0, exit_code=1, message="no such file", final=True))
+    await hall.heartbeat()
+    await hall.work(3)
+    assert (await hall.job(job_id)).state == "failed"
+
+
+async def test_ranks_that_have_not_begun_have_nothing_to_keep(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(workers=2)
+    await hall.run_until(job_id, "running")
+    node.running(job_id).fall(1, failure(3))
+    await hall.heartbeat()
+    await hall.work(3)
+    job = await hall.run_until(job_id, "running")
+    assert (job.attempt, job.generation) == (2, 1)
+
+
+async def test_a_job_goes_on_smaller_when_a_node_is_lost_and_grows_again(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha", slots=2)
+    beta = await hall.add_node("beta", slots=2)
+    job_id = await running(hall, ELASTIC)
+    assert (await hall.job(job_id)).world_size == 4
+    kept = alpha.running(job_id)
+    await hall.disconnect(beta)
+    for _ in range(50):
+        await hall.heartbeat(2)
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 2)
+    assert job.reason == "node beta is lost; goes on with 2 workers instead of 4"
+    assert alpha.running(job_id) is kept
+    await hall.check()
+
+    await hall.connect(beta, new_agent=False)
+    await hall.settle()
+    await hall.work(2)
+    assert all(token[2] > 1 for token in beta.attempts), "the first generation was not ended"
+    for _ in range(8):
+        await hall.heartbeat(2)
+    await hall.work(4)
+    job = await hall.job(job_id)
+    assert (job.attempt, job.generation, job.world_size) == (1, 3, 4)
+    assert job.reason == "2 devices came free; goes on with 4 workers instead of 2"
+    assert ranks(kept) == [(0, 0), (1, 1)]
+    assert ranks(beta.running(job_id)) == [(2, 0), (3, 1)]
+    await hall.check()
+    await hall.finish(job_id)
+    assert (await hall.job(job_id)).state == "completed"
+    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+
+
+async def test_a_drained_node_is_left_without_a_checkpoint(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", slots=2)
+    beta = await hall.add_node("beta", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    (first, other) = (alpha, beta) if alpha.attempts else (beta, alpha)
+    bystander = await running(hall, {"workers": 2})
+    await hall.coordinator.nodes.drain(other.node_id)
+    await hall.settle()
+    await hall.work(3)
+    assert (await hall.job(bystander)).state == "recovering", "there is no other device for it"
+    assert first.running(job_id).token[2] == 1
+
+    elastic = await hall.add_node("gamma", slots=2)
+    third = await hall.add_node("delta", slots=2)
+    await hall.work(4)
+    grown = await hall.submit(resources=ELASTIC)
+    await hall.run_until(grown, "running")
+    await began(hall, grown)
+    held = elastic if any(t[0] == grown for t in elastic.attempts) else third
+    size = (await hall.job(grown)).world_size
+    await hall.coordinator.nodes.drain(held.node_id)
+    await hall.settle()
+    await hall.work(4)
+    job = await hall.job(grown)
+    assert job.world_size <= size
+    await hall.check()
+
+
+async def test_devices_that_are_given_up_stay_granted_until_nothing_runs_there(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, ELASTIC)
+    urgent = await hall.submit(resources={"workers": 2}, priority=10)
+    job = await hall.job(job_id)
+    assert (job.world_size, job.generation) == (2, 2), job.reason
+    assert alpha.running(job_id).leaving == [2, 3]
+    assert (await hall.job(urgent)).state == "queued"
+    await hall.check()
+    await hall.work()
+    assert (await hall.job(urgent)).state == "starting"
+    await hall.check()
+    await hall.run_until(urgent, "running")
+    await hall.finish(urgent)
+    for _ in range(8):
+        await hall.heartbeat(2)
+    await hall.work(2)
+    assert (await hall.job(job_id)).world_size == 4
+    await hall.check()
+
+
+async def test_nothing_grows_into_what_a_waiting_job_needs(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", slots=3)
+    job_id = await running(hall, ELASTIC | {"max_workers": 3})
+    large = await hall.submit(resources={"workers": 2})
+    await hall.add_node("beta", slots=1)
+    for _ in range(10):
+        await hall.heartbeat(2)
+    assert (await hall.job(large)).state == "queued"
+    assert (await hall.job(job_id)).world_size == 3
+    await hall.check()
+
+
+async def test_an_attempt_of_several_hosts_ends_when_nobody_is_left(hall: SimulatedCluster) -> None:
+    nodes = [await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)]
+    job_id = await running(hall, {"workers": 2})
+    for rank, node in enumerate(sorted(nodes, key=lambda n: n.running(job_id).token)):
+        attempt = node.running(job_id)
+        attempt.fall(attempt.assignment.launch.ranks[0].rank)
+        assert rank < 2
+    for node in nodes:
+        hall.send_report(node)
+    await hall.settle()
+    generation = (await hall.job(job_id)).generation
+    await hall.work(4)
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2 or generation == 2
+    await hall.check()
+
+
+async def test_a_stale_token_changes_nothing(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=3)
+    job_id = await running(hall, {"workers": 2})
+    node.running(job_id).fall(1)
+    await hall.heartbeat()
+    before = await rows(hall, job_id)
+    apply = hall.coordinator.reconciler._applier
+    assert isinstance(apply, Applier)
+    old = (job_id, 1, 1)
+    placed = (PlacedNode(node.node_id, "alpha", (0, 2)),)
+    assert not await apply.apply(Regroup(old, placed, "cpu", "late"))
+    end = EndAttempt(
+        old, AttemptState.RUNNING, AttemptState.FAILED, "late", JobState.RUNNING,
+        (JobState.RECOVERING,), "late",
+    )  # fmt: skip
+    assert not await apply.apply(end)
+    now = (job_id, 1, 2)
+    assert not await apply.apply(Regroup(now, placed[:0], "cpu", "no size that it can have"))
+    assert await rows(hall, job_id) == before
+
+
+async def rows(hall: SimulatedCluster, job_id: str) -> list[object]:
+    async with hall.db.session() as session:
+        attempt = await session.get(Attempt, (job_id, 1))
+        assert attempt is not None
+        held = await session.execute(select(Grant.node_id, Grant.device_index))
+        return [
+            attempt.generation,
+            attempt.allocation,
+            attempt.state,
+            sorted(tuple(row) for row in held),
+        ]
+
+
+async def test_the_end_of_an_earlier_generation_counts(hall: SimulatedCluster) -> None:
+    """Its host did not take up the new launch any more."""
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    attempt = node.running(job_id)
+    attempt.fall(1)
+    hall.send_report(node)
+    node.desire = lambda assignments: None  # type: ignore[method-assign]
+    await hall.settle()
+    assert (await hall.job(job_id)).generation == 2
+    node.end(attempt, Outcome.FAILED, failure(5))
+    attempt.shipped = True
+    hall.send_report(node)
+    await hall.settle()
+    job = await hall.job(job_id)
+    assert job.attempt == 2 or job.state == "recovering", job.reason
+
+
+async def test_a_job_of_another_strategy_starts_at_the_size_that_is_free(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", slots=2)
+    beta = await hall.add_node("beta", slots=2)
+    fsdp = {"parallelism": {"strategy": "fsdp"}}
+    job_id = await running(hall, ELASTIC, **fsdp)
+    assert (await hall.job(job_id)).world_size == 4
+    await hall.disconnect(beta)
+    for _ in range(50):
+        await hall.heartbeat(2)
+    job = await hall.run_until(job_id, "running")
+    assert (job.attempt, job.world_size) == (2, 2)
+    await began(hall, job_id)
+    await hall.connect(beta, new_agent=False)
+    await hall.settle()
+    for _ in range(5):
+        await hall.heartbeat(100)
+    assert (await hall.job(job_id)).attempt == 2, "too soon to pay for a restart"
+    for _ in range(3):
+        await hall.heartbeat(100)
+    await hall.work(2)
+    job = await hall.run_until(job_id, "running")
+    assert (job.attempt, job.world_size) == (3, 4)
+    await hall.check()
