@@ -234,6 +234,15 @@ def age(time: str | None) -> str:
     return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
 
 
+def straggler(job: Json) -> str | None:
+    """Which rank of a job holds up the others, if one does."""
+    slow = job.get("straggler")
+    if not slow:
+        return None
+    where = f" on {slow['node']}" if slow["node"] else ""
+    return f"rank {slow['rank']}{where} is slow: {slow['ratio']:.2f} × the median"
+
+
 def ran(job: Json) -> str:
     """How long a job's attempts ran altogether, until now if one goes on."""
     seconds, since = job["ran_seconds"], job["running_since"]

@@ -24,6 +24,7 @@ from trainhall.cluster.lifecycle import (
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import attempt_view, event_view, job_view
 from trainhall.cluster.run_time import run_times
+from trainhall.cluster.stragglers import stragglers
 from trainhall.cluster.views import AttemptView, EventView, JobView, Page
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
@@ -182,9 +183,10 @@ class JobService:
         async with self._db.session() as session:
             rows = (await session.execute(query)).all()
             ran = await run_times(session, [job.id for job, _ in rows])
+            slow = await stragglers(session, [tuple(row) for row in rows[:limit]])
         more = len(rows) > limit
         return Page(
-            [job_view(job, progress, ran[job.id]) for job, progress in rows[:limit]],
+            [job_view(*row, ran[row[0].id], slow.get(row[0].id)) for row in rows[:limit]],
             cursors.encode("jobs", rows[limit - 1][0].number) if more else None,
         )
 
@@ -299,7 +301,9 @@ def _refusal(job_id: str, state: JobState, command: str) -> str:
 
 async def _view(session: AsyncSession, job_id: str) -> JobView:
     ran = await run_times(session, [job_id])
-    return job_view(*await _load(session, job_id), ran[job_id])
+    row = await _load(session, job_id)
+    slow = await stragglers(session, [row])
+    return job_view(*row, ran[job_id], slow.get(job_id))
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

@@ -16,9 +16,12 @@ from trainhall.cluster.views import (
     NodeView,
 )
 from trainhall.db.models import Attempt, Checkpoint, Device, Event, Job, JobProgress, Node
+from trainhall.monitoring.health import Straggler
 
 
-def job_view(job: Job, progress: JobProgress, ran: RunTime) -> JobView:
+def job_view(
+    job: Job, progress: JobProgress, ran: RunTime, straggler: Straggler | None = None
+) -> JobView:
     return JobView(
         id=job.id,
         name=job.name,
@@ -37,6 +40,7 @@ def job_view(job: Job, progress: JobProgress, ran: RunTime) -> JobView:
         running_since=ran.since,
         spec=job.spec,
         metrics=progress.metrics,
+        straggler=straggler,
         plan={**job.plan, "error": plans.errors(job.plan)} if job.plan is not None else None,
     )
 

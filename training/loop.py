@@ -50,6 +50,7 @@ from trainhall.training.recorder import Recorder, peak_memory_bytes
 from trainhall.training.saving import Saving
 from trainhall.training.state import TrainingState
 from trainhall.training.step import OptimizerStep
+from trainhall.training.stragglers import Stragglers, have_equal_work
 from trainhall.training.tasks import build_task
 from trainhall.training.utilization import Utilization, peak_of, utilization_of
 from trainhall.training.weights import weights_sha256
@@ -191,6 +192,7 @@ class Loop:
             compressing=self.strategy.compresses,
         )
         self.control = Control(place.folder.control)
+        self.stragglers = Stragglers()
         self.console = Console(self.rank, self.total_steps)
         self.saving = Saving(
             launch=place.launch,
@@ -377,6 +379,7 @@ class Loop:
         )
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
+        self.tell_slowest(beat)
         self.measured.add(columns.get("step_seconds", ()), beat.peak_memory_bytes)
         if self.chain is not None and columns:
             self.state.link = self.chain.add(
@@ -389,6 +392,17 @@ class Loop:
         self.capture.hear(beat.request)
         self.check_losses(first, columns.get("loss", ()))
         return beat
+
+    def tell_slowest(self, beat: Beat) -> None:
+        """Tell which rank the others wait for, where all of them do the same work."""
+        if not len(beat.ranks) or not have_equal_work(self.place.launch.spec, self.world_size):
+            return
+        seconds = self.recorder.seconds_column
+        waits = seconds + 1 + Phase.COMMUNICATION
+        slowest = self.stragglers.add(beat.ranks[:, seconds] - beat.ranks[:, waits])
+        if slowest is not None:
+            told = {"slowest_rank": float(slowest.rank), "slowest_rank_ratio": slowest.ratio}
+            self.recorder.write_points(self.state.step, told)
 
     def check_losses(self, first: int, losses: Sequence[float]) -> None:
         """See that the job's losses from step `first` on are numbers; on all ranks alike.
@@ -440,7 +454,7 @@ class Loop:
             held=math.ceil(self.strategy.num_parts / self.strategy.degrees.samples),
         )
         self.strategy.end_evaluation()
-        self.recorder.write_evaluation(self.state.step, metrics)
+        self.recorder.write_points(self.state.step, metrics)
         self.console.evaluated(self.state.step, metrics)
 
     def complete(self, seconds: float) -> int:

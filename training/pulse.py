@@ -7,7 +7,7 @@ between cost nothing. k follows from the exchanged step times and so is the same
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,8 @@ class Beat:
     """The newest request for gradients that any rank has heard of."""
     means: Rows
     """[step, column]: the mean over ranks of each column, summed in rank order."""
+    ranks: Rows = field(default_factory=lambda: np.empty((0, 0)))
+    """[rank, column]: the mean over steps of each column; empty if there were no steps."""
 
 
 def combine(gathered: Sequence[Rows], steps: int) -> Beat:
@@ -53,6 +55,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> Beat:
         peak_memory_bytes=float(max(vector[2] for vector in gathered)),
         request=int(max(vector[3] for vector in gathered)),
         means=total / len(tables),
+        ranks=np.stack([table.mean(axis=0) for table in tables]) if steps else np.empty((0, 0)),
     )
 
 

@@ -115,8 +115,8 @@ class Recorder:
         self._norms, self._values = [], []
         return columns
 
-    def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
-        """Write one point of each held-out metric, as rank 0."""
+    def write_points(self, step: int, metrics: dict[str, float]) -> None:
+        """Write one point of each of the job's metrics, as rank 0: those of an evaluation, say."""
         self.last |= metrics
         if self._rank == 0 and metrics:
             columns: dict[str, Sequence[float]] = {n: [v] for n, v in metrics.items()}

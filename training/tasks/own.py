@@ -24,6 +24,7 @@ from trainhall.training.tasks.base import BadData, Data, Task
 _TAKEN_NAMES = {
     "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
     "peak_memory_bytes", "model_flops_utilization", "bubble_fraction", "bubble_fraction_expected",
+    "slowest_rank", "slowest_rank_ratio",
     *PHASE_NAMES, HIDDEN, COMPRESSION,
 }  # fmt: skip
 _SHOWN_FOLDERS = 4

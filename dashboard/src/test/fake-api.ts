@@ -55,6 +55,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     running_since: "2026-01-01T00:00:01Z",
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
+    straggler: null,
     plan: null,
     ...change,
   };

@@ -102,6 +102,12 @@ export function panelsOf(all: CurveStore, shown: CurveStore, options: Options): 
       ],
     },
     {
+      title: "Slowest rank against the median",
+      format: (ratio) => (ratio === null ? "" : `${ratio.toFixed(2)} ×`),
+      limits: [1],
+      curves: [line("slowest_rank_ratio", "slowest", 0)],
+    },
+    {
       title: "Peak memory",
       format: bytes,
       binary: true,

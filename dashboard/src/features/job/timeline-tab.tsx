@@ -1,5 +1,4 @@
-import { Code, Group, Skeleton, Stack, Text } from "@mantine/core";
-import { plainText } from "@/shared/ansi";
+import { Group, Skeleton, Stack, Text } from "@mantine/core";
 import { type Attempt, isFinal, type Job, type JobEvent } from "@/shared/api/types";
 import { duration, plural } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
@@ -11,13 +10,13 @@ import { Problem } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { useAttempts } from "./api/list-attempts";
+import { IncidentReport } from "./incident-report";
 import { StateBar } from "./state-bar";
 import {
   type Chapter,
   chaptersOf,
   checkpointsTold,
   type Entry,
-  endOf,
   savesOf,
   stretches,
 } from "./timeline";
@@ -79,7 +78,9 @@ function ChapterCard({ job, chapter }: { job: Job; chapter: Chapter }) {
         ) : null}
       </Group>
       {attempt ? <Facts attempt={attempt} /> : null}
-      {attempt?.failure ? <Failure job={job} attempt={attempt} failure={attempt.failure} /> : null}
+      {attempt?.timeline.map((incident) => (
+        <IncidentReport key={incident.generation} job={job} attempt={number} incident={incident} />
+      ))}
       <ol className={classes.events}>
         {entries.map((entry) => (
           <EntryRow key={entry[0]?.seq} entry={entry} />
@@ -102,46 +103,6 @@ function Facts({ attempt }: { attempt: Attempt }) {
         <Placed key={node.node_id} node={node} />
       ))}
     </Text>
-  );
-}
-
-interface FailureProps {
-  job: Job;
-  attempt: Attempt;
-  failure: NonNullable<Attempt["failure"]>;
-}
-
-function Failure({ job, attempt, failure }: FailureProps) {
-  const tail = (failure.log_tail ?? "").trimEnd();
-  const how = endOf(failure);
-  return (
-    <div className={classes.failure}>
-      <Group justify="space-between" gap="xs">
-        <Text size="sm" fw={600}>
-          {failure.message}
-        </Text>
-        <Group gap="sm">
-          <Text size="xs" c="dimmed">
-            {how}
-          </Text>
-          {typeof failure.rank === "number" ? (
-            <AnchorLink
-              size="xs"
-              to="/jobs/$jobId"
-              params={{ jobId: job.id }}
-              search={{ tab: "logs", attempt: attempt.attempt, rank: failure.rank }}
-            >
-              Its output
-            </AnchorLink>
-          ) : null}
-        </Group>
-      </Group>
-      {tail ? (
-        <Code block className={classes.tail ?? ""}>
-          {tail.split("\n").map(plainText).join("\n")}
-        </Code>
-      ) : null}
-    </div>
   );
 }
 

@@ -19,6 +19,9 @@ export const COMPRESSION = "compression_seconds";
 /** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
 export const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
 
+/** The rank that the others wait for, and how its own time compares with the median. */
+export const SLOWEST = ["slowest_rank", "slowest_rank_ratio"] as const;
+
 export const LEARNING = [
   "loss",
   "eval_loss",
@@ -29,9 +32,15 @@ export const LEARNING = [
   "samples_per_second",
 ] as const;
 
-const KNOWN = new Set<string>([...TIMING, HIDDEN, COMPRESSION, ...LEARNING, ...BUBBLE]);
+const KNOWN = new Set<string>([...TIMING, HIDDEN, COMPRESSION, ...LEARNING, ...BUBBLE, ...SLOWEST]);
 
-const LINEAR = new Set<string>(["accuracy", "eval_accuracy", "learning_rate", ...BUBBLE]);
+const LINEAR = new Set<string>([
+  "accuracy",
+  "eval_accuracy",
+  "learning_rate",
+  ...BUBBLE,
+  ...SLOWEST,
+]);
 
 /** Whether powers of ten tell anything about it: not about a share, nor about a rate that ends at 0. */
 export function spansMagnitudes(name: string): boolean {

@@ -1,0 +1,57 @@
+"""What failed in a job and what became of it, for `trainhall show`."""
+
+from typing import Any
+
+from trainhall.cli.client import Client
+from trainhall.cli.errors import CliError
+from trainhall.cli.output import age, harmless, indented
+
+SHOWN = 3
+"""Newest incidents that are told in full."""
+_PARTS = {
+    "detect_seconds": "to detect",
+    "regroup_seconds": "to regroup",
+    "load_seconds": "to load",
+    "step_seconds": "to the next step",
+}
+
+
+def incidents(client: Client, job: Any) -> str | None:
+    """The newest incidents of a job, the newest first; None: nothing has failed in it."""
+    if not job["attempt"]:
+        return None
+    try:
+        attempts = list(client.items(f"/training/jobs/{job['id']}/attempts"))
+    except CliError:
+        return None  # how the job stands is known without it
+    found = [(a["attempt"], incident) for a in attempts for incident in a["timeline"]][::-1]
+    if not found:
+        return None
+    told = [_told(number, incident) for number, incident in found[:SHOWN]]
+    if len(found) > SHOWN:
+        told.append(f"and {len(found) - SHOWN} before; the job's page has all of them")
+    return "Failures\n" + indented("\n".join(told))
+
+
+def _told(attempt: int, incident: Any) -> str:
+    failure = incident["failure"]
+    generation = f", generation {incident['generation']}" if incident["generation"] > 1 else ""
+    when = f"{age(incident['detected_at'])} ago, " if incident["detected_at"] else ""
+    who = [] if failure["rank"] is None else [f"rank {failure['rank']}"]
+    who += [] if failure["node"] is None else [f"node {failure['node']}"]
+    where = f" ({', '.join(who)})" if who else ""
+    cause = failure["cause"].replace("_", " ")
+    lines = [
+        f"{when}attempt {attempt}{generation}: {cause}{where}",
+        f"  {harmless(failure['message'])}",
+        f"  {incident['done']}{_times(incident)}",
+    ]
+    return "\n".join(lines)
+
+
+def _times(incident: Any) -> str:
+    parts = [f"{incident[k]:.2g} s {what}" for k, what in _PARTS.items() if incident[k] is not None]
+    redone = incident["steps_redone"]
+    if redone is not None:
+        parts.append(f"{redone} step{'s' if redone != 1 else ''} done again")
+    return f": {', '.join(parts)}" if parts else ""

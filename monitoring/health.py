@@ -1,0 +1,50 @@
+"""Stragglers: the rank that the others wait for, step after step.
+
+Ranks compare what each takes without waiting for the others (`training.stragglers`), at every
+pulse, and rank 0 tells the slowest and its ratio to the median as series of the job. Here is what
+is made of them.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SLOWEST = "slowest_rank"
+RATIO = "slowest_rank_ratio"
+SLOW = 1.25
+"""A rank that takes so many times the median without waiting is slow, rather than the slowest."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """A rank that holds up the others."""
+
+    rank: int
+    ratio: float
+    """Of its own time for a step to the median of all ranks'."""
+    node: str | None
+    """Name of its node; None: not known."""
+
+
+def straggler_of(
+    metrics: Mapping[str, Any], allocation: list[dict[str, Any]] | None
+) -> Straggler | None:
+    """The job's slow rank by its newest metrics; None: no rank is slow, or none is told.
+
+    Args:
+        allocation: `Attempt.allocation`, to name the rank's node.
+    """
+    rank, ratio = metrics.get(SLOWEST), metrics.get(RATIO)
+    numbers = isinstance(rank, int | float) and isinstance(ratio, int | float)
+    if not numbers or not math.isfinite(ratio) or ratio < SLOW:
+        return None
+    node = next(
+        (
+            host["node_name"]
+            for host in allocation or ()
+            if any(place["rank"] == int(rank) for place in host["ranks"])
+        ),
+        None,
+    )
+    return Straggler(int(rank), float(ratio), node)

@@ -1,0 +1,34 @@
+"""Which rank of a job is shown as slow."""
+
+import math
+from typing import Any
+
+import pytest
+
+from trainhall.monitoring.health import Straggler, straggler_of
+
+ALLOCATION = [
+    {"node_name": "a", "ranks": [{"rank": 0}, {"rank": 1}]},
+    {"node_name": "b", "ranks": [{"rank": 2}, {"rank": 3}]},
+]
+
+
+def test_a_slow_rank_is_told_with_its_node() -> None:
+    metrics = {"slowest_rank": 2.0, "slowest_rank_ratio": 1.5, "loss": 0.1}
+    assert straggler_of(metrics, ALLOCATION) == Straggler(2, 1.5, "b")
+    assert straggler_of(metrics, None) == Straggler(2, 1.5, None)
+    assert straggler_of({**metrics, "slowest_rank": 9.0}, ALLOCATION) == Straggler(9, 1.5, None)
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {},
+        {"slowest_rank": 1.0},
+        {"slowest_rank": 1.0, "slowest_rank_ratio": 1.2},
+        {"slowest_rank": 1.0, "slowest_rank_ratio": "NaN"},
+        {"slowest_rank": 1.0, "slowest_rank_ratio": math.inf},
+    ],
+)
+def test_the_slowest_of_equals_is_not_slow(metrics: dict[str, Any]) -> None:
+    assert straggler_of(metrics, ALLOCATION) is None
