@@ -270,6 +270,19 @@ def _step(job: out.Json) -> str:
     return f"{job['step']}/{total}" if total else str(job["step"])
 
 
+def _attempt(job: out.Json) -> str:
+    """Its generation too, once its ranks have regrouped."""
+    told = str(job["attempt"])
+    return f"{told}, generation {job['generation']}" if job["generation"] > 1 else told
+
+
+def _workers(job: out.Json) -> str:
+    resources = job["spec"].get("resources", {})
+    if "max_workers" not in resources:
+        return str(job["world_size"])
+    return f"{job['world_size']} of {resources['min_workers']} to {resources['max_workers']}"
+
+
 def _job_page(
     job: out.Json,
     events: list[Any],
@@ -283,8 +296,8 @@ def _job_page(
         ("state", job["state"]),
         ("reason", _reason(job)),
         ("step", _step(job)),
-        ("attempt", str(job["attempt"])),
-        ("workers", str(job["world_size"])),
+        ("attempt", _attempt(job)),
+        ("workers", _workers(job)),
         *([("plan", job["plan"]["told"])] if job.get("plan") else []),
         *([("straggler", slow)] if (slow := out.straggler(job)) else []),
         ("priority", str(job["priority"])),
