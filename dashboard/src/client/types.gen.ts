@@ -72,6 +72,12 @@ export type Attempt = {
      */
     allocation: Array<NodeAllocation>;
     /**
+     * Generations
+     *
+     * The oldest first; an attempt that never regrouped has one.
+     */
+    generations: Array<Generation>;
+    /**
      * Started At
      */
     started_at: string;
@@ -645,6 +651,40 @@ export type FieldProblem = {
      * What was given, shortened.
      */
     value?: string | null;
+};
+
+/**
+ * Generation
+ *
+ * An attempt between two regroupings of its ranks.
+ */
+export type Generation = {
+    /**
+     * Generation
+     */
+    generation: number;
+    /**
+     * Time
+     *
+     * When it was decided.
+     */
+    time: string;
+    /**
+     * Reason
+     */
+    reason: string;
+    /**
+     * World Size
+     */
+    world_size: number;
+    /**
+     * Allocation
+     */
+    allocation: Array<NodeAllocation>;
+    /**
+     * Of the rank or host that it replaced, if one had failed.
+     */
+    failure: Failure | null;
 };
 
 /**
