@@ -203,7 +203,10 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
     after = after_failure(job, failure)
     if after.goes_on:
-        reason = f"{describe(failure)}; restart {after.restarts} of {job.max_restarts}"
+        cost = f"restart {after.restarts} of {job.max_restarts}"
+        if after.is_free:
+            cost = "another attempt follows, which is no restart"
+        reason = f"{describe(failure)}; {cost}"
         end = JobState.RECOVERING
     else:
         reason = _no_restart(job, failure, after)

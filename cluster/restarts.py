@@ -1,12 +1,14 @@
 """The restart budget of a job: restarts in a row without progress, and when another is in vain.
 
-Faults of nodes are no failures in this sense: a lost node or a stopped agent costs no restart.
+Faults of nodes are no failures in this sense: a lost node, a stopped agent or a broken device costs
+no restart. A device that breaks again takes its node out of use (`node_faults`), so that this ends.
 """
 
 import re
 from dataclasses import dataclass
 
 from trainhall.cluster.facts import JobFacts
+from trainhall.cluster.node_faults import is_node_fault
 from trainhall.training.link import Failure
 
 _PASSING = re.compile(
@@ -32,12 +34,18 @@ class AfterFailure:
     step: int
     """The step from which they are counted."""
     goes_on: bool
+    is_free: bool
+    """It costs no restart: the node is to blame."""
     repeated: bool
     """It fails although the budget is not used up: it would only fail in the same way again."""
 
 
 def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
     """Whether another attempt is worth it: new steps give the whole budget back."""
+    if is_node_fault(failure.cause):
+        return AfterFailure(
+            job.restarts, job.restarts_step, goes_on=True, is_free=True, repeated=False
+        )
     progressed = job.step > job.restarts_step
     restarts = 1 if progressed else job.restarts + 1
     repeated = (
@@ -47,6 +55,7 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
         restarts=restarts,
         step=max(job.step, job.restarts_step),
         goes_on=not _is_final(failure) and not repeated and restarts <= job.max_restarts,
+        is_free=False,
         repeated=repeated,
     )
 

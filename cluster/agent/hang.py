@@ -172,6 +172,11 @@ class HangWatch:
         self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
         return judge(list(self._seen.values()), self._floor)
 
+    def begin_anew(self) -> None:
+        """What the ranks did not do until now is forgiven: they wait for one to be replaced."""
+        self._seen.clear()
+        self._looked = None
+
     def _observe(self, rank: int, pid: int, passed: float) -> Seen:
         told = read(self._attempt, pid)
         before = self._seen.get(pid)

@@ -7,6 +7,7 @@ import pytest
 from trainhall.cluster.facts import JobFacts
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.restarts import after_failure, in_vain
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure
 
 NO_MODULE = Failure(
@@ -32,6 +33,14 @@ def failure(message: str, exit_code: int | None = 1, signal: int | None = None) 
 def test_the_first_failure_is_always_tried_again() -> None:
     after = after_failure(job(), NO_MODULE)
     assert (after.goes_on, after.restarts) == (True, 1)
+
+
+def test_a_broken_device_costs_no_restart_however_often() -> None:
+    broken = failure("CUDA error: uncorrectable ECC error").model_copy(
+        update={"cause": Cause.DEVICE_FAULT}
+    )
+    after = after_failure(job(restarts=3, failed_before=broken), broken)
+    assert (after.goes_on, after.restarts, after.is_free) == (True, 3, True)
 
 
 def test_the_same_failure_without_a_step_ends_the_job() -> None:
