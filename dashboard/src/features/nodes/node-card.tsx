@@ -10,6 +10,8 @@ import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import { useRemoveNode } from "./api/remove-node";
 import { DeviceTable, share } from "./device-table";
+import { DrainButton } from "./drain-button";
+import { NodeEvents } from "./node-events";
 import classes from "./nodes.module.css";
 
 // The plotting library comes with a history alone.
@@ -59,8 +61,11 @@ export function NodeCard({ node, names, onClose }: CardProps) {
           </Text>
           {node.reason && node.state !== "ready" ? (
             <Text size="sm" mt={4}>
-              {node.reason}
+              {node.reason} (<Ago value={node.state_at} />)
             </Text>
+          ) : null}
+          {node.drain_reason && !node.reason.startsWith(node.drain_reason) ? (
+            <Text size="sm">To be drained: {node.drain_reason}</Text>
           ) : null}
         </div>
         <HostUse node={node} />
@@ -88,11 +93,12 @@ export function NodeCard({ node, names, onClose }: CardProps) {
       {node.devices.length > 0 ? (
         <DeviceTable node={node.name} devices={node.devices} names={names} />
       ) : null}
-      {node.devices.length > 0 ? (
-        <Group justify="space-between" className={classes.foot ?? ""}>
-          <Text size="xs" c="dimmed">
-            {busy} of {node.devices.length} busy
-          </Text>
+      <Group justify="space-between" className={classes.foot ?? ""}>
+        <Text size="xs" c="dimmed">
+          {node.devices.length > 0 ? `${busy} of ${node.devices.length} busy` : "no devices"}
+        </Text>
+        <Group gap="xs">
+          <DrainButton node={node} />
           <Button
             size="compact-xs"
             variant="subtle"
@@ -103,8 +109,9 @@ export function NodeCard({ node, names, onClose }: CardProps) {
             {open ? "Hide the history" : "History"}
           </Button>
         </Group>
-      ) : null}
-      {open ? (
+      </Group>
+      {open ? <NodeEvents id={node.id} name={node.name} /> : null}
+      {open && node.devices.length > 0 ? (
         <Suspense fallback={<Skeleton height={220} />}>
           <NodeHistory node={node} />
         </Suspense>

@@ -12,6 +12,7 @@ export const keys = {
   nodes: ["nodes"] as const,
   nodeHistory: (id: string, since: string, until: string | null) =>
     ["node history", id, since, until] as const,
+  nodeEvents: (id: string) => ["node events", id] as const,
   queue: ["queue"] as const,
   health: ["health"] as const,
   summary: ["summary"] as const,

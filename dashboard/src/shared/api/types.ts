@@ -15,6 +15,7 @@ export type {
   Job,
   LogLine,
   Node as ClusterNode,
+  NodeEvent,
   Point,
   QueueEntry,
   Remark,
