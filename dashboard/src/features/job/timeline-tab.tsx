@@ -1,6 +1,6 @@
 import { Group, Skeleton, Stack, Text } from "@mantine/core";
 import { type Attempt, isFinal, type Job, type JobEvent } from "@/shared/api/types";
-import { duration, plural } from "@/shared/format";
+import { duration } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useNow } from "@/shared/now";
@@ -19,6 +19,7 @@ import {
   type Entry,
   savesOf,
   stretches,
+  workersOf,
 } from "./timeline";
 import classes from "./timeline.module.css";
 
@@ -97,7 +98,7 @@ function Facts({ attempt }: { attempt: Attempt }) {
     <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
       {attempt.finished_at ? "ran for" : "running for"}{" "}
       {duration((end - Date.parse(attempt.started_at)) / 1000)} from{" "}
-      <Moment value={attempt.started_at} /> · {plural(attempt.world_size, "worker")}
+      <Moment value={attempt.started_at} /> · {workersOf(attempt)}
       {attempt.generation > 1 ? ` · generation ${attempt.generation}` : ""}
       {attempt.allocation.map((node) => (
         <Placed key={node.node_id} node={node} />

@@ -1,6 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { Attempt, JobEvent } from "@/shared/api/types";
-import { chaptersOf, checkpointsTold, endOf, savesOf, stretches, timeByState } from "./timeline";
+import {
+  chaptersOf,
+  checkpointsTold,
+  endOf,
+  savesOf,
+  stretches,
+  timeByState,
+  workersOf,
+} from "./timeline";
 
 let seq = 0;
 const event = (second: number, kind: string, attempt: number | null, state?: string): JobEvent => ({
@@ -67,6 +75,28 @@ describe("chaptersOf", () => {
     const [chapter] = chaptersOf([...saved, event(9, "note", 1)], [attempt(1)]);
     expect(chapter?.entries.map((entry) => entry.length)).toEqual([1, 5]);
     expect(chaptersOf(saved.slice(0, 2), [attempt(1)])[0]?.entries).toHaveLength(2);
+  });
+});
+
+describe("workersOf", () => {
+  const had = (...sizes: number[]) =>
+    workersOf({
+      world_size: sizes.at(-1) ?? 1,
+      generations: sizes.map((size, i) => ({
+        generation: i + 1,
+        time: "2026-01-05T09:30:00Z",
+        reason: "",
+        world_size: size,
+        allocation: [],
+        failure: null,
+      })),
+    });
+
+  it("tells each size once, in the order of time", () => {
+    expect(had(1)).toBe("1 worker");
+    expect(had(4, 4)).toBe("4 workers");
+    expect(had(4, 3, 3, 4)).toBe("4 → 3 → 4 workers");
+    expect(had(1, 2, 3, 4, 5, 6, 7)).toBe("… → 2 → 3 → 4 → 5 → 6 → 7 workers");
   });
 });
 

@@ -1,5 +1,5 @@
 import type { Attempt, JobEvent } from "@/shared/api/types";
-import { count } from "@/shared/format";
+import { count, plural } from "@/shared/format";
 
 /** A stretch of time that a job spent in one state; times in milliseconds since the epoch. */
 export interface Stretch {
@@ -115,6 +115,21 @@ function gathered(events: readonly JobEvent[]): Entry[] {
   return runs.flatMap((run) =>
     run.length > FEW ? [run.toReversed()] : run.map((event) => [event]),
   );
+}
+
+const SHOWN_SIZES = 6;
+
+/** How many workers an attempt had, one regrouping after the other: "4 → 3 → 4 workers". */
+export function workersOf({
+  generations,
+  world_size,
+}: Pick<Attempt, "generations" | "world_size">) {
+  const sizes = generations
+    .map((generation) => generation.world_size)
+    .filter((size, i, all) => size !== all[i - 1]);
+  if (sizes.length < 2) return plural(world_size, "worker");
+  const left = sizes.length > SHOWN_SIZES ? "… → " : "";
+  return `${left}${sizes.slice(-SHOWN_SIZES).join(" → ")} workers`;
 }
 
 const SIGNALS: Record<number, string> = {
