@@ -183,7 +183,7 @@ class JobService:
         async with self._db.session() as session:
             rows = (await session.execute(query)).all()
             ran = await run_times(session, [job.id for job, _ in rows])
-            slow = await stragglers(session, [tuple(row) for row in rows[:limit]])
+            slow = await stragglers(session, [(job, progress) for job, progress in rows[:limit]])
         more = len(rows) > limit
         return Page(
             [job_view(*row, ran[row[0].id], slow.get(row[0].id)) for row in rows[:limit]],

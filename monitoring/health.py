@@ -36,8 +36,9 @@ def straggler_of(
         allocation: `Attempt.allocation`, to name the rank's node.
     """
     rank, ratio = metrics.get(SLOWEST), metrics.get(RATIO)
-    numbers = isinstance(rank, int | float) and isinstance(ratio, int | float)
-    if not numbers or not math.isfinite(ratio) or ratio < SLOW:
+    if not isinstance(rank, int | float) or not isinstance(ratio, int | float):
+        return None
+    if not math.isfinite(ratio) or ratio < SLOW:
         return None
     node = next(
         (
