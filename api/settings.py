@@ -83,6 +83,10 @@ class Settings(BaseSettings):
     """Whether jobs of higher priority have others pause or shrink to make room for them."""
     priority_ageing: Annotated[float, Field(gt=0, le=10**9)] = 24 * 3600.0
     """So many seconds of waiting count in the queue as one level of priority."""
+    grow_after: Annotated[float, Field(gt=0, le=10**9)] = 10.0
+    """How many seconds a job that regroups in place keeps its size before it takes free devices."""
+    grow_by_restart_after: Annotated[float, Field(gt=0, le=10**9)] = 600.0
+    """How many seconds any other elastic job runs before it saves and starts anew to take them."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
@@ -119,6 +123,8 @@ class Settings(BaseSettings):
             quotas=self.quotas,
             preemption=self.preemption,
             priority_ageing_seconds=self.priority_ageing,
+            grow_after_seconds=self.grow_after,
+            grow_by_restart_after_seconds=self.grow_by_restart_after,
         )
 
     @property
