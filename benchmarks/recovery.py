@@ -48,12 +48,13 @@ SPEC = {
     "checkpoint": {"every_steps": SAVE_STEPS},
     "recovery": {"max_restarts": 1000},
 }
-PARTS = (
-    "until the shim saw it",
-    "until the coordinator had the next attempt",
-    "until training was told to begin",
-    "until the next step",
-)
+PARTS = {
+    "detect": "until the coordinator heard of it",
+    "regroup": "until devices were granted, or the ranks that are left were told",
+    "load": "until all ranks had met and had their state",
+    "step": "until the first step",
+}
+"""As they are told of an incident."""
 
 
 @dataclass
@@ -61,7 +62,8 @@ class Recovery:
     seconds: float
     redone: int
     """Steps that were done before and were done again."""
-    parts: tuple[float, ...] = ()
+    parts: tuple[float | None, ...] = ()
+    """Seconds, by `PARTS`."""
     in_place: bool = False
 
 
@@ -112,27 +114,22 @@ class Job:
         wait_for("the job to step on", goes_on, every=0.1)
         steps = self.steps(max(1, before["step"] - 2 * SAVE_STEPS))
         first = next_step(steps, killed)
-        now = self.state()
-        in_place = now["attempt"] == token[0]
-        redone = 0 if in_place else max(0, before["step"] - first[0] + 1)
-        parts = () if in_place else self._parts(token[0], killed, first[1])
-        return Recovery(first[1] - killed, redone, parts, in_place)
+        incident = wait_for("what is told of it", lambda: self._incident(*token), every=0.1)
+        parts = tuple(incident[f"{part}_seconds"] for part in PARTS)
+        in_place = self.state()["attempt"] == token[0]
+        return Recovery(first[1] - killed, incident["steps_redone"] or 0, parts, in_place)
 
-    def _parts(self, attempt: int, killed: float, stepped: float) -> tuple[float, ...]:
-        """The recovery's time by `PARTS`."""
+    def _incident(self, number: int, generation: int) -> dict[str, Any] | None:
+        """What is told of the end of a generation, once the next one has taken a step."""
         reply = self._api.get(f"/training/jobs/{self.id}/attempts").raise_for_status().json()
-        attempts = {each["attempt"]: each for each in reply["items"]}
-        seen = attempts[attempt]["failure"].get("time") or killed
-        decided = seconds_of(attempts[attempt + 1]["started_at"])
-        query = {"limit": 500}
-        events = self._api.get(f"/training/jobs/{self.id}/events", params=query).json()["items"]
-        begun = [
-            seconds_of(event["time"])
-            for event in events
-            if event["attempt"] == attempt + 1 and event["reason"].startswith("goes on from step")
+        told: list[dict[str, Any]] = [
+            incident
+            for attempt in reply["items"]
+            if attempt["attempt"] == number
+            for incident in attempt["timeline"]
+            if incident["generation"] == generation and incident["stepped_at"] is not None
         ]
-        marks = [killed, seen, decided, *begun[:1], stepped]
-        return tuple(after - before for before, after in itertools.pairwise(marks))
+        return told[-1] if told else None
 
     def pause(self) -> float:
         """Seconds until the checkpoint is committed and every process is gone."""
@@ -290,11 +287,12 @@ def main() -> None:
 
 
 def _print_parts(recoveries: list[Recovery]) -> None:
-    whole = [r.parts for r in recoveries if len(r.parts) == len(PARTS)]
-    if whole:
-        print("\nwhere the time goes (medians)")
-        for name, values in zip(PARTS, zip(*whole, strict=True), strict=True):
-            print(f"  {statistics.median(values):8.3f} s {name}")
+    print("\nwhere the time goes (medians)")
+    columns = zip(*(recovery.parts for recovery in recoveries), strict=True)
+    for part, column in zip(PARTS.values(), columns, strict=True):
+        told = [seconds for seconds in column if seconds is not None]
+        if told:
+            print(f"  {statistics.median(told):8.3f} s {part}")
 
 
 def _report(

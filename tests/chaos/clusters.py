@@ -157,8 +157,8 @@ class ChaosCluster(Cluster):
         return list(self.get(f"/training/jobs/{job_id}/events", params={"limit": 500})["items"])
 
     def first_step(self, job_id: str) -> float | None:
-        """When the newest attempt took its first step, in seconds since the epoch."""
-        began = _seconds(self.attempts(job_id)[-1]["started_at"])
+        """When the newest generation took its first step, in seconds since the epoch."""
+        began = _seconds(self.attempts(job_id)[-1]["generations"][-1]["time"])
         reply = self.get(f"/metrics/jobs/{job_id}", params={"names": "loss", "max_points": 100_000})
         times = [_seconds(p["time"]) for series in reply["series"] for p in series["points"]]
         return min((at for at in times if at > began), default=None)

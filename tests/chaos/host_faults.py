@@ -65,7 +65,6 @@ def frozen_agent(play: Play) -> None:
             job = cluster.submit(stepping(workers=1))
             wait_for_checkpoint(cluster, job)
             (host,) = cluster.hosts_of(job)
-
             freeze = partial(host.agent.signal, signal.SIGSTOP)
             try:
                 _lose(play, cluster, job, host, freeze, "agent stopped by SIGSTOP")

@@ -64,9 +64,13 @@ def _wait_for_next(cluster: ChaosCluster, job: str, before: Any) -> None:
 
 
 def _failure(cluster: ChaosCluster, job: str, before: Any) -> Any:
-    """What is told of the attempt, or of its generation, that was hit."""
+    """What is told of the generation that was hit."""
     attempt = next(a for a in cluster.attempts(job) if a["attempt"] == before["attempt"])
-    return attempt["failure"]
+    return next(
+        incident["failure"]
+        for incident in attempt["timeline"]
+        if incident["generation"] == before["generation"]
+    )
 
 
 def hung_rank(play: Play) -> None:

@@ -41,6 +41,7 @@ class Stage:
             self._cluster.settle()
         except BaseException:
             self.said = self._cluster.said()
+            self._cluster.sweep()  # some of it may be stopped, and would not end by itself
             self._cluster = None
             raise
 
