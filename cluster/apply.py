@@ -115,7 +115,7 @@ class Applier:
                         attempt = await self._stop(session, decision)
                         touched.attempt(attempt)
                     case Regroup():
-                        attempt, left = await regroup(session, decision, self._clock.now())
+                        attempt, left = await self._regroup(session, decision)
                         touched.attempt(attempt)
                         touched.nodes |= left
                     case EndAttempt():
@@ -239,6 +239,10 @@ class Applier:
             session, job_id, time=now, kind="attempt", reason=decision.reason, attempt=number
         )
         return await _attempt(session, job_id, number)
+
+    async def _regroup(self, session: AsyncSession, decision: Regroup) -> tuple[Attempt, set[str]]:
+        now, limit = self._clock.now(), self._options.resume_candidates
+        return await regroup(session, decision, now, limit)
 
     async def _end(self, session: AsyncSession, decision: EndAttempt) -> Attempt:
         now = self._clock.now()

@@ -11,6 +11,7 @@ from trainhall.cluster.decisions import Regroup
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
 from trainhall.cluster.placement import allocation_of
+from trainhall.cluster.resume import candidates
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.spec import SpecError
@@ -70,9 +71,12 @@ def holds(allocation: list[Any], node_id: str, device_indices: Iterable[int]) ->
 
 
 async def regroup(
-    session: AsyncSession, decision: Regroup, now: datetime
+    session: AsyncSession, decision: Regroup, now: datetime, resume_candidates: int
 ) -> tuple[Attempt, set[str]]:
     """The attempt under its next generation, and the hosts of the one before.
+
+    Should those that have the state fall before the others get it, all begin at the newest
+    checkpoint, of this attempt too.
 
     Devices that it gives up stay granted until their hosts tell that nothing runs there.
 
@@ -110,6 +114,8 @@ async def regroup(
     attempt.allocation = allocation
     attempt.world_size = entry["world_size"]
     attempt.rendezvous = None
+    names, _ = await candidates(session, job)
+    attempt.checkpoint_plan = {**attempt.checkpoint_plan, "resume": names[:resume_candidates]}
     attempt.reason = decision.reason
     attempt.generations = _kept([*attempt.generations, entry])
     # What a host told of an earlier stay is no word on the one that begins.

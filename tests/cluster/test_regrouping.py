@@ -57,6 +57,23 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     await hall.check()
 
 
+async def test_a_rank_that_joins_may_start_from_what_this_attempt_saved(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    assert node.running(job_id).assignment.launch.checkpoint.resume == []
+    saved = await hall.save_checkpoint(job_id, 40)
+    node.running(job_id).fall(1)
+    await hall.heartbeat()
+    assert node.running(job_id).assignment.launch.checkpoint.resume == [saved]
+    late = {"name": "step-00000050-a1-g1", "step": 50, "size": 10, "metrics": {}}
+    await hall.tell(job_id, "checkpoint", late)
+    found = (await hall.coordinator.checkpoints.list(job_id)).items
+    assert [checkpoint.step for checkpoint in found] == [40], "of a generation that is over"
+    assert (await hall.save_checkpoint(job_id, 60)).endswith("-a1-g2")
+
+
 async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2}, recovery={"max_restarts": 2})
