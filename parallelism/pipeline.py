@@ -143,7 +143,8 @@ class Pipeline(Divided):
         options = {"target": torch.arange(self._microbatches)} if self._last else {}
         if not self._last:
             tools.scale(torch.zeros((), device=self._relay.device))  # a scaler begins with a loss
-        self._schedule.step(*inputs, **options)
+        # `_loss` has made of the outputs all that is asked for.
+        self._schedule.step(*inputs, **options, return_outputs=False)
         if last:
             self.average_gradients()
         tools.communication_ended()

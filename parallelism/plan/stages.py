@@ -232,9 +232,7 @@ class Stages:
         subject = tracing.subject
         mine, last = self._mine(place), len(self.stages) - 1
         order = self._order(place)
-        forward_passes = [each for each in order if each.kind == "forward"]
-        outputs = sum(mine[each.chunk] == last for each in forward_passes)
-        left_out = asked.microbatches - outputs
+        forward_passes = sum(each.kind == "forward" for each in order)
         sent: Counter[str] = Counter()
         with explained(), tracing.fakes:
             plain = copied(_part(tracing.model, [name for stage in names for name in stage]))
@@ -253,7 +251,6 @@ class Stages:
                 )
                 tracker.phase, tracker.flops, tracker.calls = "forward", 0, 0
                 tracker.sent = Counter()
-                kept: list[Tensor] = []
                 under_way: dict[tuple[int, int], _Way] = {}
                 weights = [
                     [p for module in stage for p in module.parameters() if p.requires_grad]
@@ -268,11 +265,10 @@ class Stages:
                         x.requires_grad_()
                     output = self._forward(layers[chunk], x)
                     if stage < last:
-                        return _Way(x, output)
-                    kept.append(output.detach())  # until the step ends
+                        return _Way(x, output, output)
                     with subject.autocast():
                         loss, _ = subject.loss(Given(output), batches[index])
-                    return _Way(x, loss)
+                    return _Way(x, output, loss)
 
                 for each in order:
                     stage, key = mine[each.chunk], (each.chunk, each.microbatch)
@@ -289,16 +285,10 @@ class Stages:
                         continue
                     under_way.pop(key).to_weights(gradient, weights[each.chunk])
                     name_gradients(strategy, tracker)
-                    if kept and left_out:
-                        kept += [torch.empty_like(kept[0]) for _ in range(left_out)]
-                        left_out = 0
-                times = len(mine) * asked.microbatches / len(forward_passes)
+                times = len(mine) * asked.microbatches / forward_passes
                 flops, calls = tracker.flops * times, tracker.calls * times
                 for kind, number in tracker.sent.items():
                     sent[kind] += round(number * times)
-                if kept:
-                    torch.cat(kept)  # as the schedule returns them
-                kept.clear()
                 strategy.average_gradients()
                 name_gradients(strategy, tracker)
                 tracker.phase = "update"
@@ -372,13 +362,15 @@ class _Way:
     """What a rank keeps of a micro-batch that has gone through one of its stages."""
 
     given: Tensor
+    output: Tensor
     result: Tensor
-    """What it hands on, or the loss."""
+    """The output, or the loss of it."""
     groups: list[dict[str, Any]] | None = None
     """What is kept for the weights' gradients once the input's was computed."""
 
     def to_input(self, gradient: Tensor | None, weights: list[nn.Parameter]) -> None:
         """Compute the gradient of what was given."""
+        self.output = self.result
         gradients = None if gradient is None else [gradient]
         _, self.groups = stage_backward_input([self.result], gradients, [self.given], iter(weights))
 
