@@ -179,6 +179,8 @@ class _Exchange:
         self._sums: list[_Gradients] = []
         self._completed = 0
         self._rests: list[tuple[Tensor, Tensor]] = []
+        self._failure: Exception | None = None
+        """Told by `finish`: DDP would take it for a tensor, and tell something else."""
         self._tools: Tools
 
     def begin(
@@ -210,13 +212,13 @@ class _Exchange:
 
         def add() -> None:
             try:
-                if size:
+                if size and self._failure is None:
                     begun = self._tools.now()
                     self._tree.all_reduce(sums[:, :size], result[:size])
                     self._tools.sent(begun, self._tools.now())
-                done.set_result(result)
             except Exception as error:
-                done.set_exception(error)  # type: ignore[arg-type]  # declared to take a result
+                self._failure = error
+            done.set_result(result)
 
         if self._thread is not None:
             self._thread.submit(add)
@@ -232,7 +234,12 @@ class _Exchange:
 
         Args:
             accounts: [subtrees of this rank, elements].
+
+        Raises:
+            RuntimeError: the gradients are of no use.
         """
+        if self._failure is not None:
+            raise self._failure
         *totals, account = self._tree.all_reduce_small([*(s for s, _ in self._rests), accounts])
         for (_, target), total in zip(self._rests, totals, strict=True):
             target.copy_(total)

@@ -107,3 +107,11 @@ def test_a_parameter_without_a_gradient_is_named(ranks: RankServer, tmp_path: Pa
     assert attempt.codes == [1, 1]
     message = attempt.event("failure")["message"]
     assert "spare.weight, spare.bias got no gradient" in message
+
+
+def test_sums_that_fail_are_told_in_their_own_words(ranks: RankServer, tmp_path: Path) -> None:
+    attempt = ranks.run(tmp_path, spec(2), function="support.tree_ranks:failing")
+    assert attempt.codes == [1, 1]
+    for rank in (0, 1):
+        told = attempt.event("failure", rank)["message"]
+        assert told == "rank 1 has closed the connection"
