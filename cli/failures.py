@@ -30,11 +30,19 @@ def last_words(client: Client, job: Any, *, seen_rank: int | None = None) -> str
         return hint
     attempt, failure = max(failures, key=lambda pair: pair[0])
     lines = [harmless(line) for line in failure["log_tail"].rstrip().splitlines()[-SHOWN_LINES:]]
-    # A traceback ends with the exception, which the reason has told.
-    while lines and _RANK.sub("", lines[-1]).strip() in job["reason"]:
-        lines.pop()
+    lines = _without_told(lines, job["reason"])
     if not lines or (seen_rank is not None and failure["rank"] == seen_rank):
         return hint
     who = "its host" if failure["rank"] is None else f"rank {failure['rank']}"
     told = indented("\n".join(lines))
     return f"The last lines of {who} in attempt {attempt}\n{told}\n{hint}"
+
+
+def _without_told(lines: list[str], reason: str) -> list[str]:
+    """The lines without those at their end that the reason has told: a traceback's exception."""
+    told = " ".join(reason.split()) + ";"
+    for first in range(len(lines)):
+        words = " ".join(word for line in lines[first:] for word in _RANK.sub("", line).split())
+        if not words or f": {words};" in told:
+            return lines[:first]
+    return lines

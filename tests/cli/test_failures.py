@@ -33,3 +33,19 @@ def test_what_says_no_more_than_the_reason_is_left_out() -> None:
     assert words(1, "KeyError: 3\n") == HINT
     assert words(0, "Traceback\nKeyError: 3\n", seen_rank=0) == HINT
     assert words(1, "Traceback\nKeyError: 3\n", seen_rank=0) != HINT
+
+
+def test_a_last_line_that_only_happens_to_be_in_the_reason_is_shown() -> None:
+    told = words(1, "Traceback\nKeyError: 3\nexit code\n")
+    assert told is not None
+    assert "KeyError: 3\n  exit code\n" in told
+
+
+def test_an_exception_of_several_lines_is_told_once() -> None:
+    reason = "rank 1 failed: ValueError: no such column: it is one of a, b; no restart is left"
+    tail = (
+        "[rank1]: Traceback\n[rank1]: ValueError: no such column:\n[rank1]:   it is one of a, b\n"
+    )
+    client: Any = Coordinator(1, tail)
+    told = last_words(client, JOB | {"reason": reason})
+    assert told == "The last lines of rank 1 in attempt 2\n  [rank1]: Traceback\n" + HINT
