@@ -4,7 +4,8 @@ import ipaddress
 import os
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -20,12 +21,21 @@ JOIN_TIMEOUT = timedelta(minutes=5)
 ROLL_CALL_TIMEOUT = timedelta(minutes=25)
 """Another host may fetch a large checkpoint before its ranks start. It is less than the coordinator
 waits for an attempt to begin: the ranks know better who is missing."""
+CONNECT_TIMEOUT = timedelta(seconds=20)
+"""Between ranks that were there at the roll call a moment ago; for those that can join another group
+if one of them is gone by now, which nothing else would tell the others."""
+_LOOK_SECONDS = (0.005, 0.1)
+"""Between two looks at who is there: at first, and later."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
 
 
 class NotJoined(RuntimeError):
     """Some ranks did not come; the message names them."""
+
+
+class Superseded(RuntimeError):
+    """The group will never be whole: there is a newer one to join."""
 
 
 @contextmanager
@@ -44,6 +54,30 @@ def joined(
     Raises:
         NotJoined: not every rank came in time.
     """
+    join(environment, device=device, namespace=namespace)
+    yield
+    # After an exception there is no such goodbye: others may be inside a collective, and the closed
+    # sockets tell them. The group is not destroyed, since that can deadlock in Gloo; the process
+    # leaves with `os._exit`.
+    say_goodbye()
+
+
+def join(
+    environment: RankEnvironment,
+    *,
+    device: torch.device,
+    namespace: str,
+    superseded: Callable[[], bool] | None = None,
+) -> None:
+    """Become a member of the default process group, as `joined` does.
+
+    Args:
+        superseded: asked every now and then while other ranks are waited for.
+
+    Raises:
+        NotJoined: not every rank came in time.
+        Superseded: `superseded` said so.
+    """
     choose_interface(environment.master_addr)
     store = dist.TCPStore(
         environment.master_addr,
@@ -53,32 +87,51 @@ def joined(
         timeout=JOIN_TIMEOUT,
     )
     ours = dist.PrefixStore(namespace, store)
-    call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT)
+    call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT, superseded)
+    # Groups are named by a number, which one that could not be joined would have used up.
+    dist.distributed_c10d._world.group_count = 0
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         store=ours,
         rank=environment.rank,
         world_size=environment.world_size,
-        timeout=COLLECTIVE_TIMEOUT,
+        timeout=COLLECTIVE_TIMEOUT if superseded is None else CONNECT_TIMEOUT,
     )
-    yield
-    # Nobody leaves while another still waits for its numbers. After an exception there is no such
-    # goodbye: others may be inside a collective, and the closed sockets tell them. The group is not
-    # destroyed, since that can deadlock in Gloo; the process leaves with `os._exit`.
+    if superseded is not None:
+        _set_timeout(cpu_group(), COLLECTIVE_TIMEOUT)
+
+
+def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:
+    """Of collectives from now on; that of `init_process_group` is for connecting too."""
+    dist.distributed_c10d._set_pg_timeout(timeout, group)
+
+
+def say_goodbye() -> None:
+    """See that nobody leaves while another still waits for its numbers."""
     dist.barrier(group=cpu_group())
 
 
-def call_roll(store: dist.Store, rank: int, world_size: int, timeout: timedelta) -> None:
+def call_roll(
+    store: dist.Store,
+    rank: int,
+    world_size: int,
+    timeout: timedelta,
+    superseded: Callable[[], bool] | None = None,
+) -> None:
     """Wait until every rank is there. The backends would wait too, but not say for whom.
 
     Raises:
         NotJoined: not every rank came in time.
+        Superseded: `superseded` said so.
     """
     keys = [f"here/{other}" for other in range(world_size)]
     store.set(keys[rank], "")
     try:
-        store.wait(keys, timeout)
-    except dist.DistStoreError:
+        if superseded is None:
+            store.wait(keys, timeout)
+        else:
+            _look_for(store, keys, timeout, superseded)
+    except (dist.DistStoreError, TimeoutError):
         missing = [str(other) for other, key in enumerate(keys) if not store.check([key])]
         if not missing:
             return  # the last one came just now
@@ -87,6 +140,21 @@ def call_roll(store: dist.Store, rank: int, world_size: int, timeout: timedelta)
             f"{names} did not come within {timeout.total_seconds():g} s: what they wrote, or their "
             "host, may tell why"
         ) from None
+
+
+def _look_for(
+    store: dist.Store, keys: list[str], timeout: timedelta, superseded: Callable[[], bool]
+) -> None:
+    """A wait of torch's own cannot be broken off, and tells of each that ends in vain."""
+    ends = time.monotonic() + timeout.total_seconds()
+    pause, longest = _LOOK_SECONDS
+    while not store.check(keys):
+        if superseded():
+            raise Superseded("another generation of the ranks has begun")
+        if time.monotonic() > ends:
+            raise TimeoutError
+        time.sleep(pause)
+        pause = min(pause * 1.5, longest)
 
 
 def cpu_group() -> dist.ProcessGroup:

@@ -1,5 +1,6 @@
 """Writes the chain of a reproducible job (`trainhall.training.chain`) as a rank trains."""
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, as_number, next_link
-from trainhall.training.data import Indices, mix
+from trainhall.training.data import Indices, Sampler, mix
 from trainhall.training.link import MetricSpool, MetricTable
 from trainhall.training.pulse import Rows
 
@@ -82,3 +83,31 @@ class ChainWriter:
     def _write(self, steps: Sequence[int], columns: dict[str, Sequence[float]]) -> None:
         if self._spool is not None and steps:
             self._spool.append([MetricTable(None, steps, [time.time()] * len(steps), columns)])
+
+
+def catch_up(
+    link: str,
+    sampler: Sampler,
+    first_step: int,
+    losses: Sequence[float],
+    norms: Sequence[float],
+    spool: MetricSpool,
+) -> str:
+    """Link steps whose ranks can tell each other no more what they have read; the newest link.
+
+    Which samples they were follows from the steps.
+
+    Args:
+        sampler: of the job, wherever it stands.
+    """
+    dealt = copy.copy(sampler)
+    dealt.seek(first_step - 1)
+    gathered: list[int] = []
+
+    def digests(mine: Rows) -> list[Rows]:
+        return [np.asarray(gathered, dtype=np.uint64).view(np.float64)]
+
+    for _ in losses:
+        (samples,) = dealt.next_batch(0, 1, 1)
+        gathered.append(samples_digest(samples.numpy(), 0) % 2**64)
+    return ChainWriter(digests, spool, first_place=0).add(link, first_step, losses, norms)

@@ -133,6 +133,11 @@ class Sampler:
             self._block_at = (self.epoch, first)
         return self._block[start - first : stop - first]
 
+    def seek(self, step: int) -> None:
+        """Stand behind so many global batches from the beginning."""
+        self.epoch, batches = divmod(step, self.batches_per_epoch)
+        self.offset = batches * self.batch
+
     def state(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "offset": self.offset, "batch": self.batch, "size": self.size}
 

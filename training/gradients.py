@@ -60,7 +60,13 @@ class GradientCapture:
         self._every = every
         self._group = group
         self._asked = self._answered = 0
+        self.told = 0
+        """The newest request whose record was put together."""
         self._pending: GradientReport | None = None
+
+    def go_on(self, told: int) -> None:
+        """Requests up to this one were answered before these ranks met."""
+        self._asked = self._answered = self.told = told
 
     def hear(self, request: int) -> None:
         """All ranks know of this request."""
@@ -85,6 +91,7 @@ class GradientCapture:
         report, self._pending = self._pending, None
         if report is None:
             return None
+        self.told = max(self.told, report.request)
         squares = self._by_entry(
             {name: norm.double() ** 2 / report.copies[name] for name, norm in report.norms.items()}
         )

@@ -63,6 +63,8 @@ EXIT_PAUSED = 83
 """The rank stopped at an agreed step after a checkpoint was committed."""
 EXIT_STOPPED = 84
 """The rank stopped at an agreed step and saved nothing."""
+EXIT_NOT_REGROUPED = 85
+"""The rank lost others and waited in vain to be told how to go on: a failure, and no cause."""
 
 
 class Command(IntEnum):
@@ -172,7 +174,10 @@ class Launch(LinkModel):
 class RankState(LinkModel):
     rank: int
     generation: int = 1
-    """In which the process began: it names its files and itself as a writer."""
+    """In which the process began."""
+    began_as: int | None = None
+    """The rank that the process began as, where that is not `rank`. With the generation it names
+    its files, and itself as a writer."""
     pid: int | None = None
     started_at: float | None = None
     finished_at: float | None = None
@@ -180,6 +185,11 @@ class RankState(LinkModel):
     """Set when the rank left by itself."""
     signal: int | None = None
     """Set when a signal ended the rank."""
+
+    @property
+    def writer(self) -> tuple[int, int]:
+        """Rank and generation that the process began with."""
+        return (self.rank if self.began_as is None else self.began_as), self.generation
 
 
 class Outcome(StrEnum):

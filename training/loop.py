@@ -2,17 +2,19 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.optim import Optimizer
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
+from trainhall.parallelism.strategy import Strategy
 from trainhall.training import network
 from trainhall.training.batches import to_device
 from trainhall.training.capture import GradientWatch
@@ -73,6 +75,7 @@ class Place:
     folder: AttemptFolder
     device: torch.device
     events: EventSpool
+    metrics: MetricSpool
     describe: Callable[[BaseException], str] = str
     """What to say of an exception in a data worker."""
 
@@ -81,18 +84,11 @@ class Loop:
     """One rank's training of a built-in task, from the spec to an exit code."""
 
     def __init__(self, place: Place) -> None:
-        spec = place.launch.spec
-        self.place = place
         self.progress = Progress(place.folder.path)
-        self.training = spec.training
-        self.rank = place.environment.rank
-        self.world_size = place.environment.world_size
+        self.training = place.launch.spec.training
         self.device = place.device
-        group = process_group.cpu_group()
-
         seed_everything(derive_seed(self.training.seed, "model"))
-        self.task = build_task(spec)
-        check_same_data(len(self.task.train_data), group)
+        self.task = build_task(place.launch.spec)
         self.sampler = Sampler(
             len(self.task.train_data), self.training.global_batch_size, self.training.seed
         )
@@ -100,7 +96,31 @@ class Loop:
             (self.training.epochs or 1) * self.sampler.batches_per_epoch
         )
         self.measured = Measured(self.device)
-        model = self.task.build_model()
+        self.reader = Reader(self.task, self.task.train_data, self.training.seed)
+        self.clock = clock_for(self.device, self.progress.passed)
+        self.control = Control(place.folder.control)
+        self.network: dict[str, Any] | None = None
+        """What was found out about the links between ranks."""
+        self.loaded_at = 0.0
+        """When this generation had its state, seconds since the epoch."""
+        self.told_generation = 0
+        """The newest generation whose first step was told."""
+        self.not_finite = 0
+        self.said_not_finite = False
+        self.join_in(place, self.task.build_model())
+
+    def join_in(self, place: Place, model: nn.Module) -> None:
+        """Put together what depends on the group of ranks, which is joined.
+
+        Args:
+            model: the plain one. Only what the strategy keeps of it is kept.
+        """
+        spec = place.launch.spec
+        self.place = place
+        self.rank = place.environment.rank
+        self.world_size = place.environment.world_size
+        group = process_group.cpu_group()
+        check_same_data(len(self.task.train_data), group)
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
         self.capture = GradientCapture(
             [name for name, p in model.named_parameters() if p.requires_grad],
@@ -108,23 +128,8 @@ class Loop:
             group,
         )
         self.utilization = self.count_operations(model)
-        parallelism = spec.parallelism
-        asked = choose.Asked(
-            strategy=spec.strategy,
-            degrees=spec.degrees,
-            bucket_mb=parallelism.gradient_sync.bucket_mb,
-            gradient_sync=spec.gradient_sync,
-            reshard_after_forward=parallelism.reshard_after_forward,
-            sequence_parallel=parallelism.sequence_parallel,
-            schedule=spec.schedule,
-            microbatches=spec.microbatches,
-            logical_shards=self.training.logical_shards if self.training.reproducible else None,
-            recompute=self.training.activation_checkpointing == "full",
-            compile=self.training.compile,
-            low_precision=low_precision(self.training.precision),
-        )
-        self.strategy = choose.apply(asked, model, self.task.declaration(), self.device)
-        self.optimizer = build_optimizer(self.strategy.parameters.values(), self.training)
+        self.strategy = self.spread(model)
+        self.optimizer = self.optimizer_of(self.strategy.parameters.values())
         self.precision = MixedPrecision(
             self.training.precision, self.device, replicated=self.strategy.replicated
         )
@@ -138,7 +143,6 @@ class Loop:
             seed=self.training.seed,
             task=spec.task,
         )
-        self.reader = Reader(self.task, self.task.train_data, self.training.seed)
         self.share = Share(
             self.strategy.samples,
             self.strategy.num_parts,
@@ -149,13 +153,12 @@ class Loop:
             self.training, self.reader, place.environment.local_world_size
         )
         self.pulse = Pulse(group)
-        spool = MetricSpool(place.folder.metrics(self.rank))
         self.chain: ChainWriter | None = None
         if self.training.reproducible:
             part = self.training.global_batch_size // self.strategy.num_parts
             self.chain = ChainWriter(
                 self.pulse.gather,
-                spool if self.rank == 0 else None,
+                place.metrics if self.rank == 0 else None,
                 first_place=part * (self.strategy.samples or 0),
             )
         self.loader = Loader(
@@ -169,7 +172,6 @@ class Loop:
         # Dropout must differ between samples; the weights above must not.
         seed_everything(derive_seed(self.training.seed, "rank", self.strategy.stream, 0))
 
-        self.clock = clock_for(self.device, self.progress.passed)
         self.optimizer_step = OptimizerStep(
             self.strategy,
             self.optimizer,
@@ -183,7 +185,7 @@ class Loop:
             rank=self.rank,
             device=self.device,
             clock=self.clock,
-            spool=spool,
+            spool=place.metrics,
             metric_names=self.task.metric_names,
             global_batch_size=self.training.global_batch_size,
             expected_bubble=self.strategy.expected_bubble,
@@ -191,7 +193,6 @@ class Loop:
             sending=self.strategy.tells_sending,
             compressing=self.strategy.compresses,
         )
-        self.control = Control(place.folder.control)
         self.stragglers = Stragglers()
         self.console = Console(self.rank, self.total_steps)
         self.saving = Saving(
@@ -201,15 +202,33 @@ class Loop:
             rank=self.rank,
             on_saved=self.console.saved,
         )
-        self.network: dict[str, Any] | None = None
-        """What was found out about the links between ranks."""
         self.prepared = False
-        self.loaded_at = 0.0
-        """When this generation had its state, seconds since the epoch."""
-        self.told_generation = 0
-        """The newest generation whose first step was told."""
-        self.not_finite = 0
-        self.said_not_finite = False
+
+    def asked(self) -> choose.Asked:
+        """What the spec says of how the model is spread."""
+        spec = self.place.launch.spec
+        parallelism = spec.parallelism
+        return choose.Asked(
+            strategy=spec.strategy,
+            degrees=spec.degrees,
+            bucket_mb=parallelism.gradient_sync.bucket_mb,
+            gradient_sync=spec.gradient_sync,
+            reshard_after_forward=parallelism.reshard_after_forward,
+            sequence_parallel=parallelism.sequence_parallel,
+            schedule=spec.schedule,
+            microbatches=spec.microbatches,
+            logical_shards=self.training.logical_shards if self.training.reproducible else None,
+            recompute=self.training.activation_checkpointing == "full",
+            compile=self.training.compile,
+            low_precision=low_precision(self.training.precision),
+        )
+
+    def spread(self, model: nn.Module) -> Strategy:
+        """The model over the ranks of the group."""
+        return choose.apply(self.asked(), model, self.task.declaration(), self.device)
+
+    def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        return build_optimizer(parameters, self.training)
 
     def count_operations(self, model: nn.Module) -> Utilization | None:
         """What a step of the plain model takes of its devices' peak, where that is known."""
@@ -221,7 +240,7 @@ class Loop:
         return utilization_of(
             self.task,
             model,
-            Reader(self.task, self.task.train_data, self.training.seed),
+            self.reader,
             samples=max(1, self.training.global_batch_size // parts),
             batch=self.training.global_batch_size,
             peak=peak,
@@ -233,16 +252,24 @@ class Loop:
         begun = time.monotonic()
         self.resume()
         self.examine_network()
+        return self.train(begun)
+
+    def train(self, begun: float) -> int:
+        """From where the job stands.
+
+        Args:
+            begun: when (monotonic) this rank began.
+        """
         self.progress.begin(self.state.step)
         while self.state.step < self.total_steps:
-            code = self.advance()
+            self.train_step()
+            code = self.settle()
             if code is not None:
                 return code
         return self.complete(time.monotonic() - begun)
 
-    def advance(self) -> int | None:
-        """One step and what is due behind it; an exit code when all ranks agree to stop here."""
-        self.train_step()
+    def settle(self) -> int | None:
+        """Do what is due behind a step; an exit code when all ranks agree to stop here."""
         step = self.state.step
         last = step == self.total_steps
         evaluate_now = last or _divides(self.training.evaluate_every_steps, step)
@@ -372,10 +399,11 @@ class Loop:
             self.state.step,
             rows,
             seconds=self.recorder.seconds_column,
-            command=self.control.command,
+            command=self.command(),
             save=self.saving.wished(),
             peak_memory_bytes=peak_memory_bytes(self.device),
             request=self.control.request,
+            generation=self.control.generation,
         )
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
@@ -392,6 +420,10 @@ class Loop:
         self.capture.hear(beat.request)
         self.check_losses(first, columns.get("loss", ()))
         return beat
+
+    def command(self) -> Command:
+        """What this rank was told to do, for all to hear."""
+        return self.control.command
 
     def tell_slowest(self, beat: Beat) -> None:
         """Tell which rank the others wait for, where all of them do the same work."""
@@ -489,12 +521,22 @@ def run(place: Place) -> int:
         loop = Loop(place)
         return loop.run()
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
         step = None if loop is None else loop.state.step + 1
-        rank = place.environment.rank
-        launch = place.launch
-        raise explained(error, launch.spec, place.device, rank, step, launch.prediction) from error
+        raise in_words(error, place, step) from error
+
+
+def in_words(
+    error: MemoryError | RuntimeError, place: Place, step: int | None
+) -> MemoryError | RuntimeError:
+    """Of an error for want of memory, what asked for it and what to do; others as they are.
+
+    Args:
+        step: that was under way; None: none was.
+    """
+    if not is_out_of_memory(error):
+        return error
+    launch, rank = place.launch, place.environment.rank
+    return explained(error, launch.spec, place.device, rank, step, launch.prediction)
 
 
 def check_same_data(size: int, group: dist.ProcessGroup) -> None:

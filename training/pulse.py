@@ -20,7 +20,7 @@ TARGET_SECONDS = 0.25
 """Training between two pulses. It bounds how late a command is heard and a metric is seen."""
 MAX_STEPS = 1000
 """Bounds what a rank holds, and loses when it is killed, between two pulses."""
-_HEADER = 4
+_HEADER = 5
 
 Rows = npt.NDArray[np.float64]
 
@@ -37,6 +37,8 @@ class Beat:
     """Of the rank that needed most."""
     request: int
     """The newest request for gradients that any rank has heard of."""
+    generation: int
+    """The newest that any rank was told to go on in."""
     means: Rows
     """[step, column]: the mean over ranks of each column, summed in rank order."""
     ranks: Rows = field(default_factory=lambda: np.empty((0, 0)))
@@ -45,7 +47,8 @@ class Beat:
 
 def combine(gathered: Sequence[Rows], steps: int) -> Beat:
     """One beat out of every rank's vector, in rank order; equal vectors give equal bits."""
-    tables = [vector[_HEADER:].reshape(steps, -1) for vector in gathered]
+    columns = (len(gathered[0]) - _HEADER) // max(steps, 1)
+    tables = [vector[_HEADER:].reshape(steps, columns) for vector in gathered]
     total = tables[0].copy()
     for table in tables[1:]:
         total += table
@@ -54,6 +57,7 @@ def combine(gathered: Sequence[Rows], steps: int) -> Beat:
         save=any(vector[1] != 0 for vector in gathered),
         peak_memory_bytes=float(max(vector[2] for vector in gathered)),
         request=int(max(vector[3] for vector in gathered)),
+        generation=int(max(vector[4] for vector in gathered)),
         means=total / len(tables),
         ranks=np.stack([table.mean(axis=0) for table in tables]) if steps else np.empty((0, 0)),
     )
@@ -95,13 +99,16 @@ class Pulse:
         save: bool,
         peak_memory_bytes: float,
         request: int = 0,
+        generation: int = 0,
     ) -> Beat:
         """Exchange `rows` [steps since the last pulse, columns] with the other ranks.
 
         Args:
             seconds: the column that holds the seconds of a step.
         """
-        header = np.asarray([command, save, peak_memory_bytes, request], dtype=np.float64)
+        header = np.asarray(
+            [command, save, peak_memory_bytes, request, generation], dtype=np.float64
+        )
         mine = np.concatenate([header, rows.reshape(-1)])
         beat = combine(self.gather(mine), len(rows))
         if len(rows):

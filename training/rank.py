@@ -14,9 +14,16 @@ from trainhall.distributed.collectives.errors import BadInput, BadSchedule, Coll
 from trainhall.distributed.environment import BadEnvironment, RankEnvironment, required
 from trainhall.parallelism.degrees import BadDegrees
 from trainhall.parallelism.same_model import DifferentModels
-from trainhall.training import deterministic, loop
+from trainhall.training import deterministic, elastic, loop
 from trainhall.training.blame import Blame
-from trainhall.training.link import AttemptFolder, EventSpool, Launch
+from trainhall.training.link import (
+    EXIT_NOT_REGROUPED,
+    AttemptFolder,
+    EventSpool,
+    Launch,
+    MetricSpool,
+)
+from trainhall.training.membership import NotRegrouped
 from trainhall.training.out_of_memory import OutOfMemory
 from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
 from trainhall.training.tasks.base import BadData, TaskUnavailable
@@ -26,7 +33,7 @@ from trainhall.training.verify import trace
 EXIT_FAILED = 1
 TOLD = (
     BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed, OutOfMemory,
-    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels,
+    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels, NotRegrouped,
 )  # fmt: skip
 """Exceptions whose message says already where they come from."""
 FINAL = (BadDegrees, BadTask, BadData)
@@ -41,11 +48,13 @@ def main() -> int:
     """
     environment = RankEnvironment.read(os.environ)
     folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
-    events = EventSpool(folder.events(environment.rank), environment.rank)
+    # Without a shim that tells otherwise a rank is of the first.
+    generation = int(os.environ.get("TRAINHALL_GENERATION", "1"))
+    events = EventSpool(folder.events(environment.rank, generation), environment.rank)
     blame: Blame | None = None
     code: str | None = None
     try:
-        launch = Launch.model_validate_json(folder.launch.read_bytes())
+        launch = read_launch(folder, generation)
         code = launch.code
         if code is not None:
             sys.path.insert(0, code)  # a task of the user's own lies there
@@ -58,11 +67,15 @@ def main() -> int:
         # What was imported lives as long as the process: a collection would walk all of it in the
         # middle of a step and, in a forked process, copy its pages.
         gc.freeze()
+        describe = blame.typed if blame is not None else _typed
+        metrics = MetricSpool(folder.metrics(environment.rank, generation))
+        place = loop.Place(environment, launch, folder, device, events, metrics, describe)
+        if launch.in_place:
+            return elastic.run(place)
         namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
         with process_group.joined(environment, device=device, namespace=namespace):
-            describe = blame.typed if blame is not None else _typed
             run = loop.run if launch.trace is None else trace.run
-            return run(loop.Place(environment, launch, folder, device, events, describe))
+            return run(place)
     except (Exception, SystemExit) as error:
         # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()
@@ -80,11 +93,18 @@ def main() -> int:
             },
         )
         logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, text)
-        return EXIT_FAILED
+        return EXIT_NOT_REGROUPED if isinstance(error, NotRegrouped) else EXIT_FAILED
 
 
 def _typed(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
+
+
+def read_launch(folder: AttemptFolder, generation: int) -> Launch:
+    """The launch that this rank was started for; there may be a newer one by now."""
+    group = folder.group(generation)
+    path = group if group.exists() else folder.launch
+    return Launch.model_validate_json(path.read_bytes())
 
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:

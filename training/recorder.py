@@ -56,6 +56,8 @@ class Recorder:
         self._rates: list[float] = []
         self._norms: list[Tensor] = []
         self._values: list[Tensor] = []
+        self._taken: list[Rows] = []
+        """Timings that the clock gave away already."""
         self._rows: Rows = np.empty((0, 0))
         self.last: dict[str, float] = {}
         """The newest value of every job-wide series."""
@@ -82,24 +84,35 @@ class Recorder:
         phases, *parts = self._clock.take()
         measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))
         seconds = [phases.sum(axis=1, keepdims=True), phases, np.stack(parts, axis=1)]
-        timings = np.hstack(seconds)[:, : len(self._timings)]
-        self._rows = np.hstack([measured, timings])
+        self._taken.append(np.hstack(seconds)[:, : len(self._timings)])
+        self._rows = np.hstack([measured, np.vstack(self._taken)])
         return self._rows
 
     def write(self, beat: Beat) -> dict[str, Sequence[float]]:
         """Write the steps whose `rows` were exchanged in `beat`; returns the job-wide columns."""
+        return self.hand_in(beat.means, beat.peak_memory_bytes, for_all=self._rank == 0)
+
+    def hand_in(
+        self, means: Rows, peak_memory: float, *, for_all: bool
+    ) -> dict[str, Sequence[float]]:
+        """Write the steps of the last `rows`; returns the job-wide columns.
+
+        Args:
+            means: of `rows` over the ranks.
+            for_all: write the job-wide columns as well.
+        """
         if not self._steps:
             return {}
         own = dict(zip(self._timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
         own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
         tables = [MetricTable(self._rank, self._steps, self._times, own)]
-        columns = dict(zip([*self._measured, *self._timings], beat.means.T.tolist(), strict=True))
+        columns = dict(zip([*self._measured, *self._timings], means.T.tolist(), strict=True))
         columns["learning_rate"] = self._rates
         columns["gradient_norm"] = _numbers(self._norms).tolist()
         columns["samples_per_second"] = [
             self._batch / seconds if seconds > 0 else 0.0 for seconds in columns["step_seconds"]
         ]
-        columns["peak_memory_bytes"] = [beat.peak_memory_bytes] * len(self._steps)
+        columns["peak_memory_bytes"] = [peak_memory] * len(self._steps)
         if self._expected_bubble is not None:
             columns["bubble_fraction"] = _bubble_fraction(columns)
             columns["bubble_fraction_expected"] = [self._expected_bubble] * len(self._steps)
@@ -108,11 +121,11 @@ class Recorder:
                 self._utilization.percent(seconds) for seconds in columns["step_seconds"]
             ]
         self.last |= {name: values[-1] for name, values in columns.items()}
-        if self._rank == 0:
+        if for_all:
             tables.append(MetricTable(None, self._steps, self._times, columns))
         self._spool.append(tables)
         self._steps, self._times, self._rates = [], [], []
-        self._norms, self._values = [], []
+        self._norms, self._values, self._taken = [], [], []
         return columns
 
     def write_points(self, step: int, metrics: dict[str, float]) -> None:

@@ -116,6 +116,11 @@ class Saving:
                     f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
                 )
 
+    def give_up(self) -> bool:
+        """Commit nothing any more: the token is not the job's from now on. Whether a save was under
+        way on this rank."""
+        return self._checkpointer.give_up()
+
     def load(self, names: list[str]) -> Loaded | None:
         """Continue from the first good checkpoint among `names`; None without any names.
 

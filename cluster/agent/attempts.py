@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from trainhall.cluster.agent import (
     transfer,
 )
 from trainhall.cluster.agent.api import CoordinatorApi
+from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.claims import Claim
 from trainhall.cluster.agent.code import CodeCache, NotFetched
 from trainhall.cluster.agent.data_dir import DataDir, Token
@@ -35,9 +35,9 @@ from trainhall.cluster.agent.reconcile import (
     Ask,
     Conclude,
     Forget,
-    Found,
     Plan,
     Prepare,
+    Regroup,
     Stage,
     Start,
     Tell,
@@ -58,7 +58,7 @@ from trainhall.training.link import (
     ShimStatus,
     replace_json,
 )
-from trainhall.training.spec.plan import ChosenPlan, PlanFailed
+from trainhall.training.spec.plan import PlanFailed
 
 logger = logging.getLogger(__name__)
 
@@ -66,78 +66,6 @@ START_SECONDS = 60.0
 """A shim that was started and has not taken its folder for so long is started again."""
 MAX_STARTS = 3
 SWEEP_SECONDS = 0.1
-
-
-@dataclass
-class Attempt:
-    """One attempt on this host, and what this agent knows of it."""
-
-    token: Token
-    folder: AttemptFolder
-    launch: Launch
-    stage: Stage
-    plan: ChosenPlan | None = None
-    status: ShimStatus | None = None
-    status_stamp: tuple[int, int] = (0, 0)
-    """Inode and time of the status file that was read last."""
-    outcome: Outcome | None = None
-    failure: Failure | None = None
-    last_word: Command = Command.RUN
-    """What this agent, which is about to end, wants of it."""
-    gradients: int = 0
-    """The newest request for gradients that this agent has passed on to its ranks."""
-    task: asyncio.Task[None] | None = None
-    """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
-    removal: asyncio.Task[None] | None = None
-    """Removes the folder of an attempt that will never run here."""
-    starts: int = 0
-    started_at: float | None = None
-    """When a shim was started that has not taken the folder yet (monotonic)."""
-    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-
-    def found(self, shipped: bool) -> Found:
-        asked = self.status.command if self.status is not None else Command.RUN
-        stage = self.stage
-        if stage is Stage.READY and (self.started_at is not None or self.task is not None):
-            # A shim is on its way; what is to be told it is told once it listens.
-            stage = Stage.LIVE
-        return Found(stage, asked, shipped, self.last_word, self.gradients)
-
-    @property
-    def stopped_mark(self) -> Path:
-        """Says, to the next agent too, that an agent was told to end and ended this with it."""
-        return self.folder.path / "agent-stopped"
-
-    @property
-    def ended_with_agent(self) -> bool:
-        return self.outcome is not Outcome.COMPLETED and self.stopped_mark.exists()
-
-    def report(self, shipped: bool) -> AssignmentReport:
-        job_id, attempt, generation = self.token
-        status = self.status
-        early = {Stage.PLANNING: "planning", Stage.PREPARING: "preparing"}
-        phase = early.get(self.stage, "starting")
-        if self.stage is Stage.LIVE and status is not None:
-            # The end is told by `outcome`, which this agent sets when it has seen to it.
-            phase = "stopping" if status.phase == "exited" else status.phase
-        ended = self.stage is Stage.ENDED
-        return AssignmentReport.model_validate(
-            {
-                "job_id": job_id,
-                "attempt": attempt,
-                "generation": generation,
-                "phase": "exited" if ended else phase,
-                "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
-                "rendezvous": status.rendezvous if status is not None else None,
-                "plan": self.plan if self.stage is Stage.PLANNING else None,
-                "stall": status.stall if status is not None and not ended else None,
-                "outcome": self.outcome if ended else None,
-                "failure": self.failure if ended else None,
-                "shipped": ended and shipped,
-                "isolated": ended and status is not None and status.isolated,
-                "agent_stopped": ended and self.ended_with_agent,
-            }
-        )
 
 
 class Attempts:
@@ -173,11 +101,16 @@ class Attempts:
         """Take up the attempts of an earlier agent, from their folders."""
         for unfinished in self._data_dir.attempts.glob("*/.preparing-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
-        for token in self._data_dir.tokens():
-            folder = self._data_dir.attempt(token)
+        for token, folder in self._data_dir.folders().items():
             launch = Launch.model_validate_json(folder.launch.read_bytes())
-            self._attempts[token] = Attempt(token, folder, launch, Stage.READY)
-            self.shipper.add(token, folder, launch)
+            attempt = Attempt(token, folder, launch, Stage.READY)
+            self._read_status(attempt)
+            if attempt.status is not None:
+                # The shim may not have taken up the newest launch yet: it will be told again.
+                attempt.token = (*token[:2], attempt.status.generation)
+            self._attempts[attempt.token] = attempt
+            self.shipper.add(attempt.token, folder, launch)
+            self._ship_all_of(attempt)
         self.refresh()
         for attempt in self.live():
             told = attempt.status is not None and attempt.status.command is not Command.RUN
@@ -229,10 +162,28 @@ class Attempts:
         """Look at every attempt that has not ended; True when something changed."""
         changed = False
         self._children = [child for child in self._children if child.poll() is None]
-        for attempt in self._attempts.values():
+        for attempt in list(self._attempts.values()):
             if attempt.stage in (Stage.READY, Stage.LIVE):
                 changed |= self._look(attempt)
+                self._follow(attempt)
         return changed
+
+    def _follow(self, attempt: Attempt) -> None:
+        """Its shim may have gone on with a later generation."""
+        before, status = attempt.token, attempt.status
+        if status is None or status.generation <= before[2]:
+            return
+        attempt.token = (*before[:2], status.generation)
+        attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
+        self._attempts[attempt.token] = self._attempts.pop(before)
+        self.shipper.move(before, attempt.token)
+        self._ship_all_of(attempt)
+
+    def _ship_all_of(self, attempt: Attempt) -> None:
+        """Ship what the processes write that have begun in later generations, too."""
+        status = attempt.status
+        writers = [rank.writer for rank in status.ranks] if status is not None else []
+        self.shipper.extend(attempt.token, [*attempt.folder.writers(), *writers])
 
     def _look(self, attempt: Attempt) -> bool:
         before = (attempt.stage, attempt.status)
@@ -314,7 +265,14 @@ class Attempts:
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(a.goal, _waits(a.launch), a.launch.planning is not None, a.gradients)
+                token: Wanted(
+                    a.goal,
+                    _waits(a.launch),
+                    a.launch.planning is not None,
+                    a.gradients,
+                    in_place=a.launch.in_place,
+                    leaves=not a.launch.ranks,
+                )
                 for token, a in self._desired.items()
                 if token in self._attempts or not self._is_leaving(token[0])
             }
@@ -371,11 +329,25 @@ class Attempts:
                 if attempt.status is not None:
                     Control.ask(attempt.folder.control, gradients)
                     attempt.gradients = gradients
+            case Regroup(token, onto):
+                self._regroup(self._attempts[token], onto)
             case Conclude(token, ended, reason):
                 self._conclude(token, ended, reason)
             case Forget(token):
                 leaving = self._forget(self._attempts.pop(token))
                 self._leaving[token] = asyncio.create_task(leaving, name=f"forget {token}")
+
+    def _regroup(self, attempt: Attempt, onto: Token) -> None:
+        """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
+        is done again and again."""
+        assert self._desired is not None
+        # What was made ready for the attempt on this host stays.
+        kept = {"checkpoint": attempt.launch.checkpoint, "code": attempt.launch.code}
+        launch = self._desired[onto].launch.model_copy(update=kept)
+        self._note_launched(onto)
+        with contextlib.suppress(OSError):  # a full disk: there will be another try
+            replace_json(attempt.folder.launch, launch)
+            claims.tell_launch(attempt.folder)
 
     def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
@@ -471,12 +443,7 @@ class Attempts:
 
     async def _start(self, attempt: Attempt) -> None:
         """Start a shim. First it is noted that the token was launched here, and never again is."""
-        job_id, *number = attempt.token
-        newest = self._launched.get(job_id, (0, 0))
-        if (number[0], number[1]) > newest:
-            self._launched.pop(job_id, None)
-            self._launched[job_id] = (number[0], number[1])
-            self._data_dir.write_launched(self._launched)
+        self._note_launched(attempt.token)
         attempt.starts += 1
         try:
             if attempt.launch.spec.script is None and linux.IS_LINUX:
@@ -491,6 +458,14 @@ class Attempts:
             self._refuse(attempt, str(error))
             return
         attempt.started_at = time.monotonic()
+
+    def _note_launched(self, token: Token) -> None:
+        job_id, *number = token
+        newest = self._launched.get(job_id, (0, 0))
+        if (number[0], number[1]) > newest:
+            self._launched.pop(job_id, None)
+            self._launched[job_id] = (number[0], number[1])
+            self._data_dir.write_launched(self._launched)
 
     def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
         with claims.log_path(attempt.folder).open("ab") as log:
@@ -593,7 +568,7 @@ class Attempts:
 
 
 def _waits(launch: Launch) -> bool:
-    return launch.node_rank > 0 and launch.rendezvous is None
+    return bool(launch.ranks) and launch.node_rank > 0 and launch.rendezvous is None
 
 
 def _hide_folder(folder: AttemptFolder) -> Path:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from trainhall.training.link import AttemptFolder, Command
 
+LAUNCH = ord("L")
+"""Beside the digits of commands: look at `launch.json` again."""
 CLAIM_SECONDS = 1.0
 """The agent's look at the lock holds it for microseconds; longer means another shim."""
 
@@ -24,7 +26,7 @@ def lock_path(folder: AttemptFolder) -> Path:
 
 
 def command_path(folder: AttemptFolder) -> Path:
-    """A named pipe that takes commands, each a digit of `Command`."""
+    """A named pipe that takes commands, each a digit of `Command`, or `LAUNCH`."""
     return folder.path / "command.fifo"
 
 
@@ -98,6 +100,11 @@ def tell(folder: AttemptFolder, command: Command) -> bool:
     Repeating a command is harmless: who wants to be sure repeats it until `status.json` shows it.
     """
     return _write(command_path(folder), str(int(command)).encode())
+
+
+def tell_launch(folder: AttemptFolder) -> bool:
+    """Have the shim look at its launch again; as `tell`."""
+    return _write(command_path(folder), bytes([LAUNCH]))
 
 
 def ring(doorbell: Path | None) -> None:

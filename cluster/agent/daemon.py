@@ -17,7 +17,8 @@ from pathlib import Path
 
 from trainhall.cluster.agent import claims, transfer
 from trainhall.cluster.agent.api import CoordinatorApi, Unreachable
-from trainhall.cluster.agent.attempts import Attempt, Attempts
+from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.connection import Connection
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use

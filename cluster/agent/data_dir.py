@@ -119,17 +119,18 @@ class DataDir:
         newest = list(launched.items())[-REMEMBERED_JOBS:]
         self._replace("launched.json", dict(newest))
 
-    def tokens(self) -> list[Token]:
-        """The attempts that have a folder."""
-        found: list[Token] = []
-        for launch in sorted(self.attempts.glob("*/a*-g*/launch.json")):
+    def folders(self) -> dict[Token, AttemptFolder]:
+        """The attempts that have a folder. It is named for the generation in which the attempt
+        began here; its launch may be of a later one."""
+        found: dict[Token, AttemptFolder] = {}
+        for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):
             try:
-                told = Launch.model_validate_json(launch.read_bytes())
+                told = Launch.model_validate_json(path.read_bytes())
             except ValueError:
                 continue
-            token = (told.job_id, told.attempt, told.generation)
-            if self.attempt(token).launch == launch:
-                found.append(token)
+            begun = path.parent.name.removeprefix(f"a{told.attempt}-g")
+            if path.parent.parent.name == told.job_id and begun.isdigit():
+                found[(told.job_id, told.attempt, told.generation)] = AttemptFolder(path.parent)
         return found
 
     def _replace(self, name: str, data: object) -> None:

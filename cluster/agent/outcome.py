@@ -80,7 +80,7 @@ def outcome_of(
         return (Outcome.PAUSED if work.asked is Command.PAUSE else Outcome.STOPPED), None
     if codes == {EXIT_PAUSED}:
         return Outcome.PAUSED, None
-    if EXIT_STOPPED in codes or work.asked is Command.STOP:
+    if not ranks or EXIT_STOPPED in codes or work.asked is Command.STOP:
         return Outcome.STOPPED, None
     ends = ", ".join(f"rank {r.rank} with {r.exit_code}" for r in ranks)
     return Outcome.FAILED, Failure(
@@ -91,9 +91,10 @@ def outcome_of(
 
 def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
     """Why a rank failed, in its own words where it left any."""
-    tail = last_lines(folder.stderr(rank.rank))
+    began_as, generation = rank.writer
+    tail = last_lines(folder.stderr(began_as))
     final, exception = False, None
-    if event := last_failure(folder.events(rank.rank)):
+    if event := last_failure(folder.events(began_as, generation)):
         exception = str(event.get("type") or "") or None
         text = f"{event.get('type', 'error')}: {event.get('message', '')}"
         message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_TOLD]}"

@@ -69,3 +69,16 @@ def send_groups(leaders: Iterable[int], number: signal.Signals) -> None:
     for leader in leaders:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, number)
+
+
+def wake_on_signals() -> int:
+    """A descriptor that becomes readable when a child ends or this process is told to."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # A terminal that closes is no reason to end.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return reader

@@ -25,9 +25,10 @@ EXIT_CRASHED = 70
 _SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
 
 
-def writer_name(launch: Launch, rank: int) -> str:
-    """The rank's name as a writer: fresh for every generation, derived from the launch alone."""
-    text = f"{launch.job_id}/{launch.attempt}/{launch.generation}/{rank}"
+def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
+    """A process's name as a writer, from the rank and the generation that it began with; without
+    the latter, that of the launch."""
+    text = f"{launch.job_id}/{launch.attempt}/{generation or launch.generation}/{rank}"
     return f"{rank}-{zlib.crc32(text.encode()):08x}"
 
 

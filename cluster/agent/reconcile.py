@@ -60,6 +60,10 @@ class Wanted:
     """This host is to plan the job's strategy first."""
     gradients: int = 0
     """A request for the gradients of a step that waits for its answer; 0: there is none."""
+    in_place: bool = False
+    """What runs of an earlier generation of the same attempt goes on as this one."""
+    leaves: bool = False
+    """This host has no rank in it: what runs here is to leave."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +107,21 @@ class Conclude:
 
 
 @dataclass(frozen=True)
+class Regroup:
+    """Have what runs go on as a later generation of its attempt."""
+
+    token: Token
+    onto: Token
+
+
+@dataclass(frozen=True)
 class Forget:
     """Remove all traces."""
 
     token: Token
 
 
-Action = Plan | Prepare | Start | Tell | Ask | Conclude | Forget
+Action = Plan | Prepare | Start | Tell | Ask | Regroup | Conclude | Forget
 
 
 def decide(
@@ -136,10 +148,24 @@ def decide(
     for token, wanted in desired.items():
         if not (agent_ends and wanted.goal == "run"):
             actions += _towards(token, wanted, found, launched)
+    going_on = {action.token for action in actions if isinstance(action, Regroup)}
     for token, state in found.items():
-        if token not in desired:
+        if token not in desired and token not in going_on and not _is_kept(token, state, desired):
             actions += _away(token, state)
     return actions
+
+
+def _is_kept(token: Token, state: Found, desired: Mapping[Token, Wanted]) -> bool:
+    """It runs on until a later generation of it can be begun here."""
+    return state.stage is Stage.LIVE and any(
+        wanted.in_place and wanted.goal != "stop" and _is_earlier(token, other)
+        for other, wanted in desired.items()
+    )
+
+
+def _is_earlier(token: Token, other: Token) -> bool:
+    """It is an earlier generation of the same attempt."""
+    return token[:2] == other[:2] and token[2] < other[2]
 
 
 def _is_to_hear(state: Found) -> bool:
@@ -154,6 +180,11 @@ def _towards(
 ) -> list[Action]:
     state = found.get(token)
     command = COMMANDS[wanted.goal]
+    if state is None and wanted.in_place:
+        for other, earlier in found.items():
+            if _is_earlier(other, token) and earlier.stage is Stage.LIVE:
+                ends = Command.STOP in (command, earlier.asked)
+                return [] if ends or wanted.waits else [Regroup(other, token)]
     if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
             return [Conclude(token, _unstarted(command))]
@@ -176,6 +207,8 @@ def _first(
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
     job_id, *number = token
+    if wanted.leaves:
+        return [Conclude(token, Outcome.STOPPED)]
     newest = launched.get(job_id)
     if newest is not None and tuple(number) <= newest:
         reason = "this attempt already ended on this host, or a newer one was launched here"

@@ -31,18 +31,19 @@ from trainhall.cluster.agent import (
     meeting,
     outcome,
     processes,
-    ranks,
     stacks,
+    store,
 )
+from trainhall.cluster.agent.members import Member, Members, can_be_replaced
 from trainhall.training.cause import Cause
 from trainhall.training.control import Control
 from trainhall.training.link import (
     AttemptFolder,
     Command,
     Failure,
+    Fallen,
     Launch,
     Outcome,
-    RankState,
     Rendezvous,
     ShimStatus,
     replace_json,
@@ -58,7 +59,6 @@ PRELOADED = (
     "trainhall.training.rank",
 )
 """What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
-RENDEZVOUS_MODULE = "trainhall.training.rendezvous"
 
 AGREE_SECONDS = 1.0
 """How long the ranks of a task may take to agree on where to stop."""
@@ -90,7 +90,6 @@ class Shim:
     attached: bool = False
     doorbell: Path | None = None
 
-    _ranks: list[RankState] = field(default_factory=list)
     _failure: Failure | None = None
     _asked: Command = Command.RUN
     _signalled: bool = False
@@ -103,13 +102,20 @@ class Shim:
     _started: bool = False
     _unwritten: ShimStatus | None = None
     _isolated: bool = False
+    _fallen: list[Fallen] = field(default_factory=list)
+    _regroup_by: float = math.inf
+    """When (monotonic) the ranks that are left need no longer wait for those that have fallen, or
+    those that are to leave have had their time."""
+    _store_address: str | None = None
     _hangs: hang.HangWatch | None = None
+    _hung: tuple[int, Failure] | None = None
+    """The process that was ended because it hung, and what is told of it."""
     _stall: Stall | None = None
     """Of ranks here that take no step any more, while other hosts are to tell who is behind."""
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
-        self._ranks = [RankState(rank=place.rank) for place in self.launch.ranks]
+        self._members = Members(self.folder, self.launch, fork=self.fork)
         self._began = processes.started_at(os.getpid())
         self._memory_kills = outcome.out_of_memory_kills()
         self._isolation = isolation.watch(self.folder, self.launch)
@@ -120,7 +126,7 @@ class Shim:
     def run(self) -> None:
         """Supervise until no process of the attempt is left on this host."""
         linux.adopt_orphans()
-        self._wakeup = _wake_on_signals()
+        self._wakeup = processes.wake_on_signals()
         self._control = Control(self.folder.control, create=True)
         self._commands = claims.make_pipe(claims.command_path(self.folder))
         self._publish("starting")
@@ -130,10 +136,11 @@ class Shim:
             self._wait()
             self._reap()
             self._watch()
+            self._await_regrouping()
             self._heed_isolation()
             self._escalate()
         self._end_everything()
-        ended, failure = outcome.outcome_of(self._ranks, self._work(), self._failure)
+        ended, failure = outcome.outcome_of(self._members.states, self._work(), self._failure)
         claims.command_path(self.folder).unlink(missing_ok=True)
         self._publish("exited", ended, failure)
         while self._unwritten is not None and self.folder.path.exists():
@@ -150,6 +157,8 @@ class Shim:
             times.append(self._patience_ends(self._pausing_since))
         if self._watches and self._hangs is not None:
             times.append(self._hangs.due)
+        if self._regroup_by < math.inf:
+            times.append(self._regroup_by)
         if self._isolation is not None:
             times.append(time.monotonic() + isolation.CHECK_SECONDS)
         if times:
@@ -173,7 +182,9 @@ class Shim:
 
     def _take_commands(self, data: bytes) -> None:
         for byte in data:
-            if chr(byte) in ("1", "2"):
+            if byte == claims.LAUNCH:
+                self._take_launch()
+            elif chr(byte) in ("1", "2"):
                 self._obey(Command(int(chr(byte))))
 
     def _obey(self, command: Command) -> None:
@@ -201,36 +212,102 @@ class Shim:
     def _reap(self) -> None:
         ended = self._collect()
         if self._failure is None:
-            culprit = outcome.first_failing(ended, self._work())
-            others_live = any(rank.finished_at is None for rank in self._ranks)
-            if culprit is not None and culprit.signal is None and others_live:
+            states = [member.state for member in ended]
+            culprit = outcome.first_failing(states, self._work())
+            if culprit is not None and culprit.signal is None and self._members.alive():
                 # A process that a signal ends closes its connections before it can be waited for,
                 # so that a peer which they broke may be seen to end first.
                 time.sleep(SETTLE_SECONDS)
-                killed = [rank for rank in self._collect() if rank.signal is not None]
+                later = self._collect()
+                ended += later
+                killed = [m.state for m in later if m.state.signal is not None]
                 culprit = outcome.first_failing(killed, self._work()) or culprit
             if culprit is not None:
-                self._fail(
-                    outcome.describe_failure(
-                        self.folder, culprit, out_of_memory=self._memory_ran_out()
-                    )
-                )
+                first = next(member for member in ended if member.state is culprit)
+                self._take_failures([first, *(m for m in ended if m is not first)])
         if ended:
             self._publish(self._phase())
+
+    def _take_failures(self, ended: list[Member]) -> None:
+        """Ranks have ended, the first to blame before the others."""
+        listed = self._members.listed
+        for member in ended:
+            if self._failure is not None or not outcome.failed(member.state, self._work()):
+                continue
+            if self._hung is not None and self._hung[0] == member.state.pid:
+                failure = self._hung[1]
+            else:
+                failure = outcome.describe_failure(
+                    self.folder, member.state, out_of_memory=self._memory_ran_out()
+                )
+            replaced = self._asked is Command.RUN and can_be_replaced(
+                self.launch, member.state, failure, alone=not any(m.is_alive for m in listed)
+            )
+            if not replaced:
+                self._fail(self._fallen[0].failure if self._fallen else failure)
+                continue
+            failure.step = newest_step(self.folder.path)
+            self._fallen.append(
+                Fallen(
+                    rank=member.state.rank,
+                    device_kind=member.place.device_kind,
+                    device_index=member.place.device_index,
+                    generation=self.launch.generation,
+                    failure=failure,
+                )
+            )
+            patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
+            self._regroup_by = min(self._regroup_by, time.monotonic() + patience)
+
+    # -- regrouping -----------------------------------------------------------------------------
+
+    def _await_regrouping(self) -> None:
+        """See that what has fallen is replaced in time, and that what is to leave does."""
+        late = time.monotonic() >= self._regroup_by
+        if late:
+            self._regroup_by = math.inf
+            processes.send_groups(_pids(self._members.leaving), signal.SIGKILL)
+        if not self._fallen or self._failure is not None:
+            return
+        alone = self.launch.num_nodes == 1 and not self._members.alive()
+        if late or alone or self._asked is not Command.RUN:
+            self._fail(self._fallen[0].failure)
+            self._publish(self._phase())
+
+    def _take_launch(self) -> None:
+        """Go on with the launch in the folder, if it is of a later generation."""
+        launch = Launch.model_validate_json(self.folder.launch.read_bytes())
+        is_newer = launch.in_place and launch.generation > self.launch.generation
+        if not is_newer or self._failure is not None or self._asked is Command.STOP:
+            return
+        self.launch = launch
+        self._fallen, self._stall = [], None
+        self._members.regroup(launch)
+        self._regroup_by = math.inf
+        if self._members.leaving:
+            self._regroup_by = time.monotonic() + launch.spec.recovery.regroup_seconds
+        kept = self._rendezvous is not None and self._store_address == self._own_address()
+        if not launch.ranks or (launch.node_rank == 0 and kept and self._store_pid is not None):
+            assert self._rendezvous is not None
+            self._meet_at(self._rendezvous)
+        else:
+            self._open_rendezvous()
 
     # -- hangs ----------------------------------------------------------------------------------
 
     @property
     def _watches(self) -> bool:
         """Ranks that fail or were told to end have their times already."""
-        return self._started and self._failure is None and self._asked is not Command.STOP
+        runs = self._started and self._failure is None and not self._fallen
+        return runs and self._asked is not Command.STOP
 
     def _watch(self) -> None:
         """End ranks that take no step any more; of several hosts, have them tell who is behind."""
         now = time.monotonic()
         if self._hangs is None or not self._watches or now < self._hangs.due:
             return
-        pids = {r.rank: r.pid for r in self._ranks if r.pid is not None and r.finished_at is None}
+        alive = [member.state for member in self._members.listed if member.is_alive]
+        pids = {state.rank: state.pid for state in alive if state.pid is not None}
         stall = self._hangs.look(now, pids)
         if stall is None or self._stall is not None:
             if stall is None and self._stall is not None:
@@ -242,6 +319,11 @@ class Shim:
         if self.launch.num_nodes > 1:
             self._stall = stall
             self._publish(self._phase())
+        elif self.launch.in_place and stall.behind in pids:
+            # The others can go on without it once it is gone; its end is told as the hang it was.
+            self._hung = (pids[stall.behind], hang.failure_of(self.folder, stall))
+            processes.send_groups([pids[stall.behind]], signal.SIGKILL)
+            self._hangs.begin_anew()
         else:
             self._fail(hang.failure_of(self.folder, stall))
 
@@ -259,10 +341,9 @@ class Shim:
             self._obey(Command.STOP)
             self._terminate(0.0, 0.0)
 
-    def _collect(self) -> list[RankState]:
-        """The ranks that have ended since the last call."""
-        ended: list[RankState] = []
-        by_pid = {rank.pid: rank for rank in self._ranks}
+    def _collect(self) -> list[Member]:
+        """Those that have ended since the last call and were not told to leave."""
+        ended: list[Member] = []
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -272,12 +353,11 @@ class Shim:
                 break
             if pid == self._store_pid:
                 self._store_ended(os.waitstatus_to_exitcode(status))
-            elif pid in by_pid:
-                rank = by_pid[pid]
-                code = os.waitstatus_to_exitcode(status)
-                rank.finished_at = time.time()
-                rank.exit_code, rank.signal = (code, None) if code >= 0 else (None, -code)
-                ended.append(rank)
+            elif (member := self._members.ended(pid, status)) is not None:
+                if any(member is listed for listed in self._members.listed):
+                    ended.append(member)
+                else:
+                    self._publish(self._phase())
         return ended
 
     def _fail(self, failure: Failure) -> None:
@@ -308,7 +388,7 @@ class Shim:
             self._terminate(0.0, self.launch.spec.recovery.grace_seconds)
         while self._escalation and self._escalation[0][0] <= time.monotonic():
             _, number = self._escalation.pop(0)
-            alive = [r.pid for r in self._ranks if r.pid is not None and r.finished_at is None]
+            alive = _pids(self._members.alive())
             if alive and self._failure is None:
                 self._signalled = True
             # Each rank leads a group; SIGTERM reaches what it started there, as under `torchrun`.
@@ -337,28 +417,21 @@ class Shim:
     def _start_store(self) -> None:
         """Listen here, so that ranks can start at once, and have a child serve who connects."""
         address = self._own_address()
+        self._end_store()
         try:
-            listener = meeting.listen(address)
+            self._store_pid, port = store.start(self.folder, address, fork=self.fork)
         except OSError as error:
             message = f"the ranks cannot meet at {address}: {error}"
             self._failure = Failure(message=message, cause=Cause.NETWORK)
             return
-        fd, port = listener.fileno(), int(listener.getsockname()[1])
-        log = claims.log_path(self.folder)
-        arguments = [sys.executable, "-m", RENDEZVOUS_MODULE, address, str(fd)]
-        env = dict(os.environ) | {processes.MARK: str(self.folder.path)}
-
-        def work() -> int:
-            if not self.fork:
-                os.set_inheritable(fd, True)
-                os.execve(arguments[0], arguments, env)
-            return int(importlib.import_module(RENDEZVOUS_MODULE).hold(address, fd))
-
-        with listener:
-            self._store_pid = ranks.fork_child(
-                "rendezvous", (log, log), env, self.folder.path, work, keep=(fd,)
-            )
+        self._store_address = address
         self._meet_at(Rendezvous(address=address, port=port))
+
+    def _end_store(self) -> None:
+        """That of an earlier generation, where the ranks of this one could not meet."""
+        if self._store_pid is not None:
+            processes.send([self._store_pid], signal.SIGKILL)
+            self._store_pid = None
 
     def _store_ended(self, code: int) -> None:
         self._store_pid = None
@@ -376,9 +449,11 @@ class Shim:
         if self._failure is not None or self._signalled:
             return
         self._rendezvous = rendezvous
-        for place, rank in zip(self.launch.ranks, self._ranks, strict=True):
-            rank.started_at = time.time()
-            rank.pid = ranks.start(self.folder, self.launch, place, rendezvous, fork=self.fork)
+        if self.launch.in_place:
+            launch = self.launch.model_copy(update={"rendezvous": rendezvous})
+            replace_json(self.folder.group(launch.generation), launch)
+            self._control.regroup(launch.generation)
+        self._members.start(rendezvous)
         self._started = True
         self._publish("running")
 
@@ -387,7 +462,8 @@ class Shim:
     def _is_over(self) -> bool:
         if not self._started:
             return self._failure is not None or self._signalled
-        return all(rank.finished_at is not None for rank in self._ranks)
+        waits = bool(self._fallen) and self._failure is None
+        return not waits and not self._members.alive()
 
     def _end_everything(self) -> None:
         """Leave no process of the attempt, however it was detached."""
@@ -432,7 +508,9 @@ class Shim:
                 "shim_started_at": self._began,
                 "phase": phase,
                 "command": self._asked,
-                "ranks": [rank.model_dump() for rank in self._ranks],
+                "ranks": [rank.model_dump() for rank in self._members.states],
+                "fallen": [fallen.model_dump() for fallen in self._fallen],
+                "leaving": [member.place.device_index for member in self._members.leaving],
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure or self._failure,
@@ -452,17 +530,8 @@ class Shim:
                 claims.ring(self.doorbell)
 
 
-def _wake_on_signals() -> int:
-    """A descriptor that becomes readable when a child ends or this process is told to."""
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
-    # A terminal that closes is no reason to end.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    return reader
+def _pids(members: list[Member]) -> list[int]:
+    return [member.state.pid for member in members if member.state.pid is not None]
 
 
 def supervise(

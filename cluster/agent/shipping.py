@@ -12,7 +12,7 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent import ranks, recovered, transfer
@@ -48,8 +48,11 @@ class AttemptShipper:
         """When (monotonic) a spool that may wait is looked at again."""
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
-        upload = _upload(launch, api)
-        self.spools = list(_spools(folder, launch, api, upload))
+        self._folder, self._launch, self._api = folder, launch, api
+        self._upload = upload = _upload(launch, api)
+        self._shipped_of: set[tuple[int, int]] = set()
+        self.spools: list[Spool] = []
+        self._add_spools((place.rank, launch.generation) for place in launch.ranks)
         self._events_of_first = next(
             (s for s in self.spools if isinstance(s, EventSpool) and s.source.rank == 0), None
         )
@@ -63,6 +66,34 @@ class AttemptShipper:
                     RecoveredSpool(None, before, api, upload, lambda: True, after_step=after)
                 )
         self._restore()
+
+    def extend(self, writers: Iterable[tuple[int, int]]) -> None:
+        """Ship the files of these processes too, given by the rank and generation of their
+        beginning, from where an earlier agent had come."""
+        if self._add_spools(writers):
+            self._restore()
+
+    def _add_spools(self, writers: Iterable[tuple[int, int]]) -> bool:
+        new = sorted(set(writers) - self._shipped_of)
+        for rank, generation in new:
+            logs = all(rank != other for other, _ in self._shipped_of)
+            self._shipped_of.add((rank, generation))
+            writer = ranks.writer_name(self._launch, rank, generation)
+            source = Source(self._launch.job_id, self._launch.attempt, rank, writer)
+            events = EventSpool(
+                source, self._folder.events(rank, generation), self._api, self._upload
+            )
+            metrics = MetricSpool(source, self._folder.metrics(rank, generation), self._api)
+            if generation > 1:
+                events.name, metrics.name = f"events-{generation}", f"metrics-{generation}"
+            self.spools += [events, metrics]
+            if logs:  # of one rank after the other they are one file
+                for stream, path in (
+                    ("stdout", self._folder.stdout(rank)),
+                    ("stderr", self._folder.stderr(rank)),
+                ):
+                    self.spools.append(LogSpool(source, path, self._api, stream))
+        return bool(new)
 
     def start_growing(self, backoff: "Backoff", done: Callable[[], None]) -> bool:
         """Begin to send where there is something new; True when anything is under way."""
@@ -129,6 +160,8 @@ class AttemptShipper:
         try:
             data = json.loads(self._positions.read_bytes())
             for spool in self.spools:
+                if spool.position() != [0, 0]:
+                    continue  # it has come further since
                 offset, sequence = data.get(f"{spool.source.rank}/{spool.name}", (0, 0))
                 spool.restore([int(offset), int(sequence)])
         except FileNotFoundError:
@@ -151,18 +184,6 @@ def _upload(launch: Launch, api: Shipping) -> Upload | None:
         return await transfer.upload(api, Path(launch.checkpoint.folder), job_id, event)
 
     return upload
-
-
-def _spools(
-    folder: AttemptFolder, launch: Launch, api: Shipping, upload: Upload | None
-) -> Iterator[Spool]:
-    for place in launch.ranks:
-        rank = place.rank
-        source = Source(launch.job_id, launch.attempt, rank, ranks.writer_name(launch, rank))
-        yield EventSpool(source, folder.events(rank), api, upload)
-        yield MetricSpool(source, folder.metrics(rank), api)
-        yield LogSpool(source, folder.stdout(rank), api, "stdout")
-        yield LogSpool(source, folder.stderr(rank), api, "stderr")
 
 
 class Backoff:
@@ -214,6 +235,16 @@ class Shipper:
         if token not in self._attempts:
             self._attempts[token] = AttemptShipper(folder, launch, self._api)
             self._some.set()
+
+    def extend(self, token: Token, writers: Iterable[tuple[int, int]]) -> None:
+        """See `AttemptShipper.extend`."""
+        if token in self._attempts:
+            self._attempts[token].extend(writers)
+
+    def move(self, token: Token, onto: Token) -> None:
+        """The attempt goes on under another token."""
+        if token in self._attempts:
+            self._attempts[onto] = self._attempts.pop(token)
 
     async def remove(self, token: Token) -> None:
         shipper = self._attempts.pop(token, None)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainhall.cluster.agent.api import Unreachable
-from trainhall.cluster.agent.attempts import Attempt
+from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.connection import Connection
 from trainhall.cluster.agent.options import AgentOptions, CredentialRefused, NodeRemoved
 from trainhall.cluster.agent.reconcile import (

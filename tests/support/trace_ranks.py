@@ -21,7 +21,7 @@ from trainhall.parallelism import ddp
 from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.pipeline import Pipeline
 from trainhall.training import random_state, rank
-from trainhall.training.link import AttemptFolder, EventSpool, Launch
+from trainhall.training.link import AttemptFolder, EventSpool, Launch, MetricSpool
 from trainhall.training.loop import Loop, Place
 from trainhall.training.weights import weights_sha256
 
@@ -36,7 +36,8 @@ def as_place(path: Path, work: Callable[[Place], None]) -> int:
     device = torch.device("cpu")
     with process_group.joined(environment, device=device, namespace="trace"):
         try:
-            work(Place(environment, launch, folder, device, events))
+            metrics = MetricSpool(folder.metrics(environment.rank))
+            work(Place(environment, launch, folder, device, events, metrics))
         except Exception:
             traceback.print_exc()
             return 1

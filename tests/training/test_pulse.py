@@ -19,7 +19,7 @@ def vectors(draw: st.DrawFn) -> tuple[list[np.ndarray], int]:
     ranks = []
     for _ in range(world):
         header = [draw(st.sampled_from(Command)), draw(st.booleans()), draw(st.floats(0, 1e12))]
-        header.append(draw(st.integers(0, 2**40)))
+        header += [draw(st.integers(0, 2**40)), draw(st.integers(1, 2**31))]
         rows = draw(st.lists(NUMBERS, min_size=steps * columns, max_size=steps * columns))
         ranks.append(np.asarray([*header, *rows], dtype=np.float64))
     return ranks, steps
@@ -36,13 +36,14 @@ def test_a_beat_is_a_function_of_all_ranks(drawn: tuple[list[np.ndarray], int]) 
     assert first.save == any(v[1] for v in ranks)
     assert first.peak_memory_bytes == max(v[2] for v in ranks)
     assert first.request == max(v[3] for v in ranks)
-    expected = sum(v[4:].reshape(steps, -1) for v in ranks) / len(ranks)
+    assert first.generation == max(v[4] for v in ranks)
+    expected = sum(v[5:].reshape(steps, -1) for v in ranks) / len(ranks)
     np.testing.assert_allclose(first.means, expected, rtol=1e-12, atol=1e-6)
 
 
 def test_the_mean_is_summed_in_rank_order() -> None:
     values = [1e16, 1.0, -1e16, 1.0]
-    ranks = [np.asarray([0, 0, 0, 0, value]) for value in values]
+    ranks = [np.asarray([0, 0, 0, 0, 1, value]) for value in values]
     assert combine(ranks, 1).means.tolist() == [[((1e16 + 1.0 - 1e16) + 1.0) / 4]]
 
 

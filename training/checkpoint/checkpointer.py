@@ -99,6 +99,10 @@ class _Why:
     text: str
 
 
+class GivenUp(CheckpointError):
+    """A save that nobody wants any more."""
+
+
 class _NotNamed(CheckpointError):
     """A candidate that is none."""
 
@@ -170,6 +174,7 @@ class Checkpointer:
         self._plan: Plan | None = None
         self._thread: threading.Thread | None = None
         self._cleaned = False
+        self._given_up = False
         self._places: list[Place] = [place_of(folder)] * self._ranks.size
         """Of every rank: through what it sees its folder."""
 
@@ -246,6 +251,11 @@ class Checkpointer:
     def saving(self) -> bool:
         """A save is under way on this rank."""
         return self._thread is not None and self._thread.is_alive()
+
+    def give_up(self) -> bool:
+        """Commit nothing any more, without waiting for a save under way; whether there was one."""
+        self._given_up = True
+        return self.saving
 
     def wait(self) -> None:
         """Until the save under way is committed or given up; its callbacks have returned."""
@@ -382,6 +392,8 @@ class Checkpointer:
         def commit() -> Committed | None:
             if not first:
                 return None
+            if self._given_up:
+                raise GivenUp("the ranks regrouped while it was written")
             writer.finish(save.plan.metadata, [results for results, _ in written])
             others = [record for _, files in written[1:] for record in files]
             return draft.commit(self._manifest(save, [*draft.files, *others]))

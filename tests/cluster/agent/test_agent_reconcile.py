@@ -16,6 +16,7 @@ from trainhall.cluster.agent.reconcile import (
     Goal,
     Plan,
     Prepare,
+    Regroup,
     Stage,
     Start,
     Tell,
@@ -234,3 +235,44 @@ def test_what_is_being_planned_can_be_paused_stopped_and_taken_back() -> None:
         assert decide(wanted, planning, {}) == [Conclude(token, outcome)]
     assert decide({}, planning, {}) == [Forget(token)]
     assert decide({token: Wanted("run", plans=True)}, {}, {}, agent_ends=True) == []
+
+
+EARLIER, LATER = ("a", 1, 2), ("a", 1, 4)
+
+
+def test_what_runs_goes_on_as_a_later_generation_of_its_attempt() -> None:
+    wanted = {LATER: Wanted("run", in_place=True)}
+    live = {EARLIER: Found(Stage.LIVE)}
+    assert decide(wanted, live, {"a": (1, 2)}) == [Regroup(EARLIER, LATER)]
+    assert decide(wanted, {LATER: Found(Stage.LIVE)}, {"a": (1, 4)}) == []
+
+
+def test_it_runs_on_until_the_meeting_place_is_known() -> None:
+    live = {EARLIER: Found(Stage.LIVE)}
+    assert decide({LATER: Wanted("run", in_place=True, waits=True)}, live, {}) == []
+
+
+def test_what_is_to_pause_joins_the_others_first() -> None:
+    live = {EARLIER: Found(Stage.LIVE)}
+    assert decide({LATER: Wanted("pause", in_place=True)}, live, {}) == [Regroup(EARLIER, LATER)]
+
+
+def test_what_is_to_stop_or_cannot_regroup_is_ended() -> None:
+    live = {EARLIER: Found(Stage.LIVE)}
+    for wanted in (Wanted("stop", in_place=True), Wanted("run")):
+        assert decide({LATER: wanted}, live, {"a": (1, 2)}) == [Tell(EARLIER, Command.STOP)]
+    stopping = {EARLIER: Found(Stage.LIVE, Command.STOP)}
+    assert decide({LATER: Wanted("run", in_place=True)}, stopping, {"a": (1, 2)}) == []
+
+
+def test_a_host_whose_processes_have_ended_begins_anew() -> None:
+    ended = {EARLIER: Found(Stage.ENDED, shipped=True)}
+    wanted = {LATER: Wanted("run", in_place=True)}
+    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), Forget(EARLIER)]
+
+
+def test_a_host_that_has_nothing_to_leave_has_left() -> None:
+    wanted = {LATER: Wanted("run", in_place=True, leaves=True)}
+    assert decide(wanted, {}, {}) == [Conclude(LATER, Outcome.STOPPED)]
+    live = {EARLIER: Found(Stage.LIVE)}
+    assert decide(wanted, live, {}) == [Regroup(EARLIER, LATER)]

@@ -1,0 +1,94 @@
+"""One attempt on this host, as the agent knows and reports it."""
+
+import asyncio
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.agent.reconcile import Found, Stage
+from trainhall.cluster.protocol import AssignmentReport
+from trainhall.training.link import (
+    AttemptFolder,
+    Command,
+    Failure,
+    Launch,
+    Outcome,
+    ShimStatus,
+)
+from trainhall.training.spec.plan import ChosenPlan
+
+
+@dataclass
+class Attempt:
+    """One attempt on this host, and what this agent knows of it."""
+
+    token: Token
+    folder: AttemptFolder
+    launch: Launch
+    stage: Stage
+    plan: ChosenPlan | None = None
+    status: ShimStatus | None = None
+    status_stamp: tuple[int, int] = (0, 0)
+    """Inode and time of the status file that was read last."""
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    last_word: Command = Command.RUN
+    """What this agent, which is about to end, wants of it."""
+    gradients: int = 0
+    """The newest request for gradients that this agent has passed on to its ranks."""
+    task: asyncio.Task[None] | None = None
+    """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
+    removal: asyncio.Task[None] | None = None
+    """Removes the folder of an attempt that will never run here."""
+    starts: int = 0
+    started_at: float | None = None
+    """When a shim was started that has not taken the folder yet (monotonic)."""
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    def found(self, shipped: bool) -> Found:
+        asked = self.status.command if self.status is not None else Command.RUN
+        stage = self.stage
+        if stage is Stage.READY and (self.started_at is not None or self.task is not None):
+            # A shim is on its way; what is to be told it is told once it listens.
+            stage = Stage.LIVE
+        return Found(stage, asked, shipped, self.last_word, self.gradients)
+
+    @property
+    def stopped_mark(self) -> Path:
+        """Says, to the next agent too, that an agent was told to end and ended this with it."""
+        return self.folder.path / "agent-stopped"
+
+    @property
+    def ended_with_agent(self) -> bool:
+        return self.outcome is not Outcome.COMPLETED and self.stopped_mark.exists()
+
+    def report(self, shipped: bool) -> AssignmentReport:
+        job_id, attempt, generation = self.token
+        status = self.status
+        early = {Stage.PLANNING: "planning", Stage.PREPARING: "preparing"}
+        phase = early.get(self.stage, "starting")
+        if self.stage is Stage.LIVE and status is not None:
+            # The end is told by `outcome`, which this agent sets when it has seen to it.
+            phase = "stopping" if status.phase == "exited" else status.phase
+        ended = self.stage is Stage.ENDED
+        return AssignmentReport.model_validate(
+            {
+                "job_id": job_id,
+                "attempt": attempt,
+                "generation": generation,
+                "phase": "exited" if ended else phase,
+                "ranks": [r.model_dump() for r in status.ranks] if status is not None else [],
+                "in_place": self.launch.in_place and status is not None and not ended,
+                "fallen": status.fallen if status is not None and not ended else [],
+                "leaving": status.leaving if status is not None and not ended else [],
+                "rendezvous": status.rendezvous if status is not None else None,
+                "plan": self.plan if self.stage is Stage.PLANNING else None,
+                "stall": status.stall if status is not None and not ended else None,
+                "outcome": self.outcome if ended else None,
+                "failure": self.failure if ended else None,
+                "shipped": ended and shipped,
+                "isolated": ended and status is not None and status.isolated,
+                "agent_stopped": ended and self.ended_with_agent,
+            }
+        )

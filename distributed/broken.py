@@ -1,0 +1,71 @@
+"""Leaving process groups in which a rank is gone, in a process that goes on to join others."""
+
+import contextlib
+import gc
+from threading import Thread
+from typing import Any
+
+import torch.distributed as dist
+
+from trainhall.distributed.collectives.errors import PeerLost, TimedOut
+from trainhall.distributed.collectives.transport import PeerGone
+from trainhall.distributed.gloo import Gloo
+from trainhall.distributed.process_group import Superseded
+
+_LOST = (
+    PeerLost, PeerGone, TimedOut, Superseded,
+    dist.DistNetworkError, dist.DistStoreError, dist.DistBackendError,
+)  # fmt: skip
+_GLOO = ("gloo/", "pair closure")
+"""In the messages of Gloo's errors, which are of no class of their own."""
+
+
+def is_broken(error: BaseException) -> bool:
+    """It is the connection to other ranks that failed, not what this one computes."""
+    if isinstance(error, _LOST):
+        return True
+    return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _GLOO)
+
+
+def close_connections() -> None:
+    """Have every collective that is under way in this process fail, and those of its peers.
+
+    Any thread may call it. A group that is left by one rank is of no use to the others, and not all
+    of them notice by themselves that a rank is gone: in a ring they have two neighbours.
+    """
+    for group in _groups():
+        for backend in _backends(group):
+            if isinstance(backend, dist.ProcessGroupGloo):
+                Gloo(backend).leave("another rank is gone")
+            else:
+                # A kernel that waits for a peer would never end.
+                with contextlib.suppress(RuntimeError):
+                    backend.abort()
+
+
+def abandon() -> None:
+    """Be in no process group any more, once its connections are closed.
+
+    Nothing else may refer to the groups: the destructor of one joins its threads, and they may wait
+    for the interpreter, which whoever drops the last reference in C++ holds. From Python it does
+    not; and should it wait for anything else, it is a thread of its own that does.
+    """
+    if not dist.is_initialized():
+        return
+    gc.collect()  # DDP refers to groups, and lies in cycles
+    groups = _groups()
+    with contextlib.suppress(RuntimeError):
+        dist.destroy_process_group()
+    Thread(target=groups.clear, name="groups that were left", daemon=True).start()
+
+
+def _groups() -> list[dist.ProcessGroup]:
+    return list(dist.distributed_c10d._world.pg_map)
+
+
+def _backends(group: dist.ProcessGroup) -> list[Any]:
+    found: dict[int, Any] = {}
+    for device in group._device_types:
+        backend = group._get_backend(device)
+        found[id(backend)] = backend
+    return list(found.values())

@@ -1,0 +1,162 @@
+"""Ranks that regroup in place: real processes under a real shim, which is given new launches."""
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.regroup import Elastic, elastic
+from support.waiting import eventually
+
+from trainhall.training.link import Command
+
+STEPS = 120
+SPEC: dict[str, Any] = {
+    "task": {"name": "digits", "params": {"hidden": [32], "dropout": 0.1}},
+    "training": {
+        "steps": STEPS,
+        "global_batch_size": 64,
+        "optimizer": "adamw",
+        "gradient_clip": 1.0,
+        "gradient_accumulation": 2,
+        "reproducible": True,
+        "logical_shards": 4,
+    },
+}
+Start = Callable[[dict[str, Any], int], Elastic]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with elastic(tmp_path) as begin:
+        yield begin
+
+
+def with_changes(**training: Any) -> dict[str, Any]:
+    return {**SPEC, "training": {**SPEC["training"], **training}}
+
+
+def weights(run: Elastic) -> tuple[str, str]:
+    result = run.result()
+    assert result["steps"] == run.launch.spec.training.steps
+    return result["weights_sha256"], result["chain"]
+
+
+def test_four_workers_become_three_and_four_again_and_nothing_else_changes(start: Start) -> None:
+    undisturbed = start(SPEC, 1)
+    run = start(SPEC, 4)
+    run.reach(10)
+    before = run.pids()
+    run.kill(1)
+    status = run.wait_for_fallen(1)
+    assert status.phase == "running"
+    assert status.fallen[0].failure.signal == signal.SIGKILL
+
+    run.regroup([0, 2, 3])
+    run.reach(40)
+    assert list(run.pids().values()) == [before[0], before[2], before[3]]
+
+    run.regroup([0, 1, 2, 3])
+    run.reach(60)
+    after = run.pids()
+    assert [after[0], after[2], after[3]] == [before[0], before[2], before[3]]
+    assert after[1] not in before.values()
+
+    assert weights(run) == weights(undisturbed)
+    told = [note["message"] for note in run.events("note")]
+    assert len(told) == 2
+    assert "3 ranks went on as generation 2" in told[0]
+    assert "rank 1 got the state of rank 0" in told[1]
+    assert len(run.events("started")) == 1
+
+
+def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(start: Start) -> None:
+    run = start({**SPEC, "recovery": {"regroup_seconds": 0.5}}, 2)
+    run.reach(5)
+    run.kill(1)
+    status = run.wait()
+    assert status.outcome == "failed"
+    assert status.failure is not None
+    assert status.failure.rank == 1
+    assert status.failure.signal == signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int) -> None:
+    """Within a step, an optimizer's step, a save, an evaluation, or a regrouping; rank 0 too; a
+    generation may be skipped, and a shim told twice."""
+    chance = random.Random(seed)
+    spec = {**with_changes(steps=300, evaluate_every_steps=7), "checkpoint": {"every_steps": 5}}
+    undisturbed, run = start(spec, 1), start(spec, 4)
+    run.reach(5)
+    devices = [0, 1, 2, 3]
+    while run.step < 220:
+        # A moment of no meaning: where in a step the signal meets a rank is left to it.
+        run.reach(run.step + chance.randrange(1, 15))
+        victim = chance.randrange(len(devices))
+        run.kill(victim)
+        run.wait_for_fallen(victim)
+        again = len(devices) > 2 and chance.random() < 0.3
+        run.regroup(devices, run.launch.generation + chance.choice([1, 1, 2]))
+        if again:
+            second = chance.randrange(len(devices))
+            run.kill(second)
+            run.wait_for_fallen(second)
+            run.regroup(devices)
+        if chance.random() < 0.5:
+            other = chance.choice(devices)
+            devices = sorted(set(devices) ^ {other}) if len(devices) > 2 else [0, 1, 2, 3]
+            run.regroup(devices)
+        run.reach(run.step + 2)
+    assert weights(run) == weights(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sync", [
+    {"algorithm": "ring"}, {"algorithm": "tree", "compression": "topk", "ratio": 0.1},
+    {"compression": "powersgd", "ratio": 0.1}, {"bucket_mb": 0.01},
+])  # fmt: skip
+def test_every_gradient_sync_goes_on_without_a_rank(start: Start, sync: dict[str, Any]) -> None:
+    training = {**SPEC["training"], "reproducible": False, "global_batch_size": 48}
+    training.pop("logical_shards")
+    spec = {**SPEC, "training": training, "parallelism": {"gradient_sync": sync}}
+    run = start(spec, 3)
+    for rank, devices in ((1, [0, 2]), (0, [0, 2]), (1, [0]), (None, [0, 1, 2])):
+        run.reach(run.step + 10)
+        if rank is not None:
+            run.kill(rank)
+            run.wait_for_fallen(rank)
+        run.regroup(devices)
+    assert run.result()["steps"] == STEPS
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_stopped_with_its_host_holds_up_nobody(start: Start) -> None:
+    """No connection breaks: the others learn of it by the newer launch alone."""
+    run = start(SPEC, 3)
+    run.reach(10)
+    stopped = run.rank(2).pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    run.regroup([0, 1])
+    run.reach(run.step + 2)
+    os.kill(stopped, signal.SIGKILL)
+    eventually("it has left", lambda: not run.status.leaving)
+    assert run.result()["steps"] == STEPS
+
+
+@pytest.mark.slow
+def test_ranks_that_regrouped_pause_and_stop_as_all_do(start: Start) -> None:
+    for command, outcome in ((Command.PAUSE, "paused"), (Command.STOP, "stopped")):
+        run = start(with_changes(steps=100_000), 3)
+        run.reach(5)
+        run.kill(0)
+        run.wait_for_fallen(0)
+        run.regroup([0, 1])
+        run.reach(run.step + 2)
+        run.tell(command)
+        assert run.wait().outcome == outcome

@@ -1,0 +1,307 @@
+"""Training that goes on in the same processes when ranks come and go (docs/elastic.md).
+
+Every rank holds the whole model. When one is lost, the collectives of the others break; they leave
+the group, wait for the launch of a newer one, and join it. There they tell each other where they
+stand. Who is furthest gives its state to those that lack it, and the step that broke off is taken
+anew. Nobody restarts, and no checkpoint is read.
+"""
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch.distributed as dist
+from torch import nn
+from torch.optim import Optimizer
+
+from trainhall.distributed import process_group
+from trainhall.distributed.broken import is_broken
+from trainhall.distributed.compression.error_feedback import RESIDUAL
+from trainhall.parallelism import choose
+from trainhall.training.chain_writer import catch_up
+from trainhall.training.handover import share_object, share_tensors
+from trainhall.training.link import EXIT_STOPPED, Command
+from trainhall.training.loop import Loop, Place, in_words
+from trainhall.training.membership import Leave, Membership
+from trainhall.training.optim import build_optimizer
+from trainhall.training.progress import Doing
+from trainhall.training.pulse import Beat, Rows
+from trainhall.training.recorder import peak_memory_bytes
+from trainhall.training.standing import (
+    Standing,
+    is_unsettled,
+    lacking,
+    means_of,
+    must_save,
+    source_of,
+)
+from trainhall.training.undo import Undo
+
+
+class Regrouping(Exception):
+    """All ranks of the group have finished a step and go on in a newer one."""
+
+
+class Carried(NamedTuple):
+    """What a rank goes on with beside tensors."""
+
+    extra: dict[str, Any]
+    """For `TrainingState.restore`."""
+    last: dict[str, float]
+    shared_sync: dict[str, Any]
+    """What a compression of gradients keeps that is the same on all ranks."""
+    gradients_told: int
+    not_finite: int
+    saved_step: int
+
+
+class ElasticLoop(Loop):
+    """A loop that can leave a group of ranks and join in another one."""
+
+    def __init__(self, place: Place, membership: Membership) -> None:
+        self.membership = membership
+        self.begun = time.monotonic()
+        self.standing = Standing(step=0)
+        """What this rank brings to the next group."""
+        self.carried: Carried | None = None
+        """The rest of what it brings."""
+        self.unsent: dict[str, Any] = {}
+        """What a compression of gradients on this rank has not sent."""
+        self.is_in_group = False
+        self.is_prepared = False
+        """The model is as all groups take it."""
+        self.is_torn = False
+        """Its tensors are partly those of another rank: nothing that it could go on with."""
+        self.told_step = self.settled = 0
+        self.saves_again = False
+        super().__init__(place)
+
+    def join_in(self, place: Place, model: nn.Module) -> None:
+        self.model = model
+        begun = time.monotonic()
+        if not self.is_prepared:
+            self.model.to(self.device)
+            trained = (p for p in self.model.parameters() if p.requires_grad)
+            self.optimizer = build_optimizer(trained, self.training)
+        standings: list[Any] = [None] * place.environment.world_size
+        dist.all_gather_object(standings, self.standing, group=process_group.cpu_group())
+        source = source_of(standings)
+        if source is not None:
+            self.take_over(standings, source, place.environment.rank)
+        place.events.rank = place.environment.rank
+        super().join_in(place, model)
+        if source is not None:
+            self.carry_on()
+        self.undo = Undo(self.strategy, self.sampler)
+        self.is_in_group = self.is_prepared = True
+        if source is not None:
+            seconds = time.monotonic() - begun
+            told = _in_words(standings, source, place.launch.generation, self.state.step)
+            self.tell("note", {"message": f"{told}, in {seconds:.2g} s"})
+
+    def take_over(self, standings: list[Standing], source: int, rank: int) -> None:
+        """Have this rank go on from where the source stands. A collective."""
+        if rank == source:
+            self.hand_in(means_of(standings, source), is_source=True)
+        carried: Carried = share_object(self.carried, source, process_group.cpu_group())
+        if rank != source and self.standing.rows is not None:
+            self.hand_in(self.standing.rows, is_source=False)
+        needy = lacking(standings, source)
+        if needy:
+            self.is_torn = rank in needy
+            share_tensors(self.model, self.optimizer, source)
+            self.is_torn = False
+        if rank in needy:
+            # What a lost rank had not sent is lost, and a rank that comes has sent everything.
+            self.unsent = {}
+        step = standings[source].step
+        self.saves_again = carried.saved_step > 0 and must_save(standings)
+        self.carried = carried
+        self.standing = Standing(
+            step=step,
+            told=step,
+            settled=step - 1 if is_unsettled(standings, source) else step,
+            gave_up_save=self.saves_again,
+            was_first=self.standing.was_first,
+        )
+
+    def hand_in(self, means: Rows, *, is_source: bool) -> None:
+        """Write what was measured since the last pulse of the old group."""
+        first = self.standing.told + 1
+        self.standing = dataclasses.replace(self.standing, told=self.standing.step, rows=None)
+        if not len(means):
+            return
+        columns = self.recorder.hand_in(means, peak_memory_bytes(self.device), for_all=is_source)
+        if is_source and self.carried is not None and self.training.reproducible:
+            extra = self.carried.extra
+            extra["chain"] = catch_up(
+                extra["chain"],
+                self.sampler,
+                first,
+                columns["loss"],
+                columns["gradient_norm"],
+                self.place.metrics,
+            )
+
+    def carry_on(self) -> None:
+        """Take over, within the new group, what all ranks have in common."""
+        carried = self.carried
+        assert carried is not None
+        self.state.restore(carried.extra)
+        self.told_step, self.settled = self.standing.told, self.standing.settled
+        self.recorder.last = dict(carried.last)
+        self.capture.go_on(carried.gradients_told)
+        self.not_finite = carried.not_finite
+        self.saving.saved_step = carried.saved_step
+        self.pulse.begin(self.state.step)
+        own = {k: t for k, t in self.unsent.items() if k.startswith(RESIDUAL)}
+        self.strategy.load_sync_state({**carried.shared_sync, **own})
+        if own and not own.keys() <= self.strategy.sync_state().keys():
+            self.strategy.owe({k.removeprefix(RESIDUAL): t for k, t in own.items()})
+
+    def step_aside(self) -> None:
+        """Keep what is to be kept, and let go of the present group, which is broken up."""
+        self.progress.doing(Doing.REGROUPING)
+        if self.is_in_group:
+            self.is_in_group = False
+            self.loader.close()
+            self.undo.take_back()
+            self.strategy.clear_gradients()
+            self.unsent = dict(self.strategy.sync_state())
+            self.standing = Standing(
+                step=self.state.step,
+                told=self.told_step,
+                rows=self.recorder.rows(),
+                settled=self.settled,
+                gave_up_save=self.saving.give_up() or self.saves_again,
+                was_first=self.rank == 0,
+            )
+            self.carried = self.to_carry()
+        # They refer to the group, to each other and to DDP.
+        for name in ("strategy", "state", "optimizer_step", "loader", "undo", "pulse", "chain"):
+            self.__dict__.pop(name, None)
+
+    def to_carry(self) -> Carried:
+        extra = {
+            "step": self.state.step,
+            "sampler": self.sampler.state(),
+            "scaler": self.precision.state(),
+            "chain": self.state.link,
+            # Every rank draws anew: what some drew in the step that broke off is nobody's loss.
+            "streams": [],
+            "random": [],
+        }
+        return Carried(
+            extra=extra,
+            last=self.recorder.last,
+            shared_sync={k: t for k, t in self.unsent.items() if not k.startswith(RESIDUAL)},
+            gradients_told=self.capture.told,
+            not_finite=self.not_finite,
+            saved_step=self.saving.saved_step,
+        )
+
+    def asked(self) -> choose.Asked:
+        asked = super().asked()
+        if self.is_prepared:
+            # It was done to the model when this process joined its first group.
+            asked = dataclasses.replace(asked, compile=False, recompute=False)
+        return asked
+
+    def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
+        return self.optimizer
+
+    def run(self) -> int:
+        if self.state.step == 0:
+            self.resume()
+            self.told_step = self.settled = self.state.step
+            self.examine_network()
+            return self.train(self.begun)
+        self.loaded_at = time.time()
+        if self.saves_again:
+            self.saving.saved_step = 0
+            self.save()
+            self.saves_again = False
+        if self.settled < self.state.step:
+            code = self.settle()
+            if code is not None:
+                return code
+        return self.train(self.begun)
+
+    def train_step(self) -> None:
+        with self.undo.step():
+            super().train_step()
+        self.membership.stepped()
+
+    def settle(self) -> int | None:
+        code = super().settle()
+        self.settled = self.state.step
+        return code
+
+    def exchange(self) -> Beat:
+        beat = super().exchange()
+        self.told_step = self.state.step
+        if self.control.command is Command.STOP:
+            raise Leave
+        if beat.generation > self.membership.generation:
+            raise Regrouping
+        return beat
+
+    def command(self) -> Command:
+        # A host that is left out has its ranks stopped: that is nothing to the others.
+        return min(super().command(), Command.PAUSE)
+
+
+def run(place: Place) -> int:
+    """Train in one group of ranks after the other; the rank's exit code."""
+    own = next(p for p in place.launch.ranks if p.rank == place.environment.rank)
+    membership = Membership(place.launch, own, place.folder, place.device)
+    loop: ElasticLoop | None = None
+    while True:
+        try:
+            membership.join(place.launch, place.environment)
+            if loop is None:
+                loop = ElasticLoop(place, membership)
+            else:
+                loop.join_in(place, loop.model)
+            code = loop.run()
+            _say_goodbye()
+            return code
+        except Leave:
+            return EXIT_STOPPED
+        except Regrouping:
+            why = "the ranks were to regroup"
+        except (MemoryError, RuntimeError) as error:
+            if not is_broken(error):
+                step = loop.state.step + 1 if loop is not None and loop.is_in_group else None
+                raise in_words(error, place, step) from error
+            why = str(error)
+        # Here the exception is gone, and with it what its frames referred to.
+        membership.break_up()
+        if loop is not None:
+            loop.step_aside()
+            loop = None if loop.is_torn else loop
+        membership.leave()
+        try:
+            launch, environment = membership.next(why)
+        except Leave:
+            return EXIT_STOPPED
+        place = dataclasses.replace(place, launch=launch, environment=environment)
+
+
+def _in_words(standings: list[Standing], source: int, generation: int, step: int) -> str:
+    told = f"{len(standings)} ranks went on as generation {generation} behind step {step}"
+    needy = lacking(standings, source)
+    if not needy:
+        return told
+    names = ", ".join(map(str, needy))
+    return f"{told}; rank{'s' if len(needy) > 1 else ''} {names} got the state of rank {source}"
+
+
+def _say_goodbye() -> None:
+    """The work is done: who is lost now is missed by nobody."""
+    try:
+        process_group.say_goodbye()
+    except RuntimeError as error:
+        if not is_broken(error):
+            raise

@@ -1,0 +1,142 @@
+"""A rank's way from one group of its attempt to the next, in the same process."""
+
+import os
+import time
+from threading import Event, Thread
+
+import torch
+
+from trainhall.distributed import broken, process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.training.control import Control
+from trainhall.training.link import AttemptFolder, Command, Launch, RankPlace
+
+LOOK_SECONDS = 0.005
+"""Between two looks at the page by a rank that has nothing else to do."""
+WATCH_SECONDS = 0.25
+STUCK_SECONDS = 5.0
+"""Without a step of this rank though a newer group is to be joined: a rank of this one is gone, and
+nothing tells so (its host lost power). A step that is cut off is taken again."""
+
+
+class NotRegrouped(RuntimeError):
+    """Nobody said how to go on without a rank that was lost."""
+
+
+class Leave(Exception):
+    """This process is not to go on."""
+
+
+class Membership:
+    """The groups that this process belongs to, one after the other.
+
+    Args:
+        place: this rank's in the first of them, by which its device is known.
+    """
+
+    def __init__(
+        self, launch: Launch, place: RankPlace, folder: AttemptFolder, device: torch.device
+    ) -> None:
+        self.generation = launch.generation
+        self._device = device
+        self._identity = (place.device_kind, place.device_index)
+        self._folder = folder
+        self._control = Control(folder.control)
+        self._patience = launch.spec.recovery.regroup_seconds
+        self._left = Event()
+        self._steps = 0
+
+    def stepped(self) -> None:
+        """This rank has taken a step."""
+        self._steps += 1
+
+    def is_superseded(self) -> bool:
+        """There is a newer group to join, or no more reason to join any."""
+        return self._control.generation > self.generation or self._must_end()
+
+    def join(self, launch: Launch, environment: RankEnvironment) -> None:
+        """
+        Raises:
+            NotJoined, Superseded: and whatever says that ranks are gone, see `broken.is_broken`.
+        """
+        process_group.join(
+            environment,
+            device=self._device,
+            namespace=f"{launch.job_id}/{launch.attempt}/{launch.generation}",
+            superseded=self.is_superseded,
+        )
+        self._left = Event()
+        Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
+
+    def break_up(self) -> None:
+        """Have whatever is under way in the present group fail, here and on its other ranks."""
+        self._left.set()
+        broken.close_connections()
+
+    def leave(self) -> None:
+        """Be in no group any more. Nothing of this rank may refer to the present one."""
+        broken.abandon()
+
+    def next(self, why: str) -> tuple[Launch, RankEnvironment]:
+        """Wait for the launch of a newer group; it, and this rank's place in it.
+
+        Args:
+            why: what became of the present group.
+
+        Raises:
+            Leave: this process has no place in it, or is to end.
+            NotRegrouped: none came in time.
+        """
+        ends = time.monotonic() + self._patience
+        while self._control.generation <= self.generation:
+            if self._must_end():
+                raise Leave
+            if time.monotonic() > ends:
+                raise NotRegrouped(
+                    f"this rank lost others, and in {self._patience:g} s nobody said how to go on "
+                    f"without them: {why}"
+                )
+            time.sleep(LOOK_SECONDS)
+        launch = read_group(self._folder, self._control.generation)
+        self.generation = launch.generation
+        for place in launch.ranks:
+            if (place.device_kind, place.device_index) == self._identity:
+                return launch, _environment(launch, place)
+        raise Leave
+
+    def _must_end(self) -> bool:
+        return self._control.command is Command.STOP
+
+    def _watch(self, left: Event) -> None:
+        """Break up the present group if a newer one waits and this rank is stuck in it."""
+        steps, since = self._steps, time.monotonic()
+        while not left.wait(WATCH_SECONDS):
+            now = time.monotonic()
+            if self._control.generation <= self.generation or steps != self._steps:
+                steps, since = self._steps, now
+            elif now - since > STUCK_SECONDS:
+                broken.close_connections()
+                since = now
+
+
+def read_group(folder: AttemptFolder, generation: int) -> Launch:
+    return Launch.model_validate_json(folder.group(generation).read_bytes())
+
+
+def _environment(launch: Launch, place: RankPlace) -> RankEnvironment:
+    """This process's place, also where it and what it starts look for it."""
+    rendezvous = launch.rendezvous
+    assert rendezvous is not None  # the shim knows it before it tells of the launch
+    os.environ |= {
+        "RANK": str(place.rank),
+        "ROLE_RANK": str(place.rank),
+        "LOCAL_RANK": str(place.local_rank),
+        "GROUP_RANK": str(launch.node_rank),
+        "WORLD_SIZE": str(launch.world_size),
+        "ROLE_WORLD_SIZE": str(launch.world_size),
+        "LOCAL_WORLD_SIZE": str(len(launch.ranks)),
+        "GROUP_WORLD_SIZE": str(launch.num_nodes),
+        "MASTER_ADDR": rendezvous.address,
+        "MASTER_PORT": str(rendezvous.port),
+    }
+    return RankEnvironment.read(os.environ)
