@@ -8,20 +8,23 @@ import gc
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from report import Figure, report
 
 from trainhall.cluster.facts import (
+    AttemptFacts,
     ClusterFacts,
     DeviceFacts,
     GrantFacts,
+    HostFacts,
     JobFacts,
     NodeFacts,
     NodeState,
 )
-from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.queue_order import queue_order
 from trainhall.cluster.scheduler import QueueEntry, schedule
@@ -70,6 +73,46 @@ def grants(per_node: int) -> tuple[GrantFacts, ...]:
     )
 
 
+def running(per_node: int, *, elastic: bool = False) -> tuple[JobFacts, ...]:
+    """The jobs that hold what `grants` gives, of the lowest priority and with a pace."""
+    return tuple(
+        JobFacts(
+            id=f"{JOBS + n:012x}", number=JOBS + n, priority=-1, state=JobState.RUNNING, reason="",
+            attempt=1, workers=per_node, device="cuda", queued_at=_NOW, restarts=0,
+            restarts_step=0, max_restarts=3, step=1000, total_steps=2000 + n,
+            sizes=tuple(range(1, per_node + 1)) if elastic else (),
+        )
+        for n in range(NODES)
+    )  # fmt: skip
+
+
+def attempts(per_node: int) -> tuple[AttemptFacts, ...]:
+    began = _NOW - timedelta(hours=1)
+    return tuple(
+        AttemptFacts(
+            f"{JOBS + n:012x}", 1, 1, AttemptState.RUNNING, "run", None,
+            (
+                HostFacts(
+                    f"{n:012x}", f"gpu-{n:04}", None, devices=tuple(range(per_node))
+                ),
+            ),
+            started_at=began, begun=True, running_at=began, first_step=1, in_place=True,
+        )
+        for n in range(NODES)
+    )  # fmt: skip
+
+
+def reserved(per_node: int, *, elastic: bool = False) -> ClusterFacts:
+    """The first that waits needs half of the cluster; those behind ran before."""
+    first = replace(jobs(mixed)[0], priority=9, workers=NODES * DEVICES // 2, sizes=())
+    behind = [
+        replace(job, step_seconds=0.1, total_steps=1000 * (1 + job.number % 90))
+        for job in jobs(mixed)[1:]
+    ]
+    runs = running(per_node, elastic=elastic)
+    return ClusterFacts(nodes(), (*runs, first, *behind), attempts(per_node), grants(per_node))
+
+
 def floor(facts: ClusterFacts, options: ClusterOptions) -> None:
     by_order = partial(queue_order, options=options)
     for position, job in enumerate(sorted(facts.jobs, key=by_order), start=1):
@@ -95,6 +138,8 @@ def main() -> None:
         "a full cluster, all wait": ClusterFacts(nodes(), jobs(mixed), (), grants(DEVICES)),
         "half of it free": ClusterFacts(nodes(), jobs(mixed), (), grants(DEVICES // 2)),
         "all of it free, 8,000 jobs start": ClusterFacts(nodes(), jobs(lambda _: 1)),
+        "a reservation and backfill, 6 of 8 held": reserved(6),
+        "room made by hundreds of elastic jobs": reserved(DEVICES, elastic=True),
         "every job too large": ClusterFacts(nodes(), jobs(lambda _: NODES * DEVICES + 1)),
     }
     options = ClusterOptions()

@@ -4,8 +4,10 @@ An elastic job that regroups in place goes on with fewer workers; only if that i
 pause. Those whom it costs the least come first, and who turns out not to be needed is spared.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from trainhall.cluster.facts import AttemptFacts, JobFacts
 from trainhall.cluster.lifecycle import AttemptState
@@ -61,8 +63,8 @@ def make_room(
     room = _Room(count, free, one_host=one_host)
     by_cost = sorted(candidates, key=_cost)
     chosen: dict[str, Candidate] = {}
-    wishes = [c.shrunk(c.smaller[0]) for c in by_cost if c.smaller] + by_cost
-    for candidate in wishes:
+    shrinking = (c.shrunk(sizes[0]) for c in by_cost if (sizes := c.smaller))
+    for candidate in chain(shrinking, by_cost):
         if room.is_enough:
             break
         room.change(chosen.get(candidate.job.id), candidate)
@@ -85,14 +87,12 @@ def _least(room: "_Room", candidate: Candidate, given: Candidate) -> Candidate |
     room.change(given, None)
     if room.is_enough:
         return None
-    for size in reversed(candidate.smaller):
-        shrunk = candidate.shrunk(size)
-        room.change(None, shrunk)
-        if room.is_enough:
-            return shrunk
-        room.change(shrunk, None)
-    room.change(None, candidate)
-    return candidate
+    # The larger the size, the less is given: below some size it is enough, above it is not.
+    sizes = candidate.smaller
+    enough = bisect_left(sizes, True, key=lambda size: not room.suffices(candidate.shrunk(size)))
+    least = candidate.shrunk(sizes[enough - 1]) if enough else candidate
+    room.change(None, least)
+    return least
 
 
 def _cost(candidate: Candidate) -> tuple[int, bool, float, int]:
@@ -117,6 +117,13 @@ class _Room:
     @property
     def is_enough(self) -> bool:
         return self._large > 0 if self._one_host else self._total >= self._count
+
+    def suffices(self, candidate: Candidate) -> bool:
+        """Whether it is enough with what this one gives."""
+        self.change(None, candidate)
+        enough = self.is_enough
+        self.change(candidate, None)
+        return enough
 
     def change(self, before: Candidate | None, after: Candidate | None) -> None:
         """One gives what `after` says instead of what `before` says."""

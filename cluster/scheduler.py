@@ -22,7 +22,7 @@ from trainhall.cluster.estimates import expected_length
 from trainhall.cluster.facts import ClusterFacts, JobFacts
 from trainhall.cluster.lifecycle import WAITING_STATES
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import FreeDevices, PlacedNode, place
+from trainhall.cluster.placement import FreeDevices, FreePool, PlacedNode
 from trainhall.cluster.preemption import Candidate, make_room
 from trainhall.cluster.queue_order import queue_order
 from trainhall.cluster.quota_use import QuotaUse
@@ -30,9 +30,6 @@ from trainhall.cluster.reservation import Reservation, Timeline
 from trainhall.cluster.running import Running
 from trainhall.cluster.supply import Served, Supply
 from trainhall.cluster.views import Needs
-
-_TRIED_ON_RESERVED = 100
-"""So many jobs, at most, are tried in a pass on devices that are kept for later."""
 
 
 class QueueEntry(NamedTuple):
@@ -94,7 +91,8 @@ class Pass:
         self._needs: dict[tuple[str, int], Needs] = {}
         self._never: dict[Group, str] = {}
         self._lent: set[tuple[str, int]] = set()
-        self._tries_left = _TRIED_ON_RESERVED
+        self._lending: dict[tuple[Group, tuple[int, ...]], FreePool] = {}
+        """What short jobs of a group may have, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
 
@@ -125,10 +123,10 @@ class Pass:
             return self._placed(job, position, placed, kind)
         if served.reservation is None:
             return self._reserve(job, position, served)
-        reason = served.reasons.get(job.sizes)
-        if reason is None:
+        if job.sizes not in served.reasons:
             why = reasons.behind(served.reservation.job)
-            reason = served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
+            served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
+        reason = served.reasons[job.sizes]
         return self._waits(job, position, kind, reason, waits_its_turn=True)
 
     def _place(
@@ -145,34 +143,52 @@ class Pass:
     def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
         """On devices that are kept, if it is expected to end before they are needed."""
         length = expected_length(job, job.sizes[0])
-        if length is None or not self._tries_left:
+        if length is None:
             return None
-        self._tries_left -= 1
         end = self.now + length
-        pool = self.supply.pool(served.group.kind)
-        free = {node_id: pool.free[node_id] for node_id in served.part.node_ids}
-        for reservation in self.reservations:
-            if reservation.at is None or end > reservation.at:
-                continue
-            for node_id, indices in reservation.free.items():
-                if node_id in free and reservation.group.kind == served.group.kind:
-                    lent = tuple(i for i in indices if (node_id, i) not in self._lent)
-                    free[node_id] += lent
-        devices = [FreeDevices(n, pool.names[n], indices) for n, indices in free.items()]
-        placed = place(job.sizes[0], devices, one_host=served.group.one_host)
-        for node in placed or ():
-            pool.take(node.node_id, node.device_indices)
-            self._lent.update((node.node_id, index) for index in node.device_indices)
-        return placed
+        lenders = tuple(
+            number
+            for number, reservation in enumerate(self.reservations)
+            if reservation.at is not None
+            and end <= reservation.at
+            and reservation.group.kind == served.group.kind
+        )
+        if not lenders:
+            return None
+        pool = self._lending.get((served.group, lenders))
+        if pool is None:
+            pool = self._lending[served.group, lenders] = self._lendable(served, lenders)
+        return pool.place(job.sizes[0], one_host=served.group.one_host)
+
+    def _lendable(self, served: Served, lenders: Sequence[int]) -> FreePool:
+        """What is free for a job that ends before these reservations are needed."""
+        free = {node_id: served.part.free_of(node_id) for node_id in served.part.node_ids}
+        for number in lenders:
+            for node_id, indices in self.reservations[number].free.items():
+                if node_id in free:
+                    free[node_id] += tuple(i for i in indices if (node_id, i) not in self._lent)
+        names = self.supply.pool(served.group.kind).names
+        return FreePool(FreeDevices(n, names[n], indices) for n, indices in free.items())
 
     def _placed(
         self, job: JobFacts, position: int, placed: Sequence[PlacedNode], kind: str
     ) -> QueueEntry:
         count = sum(len(node.device_indices) for node in placed)
         self.supply.grant(job, placed)
+        if self.reservations:
+            self._take_from_others(placed, kind)
         self._quotas.take(job, count)
         reason = reasons.placed_on(placed, kind)
         return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
+
+    def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
+        """What was granted is free nowhere, wherever it was found."""
+        pools = [self.supply.pool(kind)]
+        pools += [pool for (group, _), pool in self._lending.items() if group.kind == kind]
+        for node in placed:
+            self._lent.update((node.node_id, index) for index in node.device_indices)
+            for pool in pools:
+                pool.take(node.node_id, node.device_indices)
 
     def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
         self._quota_waits.update(self._accounts(job))
@@ -196,6 +212,7 @@ class Pass:
         reservation = Reservation(job, group, nodes, devices, at, free)
         served.reservation = reservation
         self.reservations.append(reservation)
+        self._lending.clear()
         if helpers:
             waits = reasons.makes_room([helper.job.id for helper in helpers])
         else:

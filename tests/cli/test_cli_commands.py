@@ -136,10 +136,11 @@ def test_a_dry_run_creates_nothing(cli: Cli) -> None:
     done = cli("submit", cli.file(QUICK), "--dry-run", "-o", "json")
     assert done.json["world_size"] == 2
     assert "nothing was submitted" in done.err
-    assert "Note:" not in done.err
+    assert re.search(r"It would (start now|be number \d+ in the queue)", done.err)
+    assert done.json["outlook"]["when"] in ("now", "later")
     assert cli("ls", "-o", "name").out == before
     done = cli("submit", cli.file(QUICK), "--dry-run", "--set", "resources.workers=64")
-    assert "Note: as the cluster is now, the job would wait: needs 64 CPU slots; the" in done.err
+    assert "As the cluster is now, it would never start: needs 64 CPU slots; the" in done.err
 
 
 def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
@@ -187,6 +188,23 @@ def test_ls_in_every_format(cli: Cli, finished: str) -> None:
     assert states == {"completed"}
     assert len(cli("ls", "-n", "1", "-o", "name").out.split()) == 1
     assert cli("ls", "--state", "failed").err == "No jobs.\n"
+
+
+def test_the_queue_is_listed_with_what_each_job_waits_for(cli: Cli) -> None:
+    waiting = cli("submit", cli.file(QUICK), "--set", "resources.workers=64", "-o", "name").out
+    try:
+        header, line, *_ = cli("ls", "--queue").out.splitlines()
+        assert header.split() == ["#", "ID", "NAME", "PRIORITY", "WAITS", "FOR"]
+        assert line.split()[1] == waiting.strip()
+        assert "needs 64 CPU slots" in line
+        assert waiting.strip() in cli("ls", "--queue", "-o", "name").out.split()
+        (entry,) = cli("ls", "--queue", "-o", "json").json
+        assert (entry["position"], entry["needs"]) == (1, {"device": "cpu", "count": 64})
+        refused = cli("ls", "--queue", "--state", "running", code=2)
+        assert "exclude each other" in refused.err
+    finally:
+        cli("cancel", waiting.strip())
+    assert cli("ls", "--queue").err == "No job waits.\n"
 
 
 def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
