@@ -236,7 +236,7 @@ def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None)
         if node["state"] == "lost":
             raise WrongState(f"{_state(node)}; nobody can tell what runs there")
         jobs = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
-        if jobs != told:
+        if jobs and jobs != told:
             out.say(f"waiting for {', '.join(jobs)}")
             told = jobs
         if deadline is not None and time.monotonic() >= deadline:

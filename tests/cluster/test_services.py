@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from datetime import timedelta
 
 import pytest
 from support.simulated import SimulatedCluster, failure, spec
@@ -334,3 +335,16 @@ async def test_a_failure_while_pausing_leaves_the_job_paused(hall: SimulatedClus
     job = await hall.job(job_id)
     assert job.state == "paused"
     assert "bad luck" in job.reason
+
+
+async def test_a_clock_that_is_set_back_makes_no_run_time_negative(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    async with hall.db.transaction() as session:
+        attempt = await session.get_one(Attempt, (job_id, 1))
+        attempt.finished_at = attempt.started_at - timedelta(hours=1)
+    assert (await hall.job(job_id)).ran_seconds == 0
