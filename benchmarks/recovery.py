@@ -121,10 +121,11 @@ class Job:
 
     def _incident(self, number: int, generation: int) -> dict[str, Any] | None:
         """What is told of the end of a generation, once the next one has taken a step."""
-        reply = self._api.get(f"/training/jobs/{self.id}/attempts").raise_for_status().json()
+        query = {"limit": 500}
+        reply = self._api.get(f"/training/jobs/{self.id}/attempts", params=query)
         told: list[dict[str, Any]] = [
             incident
-            for attempt in reply["items"]
+            for attempt in reply.raise_for_status().json()["items"]
             if attempt["attempt"] == number
             for incident in attempt["timeline"]
             if incident["generation"] == generation and incident["stepped_at"] is not None

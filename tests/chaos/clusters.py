@@ -150,11 +150,22 @@ class ChaosCluster(Cluster):
         return [host for host in self.hosts if host.name in names]
 
     def attempts(self, job_id: str) -> list[Any]:
-        found = self.get(f"/training/jobs/{job_id}/attempts")["items"]
-        return sorted(found, key=lambda attempt: attempt["attempt"])
+        """Oldest first."""
+        return self.everything(f"/training/jobs/{job_id}/attempts")
 
     def events(self, job_id: str) -> list[Any]:
-        return list(self.get(f"/training/jobs/{job_id}/events", params={"limit": 500})["items"])
+        return self.everything(f"/training/jobs/{job_id}/events")
+
+    def everything(self, path: str) -> list[Any]:
+        """All pages of a list."""
+        items: list[Any] = []
+        params: dict[str, Any] = {"limit": 200}
+        while True:
+            page = self.get(path, params=params)
+            items += page["items"]
+            if len(page["items"]) < params["limit"]:
+                return items
+            params["cursor"] = page["next_cursor"]
 
     def first_step(self, job_id: str) -> float | None:
         """When the newest generation took its first step, in seconds since the epoch."""
@@ -185,18 +196,11 @@ class ChaosCluster(Cluster):
         return [p.pid for host in self.hosts for p in host.processes() if _is_rank(p)]
 
     def cancel_everything(self) -> None:
-        params: dict[str, Any] = {"limit": 200}
-        while True:
-            page = self.get("/training/jobs", params=params)
-            for job in page["items"]:
-                if job["state"] not in FINAL:
-                    self.http.request("DELETE", f"{self.url}/api/v1/training/jobs/{job['id']}")
-            for job in page["items"]:
-                if job["state"] not in FINAL:
-                    self.wait_for(job["id"], *FINAL)
-            if page["next_cursor"] is None:
-                return
-            params["cursor"] = page["next_cursor"]
+        live = [job for job in self.everything("/training/jobs") if job["state"] not in FINAL]
+        for job in live:
+            self.http.delete(f"{self.url}/api/v1/training/jobs/{job['id']}")
+        for job in live:
+            self.wait_for(job["id"], *FINAL)
 
     def story(self, job_id: str) -> str:
         lines = [f"{e['time']} {e['kind']} {e['reason']}" for e in self.events(job_id)]

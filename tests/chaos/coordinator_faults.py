@@ -51,7 +51,7 @@ def killed_coordinator(play: Play) -> None:
         for key in jobs:
             entries = sorted(ledger[key])
             report.check("its ranks were launched once", entries == [(1, 0), (1, 1)], entries)
-        names = _names(cluster)
+        names = [job["name"] for job in cluster.everything("/training/jobs")]
         report.check(
             "one submission made one job", all(names.count(f"once {key}") == 1 for key in jobs)
         )
@@ -74,17 +74,6 @@ def _post(cluster: ChaosCluster, key: str, spec: Any) -> str | None:
         assert reply.status_code == 201, reply.text
         return str(reply.json()["id"])
     return None
-
-
-def _names(cluster: ChaosCluster) -> list[str]:
-    names: list[str] = []
-    params: dict[str, Any] = {"limit": 200}
-    while True:
-        page = cluster.get("/training/jobs", params=params)
-        names += [job["name"] for job in page["items"]]
-        if page["next_cursor"] is None:
-            return names
-        params["cursor"] = page["next_cursor"]
 
 
 def absent_coordinator(play: Play) -> None:
