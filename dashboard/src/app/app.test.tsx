@@ -168,12 +168,13 @@ describe("a new job", () => {
     expect(await request?.text()).toMatch(/^name: digits\n/);
   });
 
-  it("that the cluster could not hold is good, and would wait", async () => {
-    const shortage = "needs 9 GPUs; no node has joined";
-    await open("/new", { "POST /training/jobs": { shortage } });
+  it("that the cluster could not hold is good, and would never start", async () => {
+    const reason = "needs 9 GPUs; no node has joined";
+    const outlook = { when: "never", position: 1, expected_at: null, reason };
+    await open("/new", { "POST /training/jobs": { outlook } });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
     expect(await screen.findByText(/The spec is good/)).toHaveTextContent(
-      `As the cluster is now, the job would wait: ${shortage}.`,
+      `As the cluster is now, it would never start: ${reason}.`,
     );
   });
 

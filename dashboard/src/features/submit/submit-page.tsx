@@ -3,6 +3,7 @@ import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useJob } from "@/shared/api/get-job";
 import { ApiError } from "@/shared/api/problem";
+import type { Outlook } from "@/shared/api/types";
 import { specText } from "@/shared/spec-text";
 import { useTitle } from "@/shared/title";
 import { CheckIcon } from "@/shared/ui/icons";
@@ -139,9 +140,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
         ) : check.isSuccess && text === asked ? (
           <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
             The spec is good.
-            {check.data.shortage === null
-              ? null
-              : ` As the cluster is now, the job would wait: ${check.data.shortage}.`}
+            {` ${toldOutlook(check.data.outlook)}`}
           </Alert>
         ) : null}
       </div>
@@ -172,4 +171,11 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
     // Another text is another submission.
     setKey(randomKey());
   }
+}
+
+/** When the job would start that was checked. */
+function toldOutlook({ when, position, reason }: Outlook): string {
+  if (when === "now") return `It would start now, ${reason}.`;
+  if (when === "never") return `As the cluster is now, it would never start: ${reason}.`;
+  return `It would be number ${position} in the queue: ${reason}.`;
 }

@@ -16,6 +16,7 @@ export type {
   LogLine,
   Node as ClusterNode,
   NodeEvent,
+  Outlook,
   Point,
   QueueEntry,
   Remark,
