@@ -9,6 +9,7 @@ shares. A job whose gradients are combined whole, or one of a single rank, adds 
 gradient.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -32,13 +33,13 @@ class SyncState:
     """One rank's side of it; all ranks make the same calls.
 
     Args:
-        group: that carries host memory.
+        group: that carries host memory; None: there is one rank.
     """
 
-    def __init__(self, strategy: Strategy, group: dist.ProcessGroup) -> None:
+    def __init__(self, strategy: Strategy, group: dist.ProcessGroup | None) -> None:
         self._strategy = strategy
         self._group = group
-        self._rank, self._world_size = dist.get_rank(group), dist.get_world_size(group)
+        self._rank, self._world_size = (group.rank(), group.size()) if group else (0, 1)
         self._saved_by = 0
         self._shared: _ByName = {}
         self._residuals: dict[int, _ByName] = {}
@@ -87,11 +88,7 @@ class SyncState:
         mine = self._residuals.get(self._rank, {})
         if self._saved_by != self._world_size:
             mine = {name: total / self._world_size for name, total in self._totals().items()}
-        residuals = {RESIDUAL + name: tensor for name, tensor in mine.items()}
-        self._strategy.load_sync_state(self._shared | residuals)
-        lost = False
-        if not residuals.keys() <= self._strategy.sync_state().keys():
-            lost = not self._strategy.owe(self._totals())
+        lost = self._lacks_room(mine) and not self._strategy.owe(self._totals())
         self._shared, self._residuals, self._zeros = {}, {}, {}
         if lost:
             return (
@@ -99,6 +96,34 @@ class SyncState:
                 "add it to a gradient"
             )
         return None
+
+    def take(self, saved: Mapping[str, Any]) -> None:
+        """Take over what `snapshot` gave, which every rank has; under a strategy that can owe."""
+        residuals: dict[int, _ByName] = {
+            int(rank): dict(by_name) for rank, by_name in saved.get(_RESIDUAL, {}).items()
+        }
+        totals = {
+            name: torch.stack([each[name] for each in residuals.values()]).sum(dim=0)
+            for name in residuals.get(0, {})
+        }
+        self._shared = {
+            f"{kind}/{name}": tensor
+            for kind, by_name in saved.items()
+            if kind != _RESIDUAL
+            for name, tensor in by_name.items()
+        }
+        mine = residuals.get(self._rank, {})
+        if len(residuals) != self._world_size:
+            mine = {name: total / self._world_size for name, total in totals.items()}
+        if self._lacks_room(mine):
+            self._strategy.owe(totals)
+        self._shared = {}
+
+    def _lacks_room(self, mine: _ByName) -> bool:
+        """Hand this rank's residuals to its compression; whether that has no use for some."""
+        residuals = {RESIDUAL + name: tensor for name, tensor in mine.items()}
+        self._strategy.load_sync_state(self._shared | residuals)
+        return not residuals.keys() <= self._strategy.sync_state().keys()
 
     def _totals(self) -> _ByName:
         """By parameter, the sum of what all ranks had not sent; the same on all ranks."""

@@ -25,6 +25,7 @@ from trainhall.training.sdk import api
 from trainhall.training.spec import GradientSync, Precision
 from trainhall.training.spec.wording import in_words
 from trainhall.training.step import OptimizerStep
+from trainhall.training.sync_state import PART, SyncState
 
 LossFunction = Callable[[nn.Module, Any], Tensor]
 """The mean loss of a model over a batch."""
@@ -71,8 +72,7 @@ class Trainer:
         gradient_clip: largest global L2 norm of the gradient; larger ones are scaled down to it.
         device: another device than this rank's own.
         gradient_sync: how gradients are averaged over the ranks, by the keys and values that a job
-            spec has under this name: `algorithm`, `compression`, `ratio`, `bucket_mb`. What a
-            compression has kept back is not in `state_dict`.
+            spec has under this name: `algorithm`, `compression`, `ratio`, `bucket_mb`.
 
     Raises:
         ValueError: naming what is allowed.
@@ -114,6 +114,7 @@ class Trainer:
         self.step = 0
         """Steps taken."""
         self._tell: Callable[[Gradient], None] | None = None
+        self._sync = SyncState(spread, dist.group.WORLD)
         self._precision = MixedPrecision(Precision(precision), self.device)
         self._optimizer_step = OptimizerStep(
             spread,
@@ -163,21 +164,35 @@ class Trainer:
         finally:
             self._tell = before
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything to go on from, for `trainhall.checkpoint.save`."""
-        return {
+    def state_dict(self, *, unsent: bool = False) -> dict[str, Any]:
+        """Everything to go on from, for `trainhall.checkpoint.save`.
+
+        Args:
+            unsent: with what a compression of gradients has not sent yet, which every rank has its
+                own of: all ranks call it then, and rank 0's result has it.
+        """
+        state = {
             "model": self.plain_model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "precision": self._precision.state(),
             "step": self.step,
         }
+        if unsent:
+            state[PART] = self._sync.snapshot()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state_dict()`'s result, on any number of ranks."""
+        """Go on from `state_dict()`'s result, on any number of ranks.
+
+        What had not been sent is divided among them, where there are others than those that saved
+        it; without compression, or without other ranks, the next gradient has it.
+        """
         self.plain_model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._precision.restore(state["precision"])
         self.step = int(state["step"])
+        if PART in state:
+            self._sync.take(state[PART])
 
     def _parts(self, batch: Any, rounds: int) -> Iterator[Any]:
         # Tokenizers give mappings that are no dicts.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -50,5 +51,38 @@ def train(folder: Path, gradient_sync: dict[str, Any] | None = None) -> int:
             batch = {name: tensor[mine] for name, tensor in make_batch(step).items()}
             trainer.train_step(batch, loss_fn)
         weights = [p.detach() for p in trainer.plain_model.parameters()]
+        torch.save(weights, folder / f"{environment.rank}.pt")
+    return 0
+
+
+def go_on(folder: Path) -> int:
+    """Steps of a compression in one go, and in two with a saved state in between."""
+    torch.set_num_threads(1)
+    environment = RankEnvironment.read(os.environ)
+
+    def make() -> Trainer:
+        return Trainer(
+            make_model(),
+            optimizer=lambda p: torch.optim.SGD(p, lr=0.1),
+            gradient_sync={"compression": "topk", "ratio": 0.2},
+        )
+
+    def train_on(trainer: Trainer) -> None:
+        share = BATCH // environment.world_size
+        mine = slice(environment.rank * share, (environment.rank + 1) * share)
+        for _ in range(STEPS):
+            batch = make_batch(trainer.step + 1)
+            trainer.train_step({name: x[mine] for name, x in batch.items()}, loss_fn)
+
+    with process_group.joined(environment, device=torch.device("cpu"), namespace="test"):
+        first, second = make(), make()
+        train_on(first)
+        saved = [first.state_dict(unsent=True)]
+        dist.broadcast_object_list(saved, src=0)
+        torch.save(saved[0], folder / "saved.pt")
+        second.load_state_dict(saved[0])
+        for trainer in (first, second):
+            train_on(trainer)
+        weights = [[p.detach() for p in t.plain_model.parameters()] for t in (first, second)]
         torch.save(weights, folder / f"{environment.rank}.pt")
     return 0

@@ -104,6 +104,31 @@ def test_ranks_agree_with_one_that_has_the_whole_batch(
             torch.testing.assert_close(a.detach(), b)
 
 
+def test_what_a_compression_has_not_sent_is_saved_on_demand(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    assert ranks.call("support.trainer_ranks:go_on", 2, tmp_path) == [0, 0]
+    whole, in_two = torch.load(tmp_path / "0.pt")
+    for a, b in zip(whole, in_two, strict=True):
+        assert torch.equal(a, b)
+    # One process alone, which compresses nothing, adds to its next gradient what both had left.
+    saved = torch.load(tmp_path / "saved.pt")
+    residuals = saved["gradient_sync"]["residual"]
+    assert sorted(residuals) == [0, 1]
+    alone, without = (
+        Trainer(make_model(), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), device="cpu")
+        for _ in range(2)
+    )
+    alone.load_state_dict(saved)
+    without.load_state_dict({name: part for name, part in saved.items() if name != "gradient_sync"})
+    for trainer in (alone, without):
+        trainer.train_step(make_batch(STEPS + 1), loss_fn)
+    named = zip(alone.plain_model.named_parameters(), without.plain_model.parameters(), strict=True)
+    for (name, a), b in named:
+        left = residuals[0][name] + residuals[1][name]
+        torch.testing.assert_close(a.detach(), b.detach() - 0.1 * left)
+
+
 def test_gradients_are_told_as_they_are_accumulated() -> None:
     trainer = Trainer(
         make_model(), optimizer=torch.optim.AdamW, device="cpu", gradient_accumulation=2
