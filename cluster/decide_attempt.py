@@ -200,7 +200,8 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
     if failure is None:
         why = attempt.reason
-        return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why)
+        moved = Failure(message=why, cause=Cause.PREEMPTED, step=job.step or None)
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.RECOVERING, why, moved)
     after = after_failure(job, failure)
     if after.goes_on:
         cost = f"restart {after.restarts} of {job.max_restarts}"

@@ -183,7 +183,7 @@ def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
         if told is not None and told.outcome is Outcome.FAILED:
             hosts.append(host)
             ended = told.failure or Failure(message="failed without saying why")
-            failures.append(ended)
+            failures.append(ended.model_copy(update={"node": host.node_name}))
             why.append(f"{describe(ended)} ({name})")
         elif told is not None and told.outcome is not None:
             continue  # it is at its end
@@ -196,7 +196,7 @@ def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
         elif told is not None and told.generation == attempt.generation:
             for rank in told.fallen:
                 fallen.append((host, rank))
-                failures.append(rank.failure)
+                failures.append(rank.failure.model_copy(update={"node": host.node_name}))
                 why.append(describe(rank.failure))
     return _Losses(
         tuple(hosts), tuple(fallen), next(iter(failures), None), "; ".join(dict.fromkeys(why))

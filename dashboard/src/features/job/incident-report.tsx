@@ -22,7 +22,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
     <section className={classes.report} aria-label={`Failure: ${causeOf(failure)}`}>
       <Group justify="space-between" gap="xs">
         <Group gap="xs">
-          <Badge color="red" variant="light" radius="sm">
+          <Badge color={failure.cause === "preempted" ? "gray" : "red"} variant="light" radius="sm">
             {causeOf(failure)}
           </Badge>
           <Text size="xs" c="dimmed">

@@ -41,7 +41,9 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
   if (!attempts.data || last === undefined) return <Skeleton height={160} />;
   const ended = job.finished_at ? Date.parse(job.finished_at) : Date.parse(last.time);
   const failures = attempts.data.flatMap(({ failure, finished_at }) =>
-    failure && finished_at ? [{ time: Date.parse(finished_at), message: failure.message }] : [],
+    failure && finished_at && failure.cause !== "preempted"
+      ? [{ time: Date.parse(finished_at), message: failure.message }]
+      : [],
   );
   return (
     <Stack gap="md">
