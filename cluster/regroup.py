@@ -17,7 +17,7 @@ from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 
-KEPT_GENERATIONS = 200
+KEPT_GENERATIONS = 50
 """Of an attempt, for people; the first and the newest."""
 
 
