@@ -80,6 +80,9 @@ def _decide_unfinished(
     if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
         reason = f"{_agents_stopped(attempt, stopped)}; the other hosts end too"
         return StopAttempt(attempt.token, goal, reason)
+    if _waits_in_vain(attempt):
+        reason = "it was to pause before the ranks of all hosts had met; the others end too"
+        return StopAttempt(attempt.token, "stop", reason)
     going = [host for host in attempt.hosts if outcome_of(host) is None]
     if attempt.goal != "stop" and (hang := hang_of(going)) is not None:
         return StopAttempt(attempt.token, "stop", hang.message, hang)
@@ -269,6 +272,14 @@ def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
         if host.told is not None and host.told.failure is not None:
             return f"{were}, and {describe(host.told.failure)}"
     return f"{were} before the ranks had {'ended' if attempt.script else 'saved'}"
+
+
+def _waits_in_vain(attempt: AttemptFacts) -> bool:
+    """Told to pause, a host that had started nothing ended at once: the ranks that other hosts had
+    started wait for its ranks, and would look for a command only after they met."""
+    outcomes = [outcome_of(host) for host in attempt.hosts]
+    early = attempt.goal == "pause" and not attempt.script and not attempt.begun
+    return early and Outcome.PAUSED in outcomes
 
 
 def _ended(

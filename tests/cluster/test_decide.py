@@ -268,6 +268,23 @@ def test_the_other_hosts_end_with_a_stopped_agent(outcome: Outcome, goal: str) -
     assert the_end(attempt(by_agent(outcome), other, goal=goal), job()).restarts is None
 
 
+def test_ranks_that_wait_for_a_host_that_never_starts_are_not_waited_for() -> None:
+    paused = attempt(
+        told("starting"), ended(Outcome.PAUSED), state=AttemptState.STOPPING, goal="pause"
+    )
+    (stop,) = decisions(paused, job(JobState.PAUSING), node("a"), node("b"))
+    assert isinstance(stop, StopAttempt)
+    assert stop.goal == "stop"
+    assert "before the ranks of all hosts had met" in stop.reason
+    for saves in (replace(paused, begun=True), replace(paused, script=True)):
+        assert decisions(saves, job(JobState.PAUSING), node("a"), node("b")) == []
+    over = attempt(
+        ended(Outcome.STOPPED), ended(Outcome.PAUSED), state=AttemptState.STOPPING, goal="stop"
+    )
+    end = the_end(over, job(JobState.PAUSING), node("a"), node("b"))
+    assert end.job_path == (JobState.PAUSED,)
+
+
 def started(*hosts: Told | None, **more: object) -> AttemptFacts:
     base = attempt(*hosts, state=AttemptState.STARTING, started_at=NOW, **more)
     ranked = tuple(replace(h, ranks=(2 * i, 2 * i + 1)) for i, h in enumerate(base.hosts))
