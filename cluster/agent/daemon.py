@@ -6,6 +6,7 @@ the data folder and goes on.
 
 import asyncio
 import contextlib
+import functools
 import importlib.metadata
 import logging
 import os
@@ -316,6 +317,7 @@ def _longest_grace(attempts: Iterable[Attempt]) -> float:
     return max(graces, default=0.0)
 
 
+@functools.cache  # every report tells it, and it is read from files
 def agent_version() -> str:
     return importlib.metadata.version("trainhall")
 
