@@ -272,14 +272,9 @@ def chaos_cluster(
         NotAllowed: this machine does not let us make the network that is asked for.
     """
     folder.mkdir(parents=True)
-    groups = [str(path) for path in (memory_group(),) if path is not None]
-    watch = subprocess.Popen(
-        [sys.executable, "-S", guard.__file__, str(folder), *groups],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
+    groups = [path for path in (memory_group(),) if path is not None]
     with ExitStack() as stack:
-        stack.callback(watch.communicate)
+        stack.enter_context(guard.guarded(folder, *groups))
         if shape.small_disks:
             for name in ("coordinator", *(host_name(i) for i in range(shape.hosts))):
                 _mount_small_disk(folder / name)

@@ -72,7 +72,7 @@ def stopped_postgres(play: Play) -> None:
     """Postgres is stopped hard and comes back: training goes on, all that is told arrives."""
     report = play.report
     with (
-        postgres(play.stage.new_folder()) as database,
+        postgres() as database,
         play.stage.cluster_on(database.url, _ONE_HOST) as cluster,
     ):
         for number in range(play.runs):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _LIMIT_SECONDS = 20.0
@@ -44,6 +45,20 @@ def unmount_all(folder: Path) -> None:
     for mount in sorted(mounts, reverse=True):
         if mount.startswith(f"{folder}/"):
             subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+@contextlib.contextmanager
+def guarded(folder: Path, *groups: Path) -> Iterator[None]:
+    """What is started in the folder ends with the context, or with this process."""
+    guard = subprocess.Popen(
+        [sys.executable, "-S", __file__, folder, *groups],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        guard.communicate()
 
 
 def main() -> None:

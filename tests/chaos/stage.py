@@ -83,7 +83,9 @@ class Scenario:
     runs: int
     """How often its fault happens in full (`make chaos`)."""
     few: int
-    """The same in `make test`."""
+    """The same in the tests."""
+    slow: bool = False
+    """`make slow` plays it, rather than `make test`."""
     root: bool = False
     """It takes Linux and root: networks, mounts or control groups are made."""
 

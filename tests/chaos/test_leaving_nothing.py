@@ -27,7 +27,9 @@ with chaos_cluster(folder, Shape(hosts=0, own_network=root, small_disks=root)):
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_killed_player_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "cluster"
     with subprocess.Popen(

@@ -18,7 +18,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield opened
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(scenario, id=scenario.name, marks=[pytest.mark.slow] * scenario.slow)
+        for scenario in SCENARIOS
+    ],
+)
 def test_it_holds(scenario: Scenario, stage: Stage) -> None:
     if why := scenario.cannot():
         pytest.skip(f"NOT PLAYED HERE: {why}")
