@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from trainhall.cluster.simulator.invariants import EXERCISED
 from trainhall.cluster.simulator.run import Result, run_seed
 
 _SHOWN_FAILURES = 20
@@ -40,6 +41,7 @@ def _run(seeds: range, processes: int) -> int:
     began = time.monotonic()
     faults: Counter[str] = Counter()
     checks: Counter[str] = Counter()
+    exercised: Counter[str] = Counter(dict.fromkeys(EXERCISED, 0))
     failed: list[Result] = []
     events, virtual, jobs, attempts = 0, 0.0, 0, 0
     context = multiprocessing.get_context("spawn")
@@ -47,6 +49,7 @@ def _run(seeds: range, processes: int) -> int:
         for number, result in enumerate(pool.map(_without_story, seeds, chunksize=10), start=1):
             faults += result.faults
             checks += result.checks
+            exercised.update(result.exercised)
             events += result.events
             virtual += result.virtual_seconds
             jobs += result.jobs
@@ -65,6 +68,9 @@ def _run(seeds: range, processes: int) -> int:
         print(f"  {count:>9}  {kind}")
     print("invariants checked")
     for name, count in sorted(checks.items()):
+        print(f"  {count:>9}  {name}")
+    print("and put to the test, because")
+    for name, count in exercised.items():
         print(f"  {count:>9}  {name}")
     if not failed:
         print("every invariant held")

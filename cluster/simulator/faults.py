@@ -6,11 +6,36 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from trainhall.cluster.simulator.host import Host
-from trainhall.cluster.simulator.network import Link
+from trainhall.cluster.simulator.loop import Process
+from trainhall.cluster.simulator.network import Link, Parting, Way
 from trainhall.cluster.simulator.world import World
 
-GAP_SECONDS = (0.3, 4.0)
+GAP_SECONDS = (0.2, 2.5)
 """Between the beginnings of two faults."""
+
+WEIGHTS: dict[str, float] = {
+    "kill_coordinator": 3,
+    "suspend_coordinator": 1,
+    "stop_coordinator": 1,
+    "part": 3,
+    "isolate": 3,
+    "worsen": 2,
+    "kill_agent": 2,
+    "stop_agent": 1,
+    "power_off": 1.5,
+    "fail_at_launch": 3,
+    "kill_shim": 1,
+    "slow_disk": 1.5,
+    "failing_disk": 0.7,
+    "jump_clock": 1,
+    "command": 3,
+    "remove": 0.5,
+    "drain": 1,
+}
+"""How often each kind is drawn."""
+
+LAUNCH_LOOKS, LAUNCH_LOOK_SECONDS = 20, 0.2
+"""How long a host that is about to fail waits for something to launch."""
 
 BAD_FROM_THE_START = 0.5
 """The share of hosts whose network is bad when the first jobs come."""
@@ -22,34 +47,39 @@ class Faults:
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world
         self._chance = chance
-        self._kinds: list[tuple[float, Callable[[], Coroutine[Any, Any, None]]]] = [
-            (3, self._kill_coordinator),
-            (1, self._suspend_coordinator),
-            (3, self._part),
-            (2, self._worsen),
-            (3, self._kill_agent),
-            (1.5, self._power_off),
-            (1, self._kill_shim),
-            (1.5, self._slow_disk),
-            (0.7, self._failing_disk),
-            (1, self._jump_clock),
-            (3, self._command),
-            (0.5, self._drain),
-        ]
+        self._kinds: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "kill_coordinator": self._kill_coordinator,
+            "suspend_coordinator": self._suspend_coordinator,
+            "stop_coordinator": self._stop_coordinator,
+            "part": self._part,
+            "isolate": self._isolate,
+            "worsen": self._worsen,
+            "kill_agent": self._kill_agent,
+            "stop_agent": self._stop_agent,
+            "power_off": self._power_off,
+            "fail_at_launch": self._fail_at_launch,
+            "kill_shim": self._kill_shim,
+            "slow_disk": self._slow_disk,
+            "failing_disk": self._failing_disk,
+            "jump_clock": self._jump_clock,
+            "command": self._command,
+            "remove": self._remove,
+            "drain": self._drain,
+        }
         self._lasting: list[asyncio.Task[None]] = []
 
     async def go_on(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        weights = [weight for weight, _ in self._kinds]
+        kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
         for host in self._world.hosts:
             if self._chance.random() < BAD_FROM_THE_START:
                 self._lasting.append(loop.create_task(self._worsen(host.link)))
         while loop.time() < end and self._world.broken is None:
             await asyncio.sleep(self._chance.uniform(*GAP_SECONDS))
-            ((_, inject),) = self._chance.choices(self._kinds, weights)
+            (kind,) = self._chance.choices(kinds, weights)
             # A fault lasts while others begin.
-            self._lasting.append(loop.create_task(inject()))
+            self._lasting.append(loop.create_task(self._kinds[kind]()))
 
     async def end(self) -> None:
         """Every fault that lasts ends by itself; then nothing stays broken."""
@@ -67,7 +97,7 @@ class Faults:
         await self._wait_a_moment()
         if world.server.process is None:
             return
-        away = self._some((0.1, 3.0), (5.0, 25.0))
+        away = self._some((0.1, 3.0), (4.0, 14.0))
         world.story.fault("coordinator killed", "coordinator", f"is killed, for {away:.1f} s")
         await world.kill_coordinator()
         await asyncio.sleep(away)
@@ -82,6 +112,10 @@ class Faults:
             "coordinator suspended", "coordinator", f"slept for {seconds:.0f} s"
         )
         self._world.clock.leapt += seconds
+
+    async def _stop_coordinator(self) -> None:
+        await self._wait_a_moment()
+        await self._stop(self._world.server.process, "coordinator")
 
     async def _slow_disk(self) -> None:
         disk = self._world.disk
@@ -111,12 +145,24 @@ class Faults:
         link = self._any_link()
         if link.parted:
             return
-        how = self._chance.choice(["loses", "holds"])
-        seconds = self._some((0.5, 8.0), (10.0, 35.0))
+        await self._part_link(link, self._some((0.5, 5.0), (7.0, 16.0)))
+
+    async def _isolate(self) -> None:
+        """A host whose ranks go on is not heard for longer than the coordinator waits."""
+        link = self._any_host().link
+        if not link.parted:
+            await self._part_link(link, self._chance.uniform(8.0, 20.0))
+
+    async def _part_link(self, link: Link, seconds: float) -> None:
+        how: Parting = "loses" if self._chance.random() < 0.5 else "holds"
+        open_way: Way | None = self._chance.choice([None, None, "up", "down"])
+        ways = f", but not {open_way}" if open_way else ""
         self._world.story.fault(
-            f"partition that {how}", link.name, f"is parted for {seconds:.1f} s; the link {how}"
+            f"partition that {how}" + (" one way" if open_way else ""),
+            link.name,
+            f"is parted for {seconds:.1f} s{ways}; the link {how} what is sent",
         )
-        link.part("loses" if how == "loses" else "holds")
+        link.part(how, open_way)
         await asyncio.sleep(seconds)
         self._world.story.tell(link.name, "is heard again")
         link.heal()
@@ -131,7 +177,7 @@ class Faults:
             link.name,
             f"loses {link.loss:.0%}, doubles {link.doubling:.0%}, delays up to {link.delay[1]} s",
         )
-        await asyncio.sleep(self._chance.uniform(2.0, 15.0))
+        await asyncio.sleep(self._chance.uniform(1.0, 12.0))
         if not link.parted:
             link.calm()
 
@@ -142,22 +188,49 @@ class Faults:
         await self._wait_a_moment()
         if host.agent is None:
             return
-        away = self._some((0.1, 3.0), (5.0, 25.0))
+        away = self._some((0.1, 3.0), (4.0, 14.0))
         self._world.story.fault("agent killed", host.name, f"its agent is killed, for {away:.1f} s")
         await host.kill_agent()
         await asyncio.sleep(away)
         if host.powered and host.agent is None:
             host.start_agent()
 
+    async def _stop_agent(self) -> None:
+        host = self._any_host()
+        await self._wait_a_moment()
+        if host.agent is not None:
+            await self._stop(host.agent.process, host.name)
+
     async def _power_off(self) -> None:
         host = self._any_host()
         if not host.powered:
             return
-        seconds = self._chance.uniform(3.0, 30.0)
+        seconds = self._chance.uniform(1.0, 12.0)
         self._world.story.fault("host powered off", host.name, f"is off for {seconds:.1f} s")
         await host.power_off()
         await asyncio.sleep(seconds)
         host.power_on()
+
+    async def _fail_at_launch(self) -> None:
+        """A host cannot be heard any more, and loses its power just after it launched something."""
+        world = self._world
+        host = self._chance.choice([h for h in world.hosts if not h.shims()] or world.hosts)
+        if not host.powered or host.link.parted:
+            return
+        world.story.fault("host failed at a launch", host.name, "is not heard from here on")
+        host.link.part("loses", open_way="down")
+        known = dict(host.disk.launched)
+        for _ in range(LAUNCH_LOOKS):
+            await asyncio.sleep(LAUNCH_LOOK_SECONDS)
+            runs = any(shim.runs for shim in host.shims())
+            if runs and known != host.disk.launched:
+                seconds = self._chance.uniform(0.3, 2.0)
+                world.story.tell(host.name, f"! is off for {seconds:.1f} s")
+                await host.power_off()
+                await asyncio.sleep(seconds)
+                host.power_on()
+                break
+        host.link.heal()
 
     async def _kill_shim(self) -> None:
         host = self._any_host()
@@ -175,18 +248,44 @@ class Faults:
             await self._world.command(what, self._chance.choice(self._world.jobs))
 
     async def _drain(self) -> None:
+        """A user drains a node, and mostly takes that back after a while."""
+        host, world = self._any_host(), self._world
+        if not host.node_id:
+            return
+        world.story.fault("node drained", host.name, "a user drains it")
+        if await world.drain(host, "drain") and self._chance.random() < 0.7:
+            await asyncio.sleep(self._chance.uniform(0.5, 8.0))
+            world.story.tell(host.name, "a user takes the drain back")
+            await world.drain(host, "undrain")
+
+    async def _remove(self) -> None:
         host = self._any_host()
         if host.node_id and host.disk.credential:
             self._world.story.fault("node removed", host.name, "a user removes it")
             await self._world.remove(host)
 
+    async def _stop(self, process: Process | None, who: str) -> None:
+        """SIGSTOP, and SIGCONT later: what comes meanwhile waits in its sockets."""
+        if process is None or process.stopped:
+            return
+        seconds = self._some((0.2, 3.0), (4.0, 12.0))
+        self._world.story.fault("process stopped", who, f"is stopped for {seconds:.1f} s")
+        process.stop()
+        await asyncio.sleep(seconds)
+        if process.alive:
+            self._world.story.tell(who, "goes on")
+            process.go_on()
+
     # -- drawing ---------------------------------------------------------------------------------
 
     def _any_host(self) -> Host:
-        return self._chance.choice(self._world.hosts)
+        """Rather one on which something runs."""
+        hosts = self._world.hosts
+        busy = [host for host in hosts if host.shims()]
+        return self._chance.choice(busy if busy and self._chance.random() < 0.7 else hosts)
 
     def _any_link(self) -> Link:
-        return self._chance.choice([self._world.users, *(h.link for h in self._world.hosts)])
+        return self._world.users if self._chance.random() < 0.2 else self._any_host().link
 
     def _some(self, short: tuple[float, float], long: tuple[float, float]) -> float:
         """Mostly a short time, now and then a long one."""

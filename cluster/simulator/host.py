@@ -31,7 +31,7 @@ from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.protocol import Assignment, Desired, DeviceInfo, JoinRequest, Report
 from trainhall.cluster.simulator.clock import WorldClock
-from trainhall.cluster.simulator.loop import Process, detach
+from trainhall.cluster.simulator.loop import Process, detach, later
 from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Group, Shim, Storage, Tape, Token
 from trainhall.cluster.simulator.story import Story
@@ -45,6 +45,9 @@ RETRY_SECONDS = (0.2, 2.0)
 SHIP_SECONDS = (2.0, 8.0)
 """Between two looks for what the ranks of an attempt wrote; its end rings."""
 SHIM_DIED = "the process that supervised the ranks was killed"
+LOST_FOLDERS = 0.5
+"""The share of attempts' folders that a power cut takes: unlike what an agent notes before it
+launches, they are not written through."""
 _NOWHERE = Path("/nonexistent")
 
 
@@ -57,6 +60,8 @@ class Folder:
     ended: tuple[Outcome, Failure | None] | None = None
     """What an agent found out in the place of a shim that had died."""
     tapes: dict[int, Tape] = field(default_factory=dict)
+    heard_at: float = float("-inf")
+    """What the agent last passed on for `on_isolation: stop`."""
 
 
 @dataclass
@@ -75,6 +80,12 @@ class Ledger(Protocol):
     def forgets(self, host: "Host", folder: "Folder") -> None: ...
 
     def agent_takes(self, host: "Host", desired: Desired) -> None: ...
+
+    def agent_runs_again(self, host: "Host", token: Token) -> None: ...
+
+    def accepted(self, host: "Host", token: Token, *, again: bool) -> None: ...
+
+    def ended(self, host: "Host", token: Token) -> None: ...
 
 
 class Host:
@@ -130,11 +141,15 @@ class Host:
             await agent.process.kill()
 
     async def power_off(self) -> None:
-        """Everything ends where it stands; the disk keeps what was written."""
+        """Everything ends where it stands; the disk keeps what was written through to it."""
         self.powered = False
         await self.kill_agent()
         for shim in self.shims():
             shim.die(with_ranks=True)
+        for token in list(self.disk.folders):
+            if self.chance.random() < LOST_FOLDERS:
+                self.story.tell(self.name, f"lost the folder of job {token[0]} attempt {token[1]}")
+                self.remove_folder(token)
 
     def power_on(self) -> None:
         self.powered = True
@@ -167,6 +182,8 @@ class Host:
             self.story,
             self.chance,
             partial(self.ledger.launched, self),
+            partial(self.ledger.ended, self, token),
+            lambda: self.clock.monotonic() - folder.heard_at,
         )
         detach(folder.shim.run(), "shim")
 
@@ -182,6 +199,8 @@ class Agent:
         self._desired: dict[Token, Assignment] | None = None
         self._leaving: set[Token] = set()
         self._removed: list[str] = []
+        self._heard_at = float("-inf")
+        self._seen_running: set[Token] = set()
         self._bell = asyncio.Event()
         self._to_ship = asyncio.Event()
         self._connection: Connection | None = None
@@ -210,6 +229,8 @@ class Agent:
                 self._to_ship.set,
                 dial=partial(host.server.dial, host.link, host.disk.credential),
                 chance=host.chance,
+                heard=self._heard,
+                clock=host.clock.monotonic,
             )
             try:
                 await self._connection.run()
@@ -266,8 +287,20 @@ class Agent:
         for location in desired.remove:
             self.host.storage.remove(location)
         self._removed = desired.remove
+        for token, assignment in self._desired.items():
+            if assignment.goal == "run" and token not in self._seen_running:
+                self._seen_running.add(token)
+                if token[1:] <= self.host.disk.launched.get(token[0], (0, 0)):
+                    self.host.ledger.agent_runs_again(self.host, token)
         self.host.ledger.agent_takes(self.host, desired)
         self._reconcile()
+
+    def _heard(self, sent: float) -> None:
+        """As the real one, it tells the shims; they read it although it may be dead by then."""
+        self._heard_at = max(sent, self._heard_at)
+        for token in self.attempts:
+            if (folder := self.host.disk.folders.get(token)) is not None:
+                folder.heard_at = self._heard_at
 
     def _changed(self) -> None:
         if self._connection is not None:
@@ -373,7 +406,9 @@ class Agent:
     async def _prepare(self, attempt: Attempt) -> None:
         await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
         tapes = {p.rank: Tape(attempt.launch, p.rank) for p in attempt.launch.ranks}
-        self.host.disk.folders[attempt.token] = Folder(attempt.launch, tapes=tapes)
+        self.host.disk.folders[attempt.token] = Folder(
+            attempt.launch, tapes=tapes, heard_at=self._heard_at
+        )
         attempt.stage = Stage.READY
         await self._start(attempt)
 
@@ -388,8 +423,7 @@ class Agent:
         attempt.task = None
         if folder is not None:
             # It is on its way, whatever becomes of this agent.
-            delay = host.chance.uniform(*START_SECONDS)
-            asyncio.get_running_loop().call_later(delay, host.start_shim, attempt.token, folder)
+            later(host.chance.uniform(*START_SECONDS), host.start_shim, attempt.token, folder)
 
     async def _forget(self, attempt: Attempt) -> None:
         if attempt.task is not None:
@@ -431,10 +465,13 @@ class Agent:
             tape.acked_events = await host.server.request(
                 host.link, lambda c: c.events(job_id, attempt, tape.writer, events)
             )
+            host.ledger.accepted(host, token, again=False)
             self._changed()
         if frames := tape.frames[tape.acked_frames :]:
             body = b"".join(frames)
+            again, tape.sent_frames = tape.acked_frames < tape.sent_frames, len(tape.frames)
             tape.acked_frames = await host.server.request(
                 host.link, lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body)
             )
+            host.ledger.accepted(host, token, again=again)
             self._changed()

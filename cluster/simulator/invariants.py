@@ -43,11 +43,36 @@ ISOLATED = "4 isolated attempts"
 GRACE = "5 grace period"
 ONCE = "8 counted once"
 DEVICES = "devices"
+DRAINED = "drained nodes"
 LIVENESS = "liveness"
 
 _SLACK_SECONDS = 1e-6
 
+# What has to happen for an invariant to be put to the test, told as "invariant: what happened".
+EDGE_TAKEN = f"{TRANSITIONS}: a job or an attempt changed its state"
+ASKED_AGAIN = f"{SUBMISSIONS}: a submission without an answer was sent again"
+SURVIVED = f"{SUBMISSIONS}: a coordinator began with an unfinished job"
+TOLD_AGAIN = f"{LAUNCHES}: an agent was told to run what another had launched"
+REVOKED_SPOKE = f"{REVOKED}: a revoked attempt told something"
+RAN_BESIDE = f"{ISOLATED}: ranks were launched while a replaced attempt ran"
+ENDED_ALONE = f"{ISOLATED}: a shim that heard nobody ended its ranks (on_isolation: stop)"
+ENDED_LATE = f"{ISOLATED}: ranks of a replaced attempt ended"
+GIVEN_UP = f"{GRACE}: a node was given up"
+BEGAN_AMONG_NODES = f"{GRACE}: a coordinator began with nodes"
+SENT_AGAIN = f"{ONCE}: what had been sent before was sent again"
+TAKEN_OVER = f"{DEVICES}: a device went from one attempt to another"
+DRAINED_NODE = f"{DRAINED}: a node was drained"
+EXERCISED = (
+    DRAINED_NODE, ENDED_ALONE,
+    EDGE_TAKEN, ASKED_AGAIN, SURVIVED, TOLD_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_LATE,
+    GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER,
+)  # fmt: skip
+
 _AttemptKey = tuple[str, int]
+
+Measured = tuple[list[int], int]
+"""The steps that a writer measured, and how many the coordinator acknowledged of them. A host that
+loses its power may lose the others."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +106,8 @@ class Inspector:
         self._options = options
         self._story = story
         self._now = now
+        self._devices: dict[tuple[str, int], _AttemptKey] = {}
+        """Whose ranks were launched last on a device."""
         self.acknowledged: dict[str, str] = {}
         """Jobs whose submission was answered, by idempotency key."""
         self.listening_since = 0.0
@@ -90,6 +117,7 @@ class Inspector:
         self.violation: Violation | None = None
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
+        self._generations: dict[_AttemptKey, int] = {}
         self._revoked: dict[_AttemptKey, _Fixed] = {}
         self._nodes: dict[str, str] = {}
         self._events: dict[str, int] = {}
@@ -140,6 +168,7 @@ class Inspector:
             (job_id, self._events.get(job_id, 0)),
         )
         for seq, data in rows:
+            self._story.exercised[EDGE_TAKEN] += 1
             end = json.loads(data)["state"]
             if at is not None and (JobState(at), JobState(end)) not in JOB_EDGES:
                 raise Violation(TRANSITIONS, f"job {job_id} went from {at} to {end}")
@@ -153,23 +182,28 @@ class Inspector:
         self._story.checks[DEVICES] += 1
         rows = self._db.execute(
             "SELECT a.job_id, a.number, a.state, a.goal, a.failure, a.rendezvous, "
-            "a.revoked, a.world_size, j.attempt, "
+            "a.revoked, a.allocation, a.generation, j.attempt, j.generation, "
             "(SELECT count(*) FROM checkpoints c WHERE c.job_id = a.job_id "
             " AND c.attempt = a.number), "
-            "(SELECT count(*) FROM grants g WHERE g.job_id = a.job_id AND g.attempt = a.number) "
+            "(SELECT json_group_array(g.node_id || ' ' || g.device_index) FROM grants g "
+            " WHERE g.job_id = a.job_id AND g.attempt = a.number) "
             "FROM attempts a JOIN jobs j ON j.id = a.job_id"
         )
         active: Counter[str] = Counter()
         for (
-            job_id, number, state, goal, failure, rendezvous, revoked, world_size,
-            newest, checkpoints, grants,
+            job_id, number, state, goal, failure, rendezvous, revoked, allocation, generation,
+            newest, newest_generation, checkpoints, grants,
         ) in rows:  # fmt: skip
             key = (job_id, number)
             before = self._attempts.get(key)
             edge = AttemptState(before or state), AttemptState(state)
             if before not in (None, state) and edge not in ATTEMPT_EDGES:
                 raise Violation(TRANSITIONS, f"attempt {key} went from {before} to {state}")
+            self._story.exercised[EDGE_TAKEN] += before not in (None, state)
             self._attempts[key] = state
+            if generation < self._generations.get(key, 1):
+                raise Violation(DEVICES, f"attempt {key} went back to generation {generation}")
+            self._generations[key] = generation
             if revoked:
                 fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
                 known = self._revoked.setdefault(key, fixed)
@@ -177,12 +211,20 @@ class Inspector:
                     raise Violation(REVOKED, f"attempt {key} was {known}, and is {fixed}")
             elif state in ACTIVE_ATTEMPT_STATES:
                 active[job_id] += 1
-                if number != newest or grants != world_size:
+                if (number, generation) != (newest, newest_generation):
                     raise Violation(
                         DEVICES,
-                        f"attempt {key} is {state} with {grants} of {world_size} devices; "
-                        f"the newest is {newest}",
+                        f"attempt {key} is {state} in generation {generation}; the newest is "
+                        f"{newest} in {newest_generation}",
                     )
+                needed = {
+                    f"{host['node_id']} {rank['device_index']}"
+                    for host in json.loads(allocation)
+                    for rank in host["ranks"]
+                }
+                # After a regrouping it also holds what its processes have yet to leave.
+                if missing := needed - set(json.loads(grants)):
+                    raise Violation(DEVICES, f"attempt {key} is {state} without {missing}")
         for job_id, state in self._jobs.items():
             if active[job_id] != (1 if state in ACTIVE_STATES else 0):
                 raise Violation(
@@ -193,13 +235,16 @@ class Inspector:
         """A node is given up only after it, and this coordinator, were there long enough."""
         self._story.checks[GRACE] += 1
         now = {}
-        for node_id, state in self._db.execute("SELECT id, state FROM nodes"):
+        for node_id, state in self._db.execute("SELECT id, state FROM nodes").fetchall():
             now[node_id] = state
             before = self._nodes.get(node_id)
             if state == before:
                 continue
             self._story.tell("node", f"{node_id} {before or '·'} → {state}")
+            if state == NodeState.DRAINED:
+                self._story.exercised[DRAINED_NODE] += 1
             if state == NodeState.LOST:
+                self._story.exercised[GIVEN_UP] += 1
                 since = max(self.heard.get(node_id, 0.0), self.listening_since)
                 silent = self._now() - since
                 if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
@@ -207,6 +252,14 @@ class Inspector:
                         GRACE, f"node {node_id} was given up after {silent:.1f} s of silence"
                     )
         self._nodes = now
+        self._story.checks[DRAINED] += 1
+        held = self._db.execute(
+            "SELECT n.id, g.job_id FROM nodes n JOIN grants g ON g.node_id = n.id "
+            "WHERE n.state = ?",
+            (NodeState.DRAINED.value,),
+        )
+        for node_id, job_id in held.fetchall():
+            raise Violation(DRAINED, f"node {node_id} is drained and job {job_id} holds a device")
 
     # -- when ranks are launched -----------------------------------------------------------------
 
@@ -220,6 +273,9 @@ class Inspector:
             place.device_index for shim in host.shims() if shim.runs for place in shim.launch.ranks
         )
         for place in launch.ranks:
+            device, attempt = (host.name, place.device_index), (launch.job_id, launch.attempt)
+            self._story.exercised[TAKEN_OVER] += self._devices.get(device, attempt) != attempt
+            self._devices[device] = attempt
             if devices[place.device_index] > 1:
                 self._fail(DEVICES, f"two attempts on device {place.device_index} of {host.name}")
         for other in self._hosts:
@@ -228,15 +284,40 @@ class Inspector:
                     continue
                 if shim.launch.attempt < launch.attempt:
                     self._check_void((launch.job_id, shim.launch.attempt), other)
+                    if shim.launch.isolation_seconds is not None:
+                        what = f"attempt {shim.launch.attempt} still runs on {other.name}"
+                        self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
 
     def _check_void(self, key: _AttemptKey, host: Host) -> None:
         """Beside a newer attempt only one may run that was revoked, on a host that is not heard."""
         self._story.checks[ISOLATED] += 1
+        self._story.exercised[RAN_BESIDE] += 1
         row = self._db.execute(
             "SELECT revoked FROM attempts WHERE job_id = ? AND number = ?", key
         ).fetchone()
         if row is None or not row[0]:
             self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not void")
+
+    # -- what puts an invariant to the test ------------------------------------------------------
+
+    def began(self) -> None:
+        """A coordinator begins."""
+        self.listening_since = self._now()
+        ((nodes,),) = self._db.execute("SELECT count(*) FROM nodes").fetchall()
+        self._story.exercised[BEGAN_AMONG_NODES] += nodes > 0
+        states = self._db.execute("SELECT state FROM jobs").fetchall()
+        self._story.exercised[SURVIVED] += any(state not in FINAL_STATES for (state,) in states)
+
+    def spoke(self, job_id: str, attempt: int) -> None:
+        """The coordinator takes what an attempt told."""
+        self._story.exercised[REVOKED_SPOKE] += (job_id, attempt) in self._revoked
+
+    def ended(self, job_id: str, attempt: int, isolated: bool) -> None:
+        """The ranks of an attempt ended on some host."""
+        self._story.exercised[ENDED_ALONE] += isolated
+        self._story.exercised[ENDED_LATE] += (job_id, attempt) in self._revoked
+
+    # --------------------------------------------------------------------------------------------
 
     def _fail(self, invariant: str, what: str) -> None:
         self.violated(Violation(invariant, what))
@@ -258,7 +339,7 @@ class Inspector:
         grants = self._db.execute("SELECT job_id, attempt, node_id FROM grants").fetchall()
         return found + [f"attempt {a} of job {j} holds a device of node {n}" for j, a, n in grants]
 
-    def check_end(self, measured: dict[tuple[str, int, str], list[int]]) -> None:
+    def check_end(self, measured: dict[tuple[str, int, str], Measured]) -> None:
         """
         Args:
             measured: the steps that each writer measured, by job, attempt and writer.
@@ -272,18 +353,20 @@ class Inspector:
             self._fail(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
         self._check_counted_once(measured)
 
-    def _check_counted_once(self, measured: dict[tuple[str, int, str], list[int]]) -> None:
-        """Each step that a writer measured is stored, and is stored once."""
+    def _check_counted_once(self, measured: dict[tuple[str, int, str], Measured]) -> None:
+        """What a writer measured is stored once, and nothing that was acknowledged is missing."""
         self._story.checks[ONCE] += 1
         stored: Counter[tuple[str, int, int]] = Counter()
         rows = self._db.execute("SELECT job_id, attempt, payload FROM metric_frames")
         for job_id, attempt, payload in rows:
             for table in decode_frames(payload):
                 stored.update((job_id, attempt, int(step)) for step in table.steps)
-        wanted: Counter[tuple[str, int, int]] = Counter()
-        for (job_id, attempt, _), steps in measured.items():
-            wanted.update((job_id, attempt, step) for step in steps)
-        if stored != wanted:
-            doubled = sorted((stored - wanted).items())[:3]
-            missing = sorted((wanted - stored).items())[:3]
+        acknowledged: Counter[tuple[str, int, int]] = Counter()
+        written: Counter[tuple[str, int, int]] = Counter()
+        for (job_id, attempt, _), (steps, count) in measured.items():
+            written.update((job_id, attempt, step) for step in steps)
+            acknowledged.update((job_id, attempt, step) for step in steps[:count])
+        if not acknowledged <= stored <= written:
+            doubled = sorted((stored - written).items())[:3]
+            missing = sorted((acknowledged - stored).items())[:3]
             self._fail(ONCE, f"too often {doubled}, missing {missing}")

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -47,6 +48,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self._passing.now
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        stoppable = _Callback(callback, args, context)
+        stoppable.handle = super().call_soon(stoppable, context=stoppable.context)
+        return stoppable.handle
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        stoppable = _Callback(callback, args, context)
+        stoppable.handle = handle = super().call_at(when, stoppable, context=stoppable.context)
+        return handle
+
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
@@ -58,12 +77,39 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return future
 
 
+class _Callback:
+    """Something that the loop is to call; it waits where its process is stopped."""
+
+    __slots__ = ("args", "callback", "context", "handle")
+
+    handle: asyncio.Handle
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        # One without variables is false.
+        self.context = contextvars.copy_context() if context is None else context
+
+    def __call__(self) -> None:
+        process = _running.get()
+        if process is not None and process.stopped:
+            process.due.append(self)
+        elif not self.handle.cancelled():
+            self.callback(*self.args)
+
+
 class Process:
     """Tasks that end together, as those of a process do when it is killed."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.stopped = False
+        """By SIGSTOP: time passes, and it does nothing."""
+        self.due: list[_Callback] = []
+        """What waits until it goes on."""
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they began; a set would have another one in every run."""
 
@@ -72,10 +118,22 @@ class Process:
         context.run(_running.set, self)
         return asyncio.get_running_loop().create_task(work, name=name, context=context)
 
+    def stop(self) -> None:
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """What became due meanwhile is done now, in the order in which it did."""
+        self.stopped = False
+        due, self.due = self.due, []
+        loop = asyncio.get_running_loop()
+        for callback in due:
+            loop.call_soon(callback, context=callback.context)
+
     async def kill(self) -> None:
         """End every task where it stands. What they would still do to the world the world refuses,
         by asking whether their process is alive."""
         self.alive = False
+        self.go_on()
         while self.tasks:
             for task in list(self.tasks):
                 task.cancel()
@@ -84,11 +142,14 @@ class Process:
 
 def detach(work: Coroutine[Any, Any, None], name: str) -> None:
     """Begin something that outlives the process that begins it."""
-    context = contextvars.copy_context()
-    context.run(_running.set, None)
-    task = asyncio.get_running_loop().create_task(work, name=name, context=context)
+    task = asyncio.get_running_loop().create_task(work, name=name, context=Context())
     _detached.add(task)
     task.add_done_callback(_detached.discard)
+
+
+def later(seconds: float, callback: Callable[..., object], *args: Any) -> None:
+    """Have something happen that no process does, whichever began it."""
+    asyncio.get_running_loop().call_later(seconds, callback, *args, context=Context())
 
 
 def _make_task(

@@ -16,24 +16,26 @@ from websockets.frames import Close
 
 from trainhall.cluster.agent.api import Unreachable
 from trainhall.cluster.agent.connection import Socket
-from trainhall.cluster.agent.options import CredentialRefused
+from trainhall.cluster.agent.options import CredentialRefused, NodeRemoved
 from trainhall.cluster.channel import ChannelClosed
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import ClusterError, NotAllowed
-from trainhall.cluster.simulator.loop import Process
+from trainhall.cluster.errors import ClusterError, NodeWasRemoved, NotAllowed
+from trainhall.cluster.simulator.loop import Process, later
 from trainhall.cluster.simulator.story import Story
 
 T = TypeVar("T")
 
 DELAY_SECONDS = (0.001, 0.05)
-PING_SECONDS = (20.0, 30.0)
+PING_SECONDS = (3.0, 8.0)
 """Until either end of a connection notices that nothing comes through."""
-OPEN_SECONDS = 10.0
+OPEN_SECONDS = 4.0
 """Until a connection that nobody answers is given up."""
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 8.0
 """The same for a request."""
 
 Parting = Literal["loses", "holds"]
+Way = Literal["up", "down"]
+"""To the coordinator, and from it."""
 
 
 class Link:
@@ -42,6 +44,8 @@ class Link:
     def __init__(self, name: str, chance: random.Random, story: Story) -> None:
         self.name = name
         self.parted: Parting | None = None
+        self.open_way: Way | None = None
+        """The way that is not parted, where only one is."""
         self.loss = 0.0
         """The share of messages that get lost."""
         self.doubling = 0.0
@@ -53,11 +57,12 @@ class Link:
         self._chance = chance
         self._story = story
 
-    def carry(self, deliver: Callable[[], None]) -> None:
+    def carry(self, deliver: Callable[[], None], way: Way) -> None:
         """Bring a message to its end, once, twice or never."""
-        if self.parted == "loses" or self._happens(self.loss):
+        parted = self._parted(way)
+        if parted == "loses" or self._happens(self.loss):
             self._story.faults["message lost"] += 1
-        elif self.parted == "holds":
+        elif parted == "holds":
             self._held.append(deliver)
         else:
             self._later(deliver)
@@ -65,17 +70,18 @@ class Link:
                 self._story.faults["message doubled"] += 1
                 self._later(deliver)
 
-    async def travel(self) -> None:
+    async def travel(self, way: Way) -> None:
         """One way of a request.
 
         Raises:
             Unreachable: it was lost.
         """
-        if self.parted == "loses" or self._happens(self.loss):
+        parted = self._parted(way)
+        if parted == "loses" or self._happens(self.loss):
             self._story.faults["request lost"] += 1
             await asyncio.sleep(self._chance.uniform(1.0, ANSWER_SECONDS))
             raise Unreachable("no answer")
-        if self.parted == "holds":
+        if parted == "holds":
             healed = asyncio.Event()
             self._held.append(healed.set)
             await healed.wait()
@@ -88,20 +94,20 @@ class Link:
             return True
         return False
 
-    def part(self, how: Parting) -> None:
-        self.parted = how
+    def part(self, how: Parting, open_way: Way | None = None) -> None:
+        self.parted, self.open_way = how, open_way
         self._partings += 1
-        number, loop = self._partings, asyncio.get_running_loop()
+        number = self._partings
         for wire in self.wires:
             for end in (wire.break_agent, wire.break_gateway):
-                loop.call_later(self._chance.uniform(*PING_SECONDS), self._miss_ping, number, end)
+                later(self._chance.uniform(*PING_SECONDS), self._miss_ping, number, end)
 
     def _miss_ping(self, number: int, end: Callable[[], None]) -> None:
         if self.parted and self._partings == number:
             end()
 
     def heal(self) -> None:
-        self.parted = None
+        self.parted = self.open_way = None
         held, self._held = self._held, []
         for deliver in held:
             self._later(deliver)
@@ -112,8 +118,11 @@ class Link:
         self.loss = self.doubling = 0.0
         self.delay = DELAY_SECONDS
 
+    def _parted(self, way: Way) -> Parting | None:
+        return None if way == self.open_way else self.parted
+
     def _later(self, deliver: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_later(self._chance.uniform(*self.delay), deliver)
+        later(self._chance.uniform(*self.delay), deliver)
 
     def _happens(self, share: float) -> bool:
         return share > 0 and self._chance.random() < share
@@ -139,7 +148,7 @@ class Wire:
     async def send(self, text: str) -> None:
         if not self._gateway_is_there:
             raise ConnectionClosedError(None, None)
-        self._link.carry(lambda: self._reach_gateway(text))
+        self._link.carry(lambda: self._reach_gateway(text), "up")
 
     async def recv(self) -> str:
         item = await self._to_agent.get()
@@ -151,14 +160,14 @@ class Wire:
         """The agent leaves, or its process ends."""
         if self in self._link.wires:
             self._link.wires.remove(self)
-        self._link.carry(self.break_gateway)
+        self._link.carry(self.break_gateway, "up")
 
     # -- the gateway's end -----------------------------------------------------------------------
 
     async def send_text(self, text: str) -> None:
         if not self._agent_is_there:
             raise ChannelClosed
-        self._link.carry(lambda: self._reach_agent(text))
+        self._link.carry(lambda: self._reach_agent(text), "down")
 
     async def receive_text(self) -> str:
         text = await self._to_gateway.get()
@@ -172,20 +181,21 @@ class Wire:
     def end(self, code: int, reason: str) -> None:
         """The gateway closes the connection, or its process ends."""
         self.break_gateway()
-        self._link.carry(lambda: self.break_agent(code, reason))
+        self._link.carry(lambda: self.break_agent(code, reason), "down")
 
     def _reach_gateway(self, text: str) -> None:
         if self._agent_is_there:
             self._to_gateway.put_nowait(text)
             self._on_arrival()
         else:
-            self._link.carry(self.break_agent)  # nobody listens there any more, and that is told
+            # Nobody listens there any more, and that is told.
+            self._link.carry(self.break_agent, "down")
 
     def _reach_agent(self, text: str) -> None:
         if self._gateway_is_there:
             self._to_agent.put_nowait(text)
         else:
-            self._link.carry(self.break_gateway)
+            self._link.carry(self.break_gateway, "up")
 
     # -- what breaks -----------------------------------------------------------------------------
 
@@ -231,14 +241,17 @@ class Server:
 
         Raises:
             OSError: nobody listens, or nobody answers.
+            NodeRemoved: the node was removed.
             CredentialRefused: the coordinator does not know it.
         """
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                await link.travel()
+                await link.travel("up")
                 node_id = await self._run(lambda c: c.nodes.authenticate(credential))
         except Unreachable as error:
             raise OSError(str(error)) from None
+        except NodeWasRemoved as error:
+            raise NodeRemoved(error.message) from None
         except NotAllowed as error:
             raise CredentialRefused(error.message) from None
         if self.process is None or self.coordinator is None:
@@ -258,11 +271,11 @@ class Server:
         Raises:
             Unreachable: no answer. It may have been done all the same.
         """
-        await link.travel()
+        await link.travel("up")
         if link.doubles():
             self._started(work)
         answer = await self._run(work)
-        await link.travel()
+        await link.travel("down")
         return answer
 
     async def _run(self, work: Callable[[Coordinator], Awaitable[T]]) -> T:

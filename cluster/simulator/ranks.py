@@ -5,14 +5,16 @@ host's disk until an agent has sent it.
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from trainhall.cluster.agent import isolation
 from trainhall.cluster.agent.outcome import Work, first_failing, outcome_of
 from trainhall.cluster.agent.ranks import writer_name
-from trainhall.cluster.simulator.loop import detach
+from trainhall.cluster.simulator.loop import detach, later
 from trainhall.cluster.simulator.story import Story
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
 from trainhall.training.link import (
@@ -53,6 +55,8 @@ class Tape:
         """Of the frames, one each."""
         self.acked_events = 0
         self.acked_frames = 0
+        self.sent_frames = 0
+        """Whether acknowledged or not."""
 
     def tell(self, kind: Kind, data: dict[str, Any], time: float) -> None:
         self.events.append(
@@ -185,6 +189,7 @@ class Shim:
 
     Args:
         ring: tells the host's agent, if there is one, to look.
+        silence: seconds for which the coordinator has not been heard, as the agent passed it on.
     """
 
     def __init__(
@@ -197,6 +202,8 @@ class Shim:
         story: Story,
         chance: random.Random,
         launched: Callable[[Launch], None],
+        ended: Callable[[], None],
+        silence: Callable[[], float],
     ) -> None:
         self.launch = launch
         self.alive = True
@@ -209,6 +216,9 @@ class Shim:
         self._story = story
         self._chance = chance
         self._launched = launched
+        self._on_end = ended
+        self._silence = silence
+        self.isolated = False
         self._signalled = False
         self._started = False
         self._failure: Failure | None = None
@@ -227,6 +237,8 @@ class Shim:
         return self.alive and self._started and not all(r.finished_at for r in self._ranks)
 
     async def run(self) -> None:
+        if self.launch.isolation_seconds is not None:
+            detach(self._heed_isolation(self.launch.isolation_seconds), "isolation")
         self._publish("starting")
         await asyncio.sleep(self._chance.uniform(0.05, 0.5))
         if not self.alive or self._signalled:
@@ -242,6 +254,18 @@ class Shim:
         self._publish("running")
         self._group.join(self)
 
+    async def _heed_isolation(self, lost_after: float) -> None:
+        bounds = isolation.limits(lost_after, math.inf)
+        while self.alive:
+            step = isolation.step(self._silence(), 0.0, bounds)
+            if step is not isolation.Step.GO_ON:
+                self.isolated = self.isolated or self.control is Command.RUN
+                self.tell(Command.PAUSE)
+            if step is isolation.Step.KILL:
+                self.tell(Command.STOP)
+                self._kill_ranks()
+            await asyncio.sleep(isolation.CHECK_SECONDS)
+
     def tell(self, command: Command) -> None:
         if not self.alive or command <= self.control:
             return
@@ -254,7 +278,7 @@ class Shim:
         if command is Command.PAUSE and len(self._group.shims) < self.launch.num_nodes:
             self.ranks_left(EXIT_PAUSED)  # it would wait for its peers for ever
         elif command is Command.STOP:
-            asyncio.get_running_loop().call_later(AGREE_SECONDS, self._kill_ranks)
+            later(AGREE_SECONDS, self._kill_ranks)
 
     def ranks_left(self, code: int) -> None:
         """Those ranks that still run agreed to leave."""
@@ -285,6 +309,7 @@ class Shim:
         """It is killed without a word; its ranks go on where only the shim is killed."""
         self.alive = False
         if with_ranks:
+            self._on_end()
             for rank in self._ranks:
                 rank.finished_at = rank.finished_at or self._group.now()
         self._ring()
@@ -306,6 +331,7 @@ class Shim:
         ended, failure = outcome_of(self._ranks, self._work(), self._failure)
         self._publish("exited", ended, failure)
         self.alive = False
+        self._on_end()
         self._ring()
 
     def _work(self) -> Work:
@@ -330,6 +356,7 @@ class Shim:
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure,
+                "isolated": self.isolated,
             }
         )
         self._ring()

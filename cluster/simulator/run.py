@@ -27,6 +27,8 @@ class Result:
     """How often each kind was injected."""
     checks: Counter[str]
     """How often each invariant was checked."""
+    exercised: Counter[str]
+    """How often something happened that could have broken one."""
     jobs: int
     attempts: int
     digest: str
@@ -54,11 +56,11 @@ async def _simulate(seed: int, story: Story) -> Result:
     world = World(seed, story)
     draws = chance.stream(seed, "run")
     await world.start_coordinator()
-    for _ in range(draws.choice([1, 2, 2])):
+    for _ in range(draws.choice([1, 2, 2, 3, 3, 4])):
         world.add_host(draws.randint(1, 3))
     submissions = [
-        loop.create_task(world.submit_at(draws.uniform(0.5, 10.0), number))
-        for number in range(draws.choice([1, 1, 1, 2]))
+        loop.create_task(world.submit_at(draws.uniform(0.1, 5.0), number))
+        for number in range(draws.choice([1, 1, 2]))
     ]
     faults = Faults(world, chance.stream(seed, "faults"))
     try:
@@ -78,6 +80,7 @@ async def _simulate(seed: int, story: Story) -> Result:
         virtual_seconds=loop.time(),
         faults=story.faults,
         checks=story.checks,
+        exercised=story.exercised,
         jobs=world.count("jobs"),
         attempts=world.count("attempts"),
         digest=story.digest,

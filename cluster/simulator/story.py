@@ -25,6 +25,8 @@ class Story:
         """By kind."""
         self.checks: Counter[str] = Counter()
         """By invariant."""
+        self.exercised: Counter[str] = Counter()
+        """By what happened that could have broken an invariant."""
         self.muted = False
         """What a process logs while it is killed, nobody reads."""
         self.events = 0

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainhall.cluster.agent.api import Unreachable
 from trainhall.cluster.coordinator import Coordinator
@@ -18,7 +18,13 @@ from trainhall.cluster.simulation import chance
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
 from trainhall.cluster.simulator.host import Folder, Host
-from trainhall.cluster.simulator.invariants import Inspector
+from trainhall.cluster.simulator.invariants import (
+    ASKED_AGAIN,
+    SENT_AGAIN,
+    TOLD_AGAIN,
+    Inspector,
+    Measured,
+)
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Fate, Group, Storage, Token
@@ -28,18 +34,18 @@ from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
 OPTIONS = ClusterOptions(
-    heartbeat_seconds=2.5,
-    suspect_after_seconds=6.0,
-    lost_after_seconds=15.0,
-    tick_seconds=5.0,
-    shipping_patience_seconds=15.0,
-    restart_backoff_limit_seconds=4.0,
+    heartbeat_seconds=1.5,
+    suspect_after_seconds=3.0,
+    lost_after_seconds=6.0,
+    tick_seconds=3.0,
+    shipping_patience_seconds=6.0,
+    restart_backoff_limit_seconds=2.0,
     telemetry_seconds=60.0,
     housekeeping_seconds=60.0,
     # What is packed is not read here, and it is proved elsewhere.
     packing_seconds=1e6,
 )
-"""Shorter than in production, in the same order: a run takes one virtual minute."""
+"""Shorter than in production, in the same order: most nodes are given up while jobs run."""
 FAULTY_SECONDS = (8.0, 16.0)
 FINISH_SECONDS = 400.0
 """Within which all has to be over once the last fault is."""
@@ -73,7 +79,7 @@ class World:
         self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
         self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
         self.server = Server(self.inspector.hears, partial(self._on_error, "a request"))
-        self.measured: dict[tuple[str, int, str], list[int]] = {}
+        self.measured: dict[tuple[str, int, str], Measured] = {}
         self._ids = _Ids()
         self._groups: dict[Token, Group] = {}
         self._coordinators = 0
@@ -98,7 +104,7 @@ class World:
             options=OPTIONS,
             on_fatal=partial(self._on_fatal, process),
         )
-        self.inspector.listening_since = asyncio.get_running_loop().time()
+        self.inspector.began()
         await process.spawn(coordinator.start(), "start")
         self.server.open(process, coordinator)
         self.story.tell("coordinator", f"number {self._coordinators} begins")
@@ -158,11 +164,26 @@ class World:
         wanted = [f"{a.goal} {a.launch.job_id}/{a.launch.attempt}" for a in desired.assignments]
         self.story.tell(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
 
+    def agent_runs_again(self, host: Host, token: Token) -> None:
+        self.story.exercised[TOLD_AGAIN] += 1
+
+    def accepted(self, host: Host, token: Token, *, again: bool) -> None:
+        job_id, attempt, _ = token
+        self.inspector.spoke(job_id, attempt)
+        self.story.exercised[SENT_AGAIN] += again
+
+    def ended(self, host: Host, token: Token) -> None:
+        job_id, attempt, _ = token
+        folder = host.disk.folders.get(token)
+        shim = folder.shim if folder is not None else None
+        self.inspector.ended(job_id, attempt, isolated=shim is not None and shim.isolated)
+
     def forgets(self, host: Host, folder: Folder) -> None:
         launch = folder.launch
         self.story.tell(host.name, f"forgets job {launch.job_id} attempt {launch.attempt}")
         for tape in folder.tapes.values():
-            self.measured[launch.job_id, launch.attempt, f"{host.name} {tape.writer}"] = tape.steps
+            key = (launch.job_id, launch.attempt, f"{host.name} {tape.writer}")
+            self.measured[key] = (tape.steps, tape.acked_frames)
 
     # -- users -----------------------------------------------------------------------------------
 
@@ -172,7 +193,10 @@ class World:
         slots = sum(len(host.devices) for host in self.hosts)
         job = _spec(self.chance, number, slots)
         await asyncio.sleep(seconds)
-        while self.broken is None:
+        for tries in itertools.count():
+            if self.broken is not None:
+                return
+            self.story.exercised[ASKED_AGAIN] += tries > 0
             try:
                 view, _ = await self.server.request(
                     self.users, lambda c: c.jobs.submit(job, (key, "digest"))
@@ -206,6 +230,21 @@ class World:
         except (Unreachable, ClusterError) as error:
             self.story.tell("user", f"to remove {host.name} failed: {error}")
 
+    async def drain(self, host: Host, what: Literal["drain", "undrain"]) -> bool:
+        """A user takes a node out of use, or back; whether that was answered."""
+        node_id = host.node_id
+        call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
+            "drain": lambda c: c.nodes.drain(node_id),
+            "undrain": lambda c: c.nodes.undrain(node_id),
+        }
+        try:
+            await self.server.request(self.users, call[what])
+        except Unreachable:
+            return False
+        except ClusterError as error:
+            self.story.tell("user", f"to {what} {host.name} failed: {error}")
+        return True
+
     # -- the end ---------------------------------------------------------------------------------
 
     async def finish(self) -> None:
@@ -213,6 +252,11 @@ class World:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FINISH_SECONDS
         while loop.time() < deadline and self.broken is None:
+            out = self.disk.connection.execute("SELECT id FROM nodes WHERE state LIKE 'drain%'")
+            drained = {node_id for (node_id,) in out.fetchall()}
+            for host in self.hosts:
+                if host.node_id in drained:
+                    await self.drain(host, "undrain")
             rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'paused'")
             for (job_id,) in rows.fetchall():
                 await self.command("resume", job_id)
@@ -250,10 +294,13 @@ def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
         {
             "name": f"job {number}",
             "task": {"name": "synthetic"},
-            "resources": {"workers": random_.randint(1, min(3, slots))},
-            "training": {"steps": random_.randint(3, 14), "global_batch_size": 60},
-            "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 12)},
-            "recovery": {"max_restarts": random_.randint(0, 3)},
+            "resources": {"workers": min(slots, random_.choice([1, 1, 2, 2, 3, 5]))},
+            "training": {"steps": random_.randint(3, 50), "global_batch_size": 60},
+            "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 16)},
+            "recovery": {
+                "max_restarts": random_.randint(0, 4),
+                "on_isolation": "stop" if random_.random() < 0.3 else "keep",
+            },
             "priority": random_.randint(0, 1),
         }
     )

@@ -2,10 +2,11 @@
 
 import pytest
 
+from trainhall.cluster.agent import reconcile
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.rank_events import RankEvents
-from trainhall.cluster.simulator import invariants
+from trainhall.cluster.simulator import faults, host, invariants
 from trainhall.cluster.simulator.run import Result, run_seed
 
 MOST_SEEDS = 200
@@ -47,3 +48,17 @@ def test_an_edge_triggered_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a node shall do is said once, when it changes, and not again until it is done."""
     monkeypatch.setattr(Gateway, "_resend_if_lost", lambda self, connection, report: None)
     assert (first_problem().problem or "").startswith(invariants.LIVENESS)
+
+
+def test_an_agent_that_forgets_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes by the folders it finds, of which a power cut may have taken one.
+
+    Only where the coordinator has not heard of the launch either: that fault alone is injected.
+    """
+
+    def decide(wanted, found, launched):  # type: ignore[no-untyped-def]
+        return reconcile.decide(wanted, found, {})
+
+    monkeypatch.setattr(host, "decide", decide)
+    monkeypatch.setattr(faults, "WEIGHTS", {"fail_at_launch": 1})
+    assert (first_problem().problem or "").startswith(invariants.LAUNCHES)
