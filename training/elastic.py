@@ -88,7 +88,7 @@ class ElasticLoop(Loop):
         dist.all_gather_object(standings, self.standing, group=process_group.cpu_group())
         source = source_of(standings)
         if source is not None:
-            self.take_over(standings, source, place.environment.rank)
+            self.take_over(standings, source, place)
         place.events.rank = place.environment.rank
         super().join_in(place, model)
         if source is not None:
@@ -100,8 +100,9 @@ class ElasticLoop(Loop):
             told = _in_words(standings, source, place.launch.generation, self.state.step)
             self.tell("note", {"message": f"{told}, in {seconds:.2g} s"})
 
-    def take_over(self, standings: list[Standing], source: int, rank: int) -> None:
+    def take_over(self, standings: list[Standing], source: int, place: Place) -> None:
         """Have this rank go on from where the source stands. A collective."""
+        rank = place.environment.rank
         if rank == source:
             self.hand_in(means_of(standings, source), is_source=True)
         carried: Carried = share_object(self.carried, source, process_group.cpu_group())
@@ -116,7 +117,9 @@ class ElasticLoop(Loop):
             # What a lost rank had not sent is lost, and a rank that comes has sent everything.
             self.unsent = {}
         step = standings[source].step
-        self.saves_again = carried.saved_step > 0 and must_save(standings)
+        # What is still being uploaded will be refused: it was saved under the token of before.
+        unsure = place.launch.checkpoint.upload or must_save(standings)
+        self.saves_again = carried.saved_step > 0 and unsure
         self.carried = carried
         self.standing = Standing(
             step=step,

@@ -117,7 +117,7 @@ def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sync", [
-    {"algorithm": "ring"}, {"algorithm": "tree", "compression": "topk", "ratio": 0.1},
+    {"algorithm": "ring"}, {"algorithm": "ring", "compression": "topk", "ratio": 0.1},
     {"compression": "powersgd", "ratio": 0.1}, {"bucket_mb": 0.01},
 ])  # fmt: skip
 def test_every_gradient_sync_goes_on_without_a_rank(start: Start, sync: dict[str, Any]) -> None:
