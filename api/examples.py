@@ -44,6 +44,7 @@ JOB: Example = {
     "running_since": "2026-01-05T09:30:00.210000Z",
     "spec": SPEC,
     "metrics": {"loss": 0.412, "samples_per_second": 51200.0},
+    "straggler": None,
     "plan": None,
 }
 QUEUED: Example = JOB | {

@@ -72,5 +72,12 @@ def test_it_is_written_beside_the_times_of_steps(tmp_path: Path) -> None:
     recorder.step(1, [torch.tensor(1.0)], torch.tensor(1.0), 0.1)
     rows = recorder.rows()
     rows[0, recorder.seconds_column] = 2.0
-    beat = Beat(command=Command.RUN, save=False, peak_memory_bytes=0.0, request=0, means=rows)
+    beat = Beat(
+        command=Command.RUN,
+        save=False,
+        peak_memory_bytes=0.0,
+        request=0,
+        generation=0,
+        means=rows,
+    )
     assert recorder.write(beat)["model_flops_utilization"] == [25.0]
