@@ -118,7 +118,7 @@ class Cluster:
 
     def start_coordinator(self) -> None:
         self.coordinator.start()
-        eventually("the coordinator to be ready", self.is_ready)
+        eventually("the coordinator to be ready", self.is_ready, timeout=90)
 
     def is_ready(self) -> bool:
         assert self.coordinator.process is not None
