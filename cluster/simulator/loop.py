@@ -162,5 +162,6 @@ def _make_task(
     process = _running.get() if context is None else context.get(_running)
     if process is not None:
         process.tasks[task] = None
-        task.add_done_callback(lambda done: process.tasks.pop(done, None))
+        # Not in the context of whoever begins it, whose process may be stopped by then.
+        task.add_done_callback(lambda done: process.tasks.pop(done, None), context=Context())
     return task
