@@ -22,8 +22,8 @@ ROLL_CALL_TIMEOUT = timedelta(minutes=25)
 """Another host may fetch a large checkpoint before its ranks start. It is less than the coordinator
 waits for an attempt to begin: the ranks know better who is missing."""
 CONNECT_TIMEOUT = timedelta(seconds=20)
-"""Between ranks that were there at the roll call a moment ago; for those that can join another group
-if one of them is gone by now, which nothing else would tell the others."""
+"""Between ranks that were there at the roll call a moment ago; for those that can join another
+group if one of them is gone by now, which nothing else would tell the others."""
 _LOOK_SECONDS = (0.005, 0.1)
 """Between two looks at who is there: at first, and later."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
