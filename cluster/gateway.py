@@ -24,7 +24,6 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.protocol import (
     PROTOCOL_VERSION,
-    AssignmentReport,
     Desired,
     DeviceUse,
     Heard,
@@ -228,10 +227,8 @@ class Gateway:
             report.address,
             report.agent_version,
             report.devices,
-            [
-                (_key(a), a.phase, a.fallen, a.leaving, a.rendezvous, a.plan, a.outcome, a.shipped)
-                for a in report.assignments
-            ],
+            # All but what is not stored: a field that was forgotten here would be heard late.
+            [a.model_copy(update={"ranks": []}) for a in report.assignments],
             report.removed,
             report.stopping,
         )
@@ -356,10 +353,6 @@ class Gateway:
         for connection in list(self._connections.values()):
             self._end(connection, CloseCode.STOPPING, "the coordinator is shutting down")
             await _close(connection.channel, CloseCode.STOPPING, connection.end_reason)
-
-
-def _key(told: AssignmentReport) -> tuple[str, int, int]:
-    return (told.job_id, told.attempt, told.generation)
 
 
 def _parse(text: str) -> Report:

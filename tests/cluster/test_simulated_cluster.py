@@ -1,6 +1,6 @@
 """The reconciler, the gateway and the services together, against simulated nodes."""
 
-from support.simulated import SimulatedCluster, failure, spec
+from support.simulated import SimulatedCluster, failure, spec, stalled
 
 from trainhall.training.link import Outcome
 
@@ -159,6 +159,26 @@ async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None
     assert job.state == "failed"
     assert "alpha" in job.reason
     assert "bad luck" in job.reason
+
+
+async def test_a_hang_over_hosts_is_decided_at_once_and_only_while_it_lasts(
+    hall: SimulatedCluster,
+) -> None:
+    nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta")]
+    job_id = await hall.submit(workers=2)
+    await hall.run_until(job_id, "running")
+    await hall.heartbeat()
+    first, second = (node.running(job_id) for node in nodes)
+    first.stall = stalled(0, parts=3)
+    await hall.heartbeat()
+    first.stall, second.stall = None, stalled(1, parts=1)
+    await hall.heartbeat()
+    assert second.assignment.goal == "run", "the first has gone on meanwhile"
+    first.stall = stalled(0, parts=3)
+    await hall.heartbeat()
+    assert second.assignment.goal == "stop"
+    (attempt,) = await hall.coordinator.jobs.attempts(job_id)
+    assert attempt.reason.startswith("hang: no host's ranks took a step within 30 s; rank 1 (node")
 
 
 async def test_a_lost_node_s_attempt_is_replaced_and_void(hall: SimulatedCluster) -> None:

@@ -18,6 +18,7 @@ from trainhall.db.models import Attempt, Base, Event, Grant, Job
 from trainhall.training.link import Failure, Fallen, Outcome, RankEvent, Rendezvous
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan, Prediction
+from trainhall.training.stall import RankStall, Stall
 
 
 class CountingIds:
@@ -43,6 +44,7 @@ class RunningAttempt:
     plan: ChosenPlan | None = None
     fallen: list[Fallen] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
+    stall: Stall | None = None
 
     @property
     def token(self) -> Token:
@@ -110,6 +112,7 @@ class SimulatedNode(Node):
             in_place=launch.in_place,
             fallen=attempt.fallen,
             leaving=attempt.leaving,
+            stall=attempt.stall,
         )
 
     def take(self, text: str) -> None:
@@ -192,6 +195,12 @@ class SimulatedNode(Node):
 
     def running(self, job_id: str) -> RunningAttempt:
         return next(a for t, a in self.attempts.items() if t[0] == job_id and a.outcome is None)
+
+
+def stalled(rank: int, parts: int) -> Stall:
+    """What a host tells whose one rank takes no step any more."""
+    its = RankStall(rank=rank, step=10, parts=parts, doing="in the forward pass", idle=31.0)
+    return Stall(limit=30, behind=None, ranks=[its])
 
 
 def planned(strategy: str, **degrees: int) -> ChosenPlan:
