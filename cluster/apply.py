@@ -128,7 +128,7 @@ class Applier:
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
             return False
-        if isinstance(decision, EndAttempt) and decision.failure is not None:
+        if isinstance(decision, EndAttempt | Regroup) and decision.failure is not None:
             # On its own: who reports locks a node before its attempts.
             async with self._db.transaction() as session:
                 await set_aside_failing(session, touched.nodes, self._clock.now())

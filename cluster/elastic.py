@@ -230,7 +230,8 @@ def _regroup_after(
         after = after_failure(replace(job, failed_before=before), losses.failure)
         if not after.goes_on:
             return None
-        restarts, step = after.restarts, after.step
+        if not after.is_free:
+            restarts, step = after.restarts, after.step
     gone = {host.node_id for host in losses.hosts}
     kept = [_without_missing(p, spare) for p in placed(attempt) if p.node_id not in gone]
     left = [node for node in kept if node.device_indices]

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import structlog
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState
 from trainhall.cluster.node_faults import WINDOW, Ended, set_aside
 from trainhall.cluster.node_lifecycle import drain_node
 from trainhall.db.models import Attempt, Node
@@ -23,10 +25,16 @@ async def set_aside_failing(
 
     One that is drained already is left as it is: whoever drained it has a reason.
     """
+    active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
+    ended = Attempt.state.in_([AttemptState.FAILED.value, AttemptState.COMPLETED.value])
     recent = (
         await session.scalars(
             select(Attempt).where(
-                Attempt.finished_at > now - WINDOW, Attempt.state.in_(["failed", "completed"])
+                or_(
+                    # Ranks that regroup in place have failed although their attempt goes on.
+                    active & Attempt.in_place & (Attempt.generation > 1),
+                    ended & (Attempt.finished_at > now - WINDOW),
+                )
             )
         )
     ).all()
@@ -48,24 +56,28 @@ async def set_aside_failing(
 
 def _ends_on(node: Node, attempt: Attempt) -> Iterator[Ended]:
     """How an attempt, and those of its generations that lost ranks, ended for a node."""
-    hosts = [host["node_id"] for host in attempt.allocation]
+    for before, after in pairwise(attempt.generations):
+        failure = after.get("failure")
+        if failure is not None and _is_of(node, failure, _hosts(before["allocation"])):
+            at = datetime.fromisoformat(after["time"])
+            yield _ended(at.astimezone(UTC), attempt.job_id, failure)
+    hosts = _hosts(attempt.allocation)
     if node.id not in hosts or attempt.finished_at is None:
         return
-    for generation in attempt.generations:
-        failure = generation.get("failure")
-        if failure is not None and _is_of(node, failure, hosts):
-            at = datetime.fromisoformat(generation["time"])
-            yield _ended(at.astimezone(UTC), attempt.job_id, failure)
     if attempt.failure is not None and _is_of(node, attempt.failure, hosts):
         yield _ended(attempt.finished_at, attempt.job_id, attempt.failure)
     else:
         yield Ended(attempt.finished_at, attempt.job_id, None)
 
 
+def _hosts(allocation: Iterable[dict[str, Any]]) -> list[str]:
+    return [host["node_id"] for host in allocation]
+
+
 def _is_of(node: Node, failure: dict[str, Any], hosts: list[str]) -> bool:
     """Whether a node's rank failed first; of one host alone that needs no telling."""
     name = failure.get("node")
-    return name == node.name or (name is None and len(hosts) == 1)
+    return node.id in hosts and (name == node.name or (name is None and len(hosts) == 1))
 
 
 def _ended(at: datetime, job_id: str, failure: dict[str, Any]) -> Ended:

@@ -145,7 +145,7 @@ class Attempt(Base):
     started_at: Mapped[datetime]
     running_at: Mapped[datetime | None]
     stopping_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None] = mapped_column(index=True)
     failure: Mapped[dict[str, Any] | None]
     began: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """generation → `{loaded, stepped, step}`: when its ranks had their state, when they had taken

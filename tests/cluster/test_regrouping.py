@@ -8,6 +8,7 @@ from trainhall.cluster.decisions import EndAttempt, Regroup
 from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.placement import PlacedNode
 from trainhall.db.models import Attempt, Grant
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Outcome
 
 ELASTIC = {"min_workers": 2, "max_workers": 4}
@@ -88,6 +89,27 @@ async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster)
     job = await hall.job(job_id)
     assert job.state == "failed"
     assert "no restart is left" in job.reason
+
+
+async def test_a_node_whose_device_fails_again_is_left_and_set_aside(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha", slots=2)
+    beta = await hall.add_node("beta", slots=2)
+    job_id = await running(hall, ELASTIC)
+    fault = Failure(message="Xid 79", cause=Cause.DEVICE_FAULT)
+    for _ in range(2):
+        attempt = alpha.running(job_id)
+        attempt.fall(attempt.assignment.launch.ranks[0].rank, fault)
+        await hall.heartbeat(5)
+    aside = await hall.coordinator.nodes.get(alpha.node_id)
+    assert aside.drain_reason is not None
+    assert aside.drain_reason.startswith("set aside: a device failed 2 times within 24 hours")
+    assert await generations(hall, job_id) == [(1, 4), (2, 4), (3, 4), (4, 2)]
+    await hall.work(3)
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "drained"
+    assert len(ranks(beta.running(job_id))) == 2
+    await hall.check()
 
 
 async def test_what_a_user_got_wrong_is_not_tried_again(hall: SimulatedCluster) -> None:

@@ -129,6 +129,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id", "number", name=op.f("pk_attempts")),
     )
     with op.batch_alter_table("attempts", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_attempts_finished_at"), ["finished_at"], unique=False)
         batch_op.create_index(batch_op.f("ix_attempts_state"), ["state"], unique=False)
 
     op.create_table(
