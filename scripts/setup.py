@@ -107,7 +107,8 @@ def install_python(extras):
     if python_is_installed(extras):
         return
     python = os.path.join(VENV, "bin", "python")
-    if not os.path.exists(python):
+    # Python's own tool makes pip last: without it, an environment was left half made.
+    if not os.path.exists(os.path.join(VENV, "bin", "pip")):
         step("Making a virtual environment in .venv")
         make = [sys.executable, "-m", "venv", "--clear", VENV]
         if subprocess.run(make, stdout=2).returncode != 0:

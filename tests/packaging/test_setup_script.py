@@ -91,10 +91,11 @@ def test_an_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> N
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, terminal: bool) -> None:
-    pip = checkout / ".venv" / "bin" / "python"
-    pip.parent.mkdir(parents=True)
-    pip.write_text('#!/bin/sh\necho "$@" > called\n')
-    pip.chmod(0o755)
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$@" > called\n')
+    python.chmod(0o755)
+    (python.parent / "pip").touch()
     main, side = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(
         [sys.executable, checkout / "scripts" / "setup.py", "run"],
@@ -106,6 +107,21 @@ def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, term
     called = (checkout / "called").read_text()
     assert ("--progress-bar=on" in called) == terminal
     assert ("--quiet" in called) != terminal
+
+
+def test_an_environment_that_was_left_half_made_is_made_anew(
+    checkout: Path, programs: Path
+) -> None:
+    """Ctrl-C in the first seconds leaves an interpreter without pip."""
+    left = checkout / ".venv" / "bin" / "python"
+    left.parent.mkdir(parents=True)
+    left.symlink_to(sys.executable)
+    (checkout / "pyproject.toml").write_text("no package: pip gives up at once")
+    code, told = setup(checkout, programs, "run")
+    assert code == 1
+    assert "Making a virtual environment" in told
+    assert "No module named pip" not in told
+    assert (left.parent / "pip").exists()
 
 
 def test_a_missing_python_is_one_line_of_make(checkout: Path) -> None:
