@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CursorResult, bindparam, delete, func, select, update
+from sqlalchemy import CursorResult, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -36,7 +36,7 @@ from trainhall.cluster.lifecycle import (
     move_job,
     tell_attempt,
 )
-from trainhall.cluster.node_lifecycle import UNHEARD, holds_devices, move_node
+from trainhall.cluster.node_lifecycle import UNHEARD, hold_ready, holds_devices, move_node
 from trainhall.cluster.nodes import delete_node
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import allocation_of
@@ -334,16 +334,7 @@ class Applier:
         assert entry.placed is not None
         job = await session.get(Job, facts.id)
         node_ids = [node.node_id for node in entry.placed]
-        ready = await session.scalar(
-            select(func.count())
-            .select_from(Node)
-            .where(
-                Node.id.in_(node_ids),
-                Node.state == NodeState.READY.value,
-                Node.removing.is_(False),
-            )
-        )
-        if job is None or ready != len(node_ids):
+        if job is None or not await hold_ready(session, node_ids):
             raise Stale
         size = sum(len(node.device_indices) for node in entry.placed)
         if size not in (job.sizes or [job.world_size]):

@@ -250,7 +250,9 @@ class Gateway:
     async def _store(self, connection: _Connection, report: Report, *, up_to_date: bool) -> None:
         node_id = connection.node_id
         async with self._db.transaction() as session:
-            node = await session.get(Node, node_id, with_for_update=True)
+            # A weaker lock than a drain's: who grants devices of the node holds attempts already,
+            # which are locked next here.
+            node = await session.get(Node, node_id, with_for_update={"key_share": True})
             if node is None:
                 raise _Refused(CloseCode.REMOVED, "this node was removed")
             if self._connections.get(node_id) is not connection:

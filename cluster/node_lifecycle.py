@@ -18,6 +18,7 @@ drained node that is lost and returns is drained, and so is one whose agent or c
 anew. What is to be removed drains first.
 """
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import CursorResult, delete, exists, select, update
@@ -178,6 +179,18 @@ async def record_node_event(
     if beyond is not None:
         old = NodeEvent.node_id == node_id, NodeEvent.id <= beyond
         await session.execute(delete(NodeEvent).where(*old))
+
+
+async def hold_ready(session: AsyncSession, node_ids: Collection[str]) -> bool:
+    """Whether all of these nodes may get new work; until the commit none of them is drained or
+    removed, which lock them."""
+    found = await session.scalars(
+        select(Node.id)
+        .where(Node.id.in_(node_ids), Node.state == NodeState.READY.value, Node.removing.is_(False))
+        .order_by(Node.id)
+        .with_for_update(read=True, key_share=True)
+    )
+    return set(found) == set(node_ids)
 
 
 async def holds_devices(session: AsyncSession, node_id: str) -> bool:

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CursorResult, func, select, update
+from sqlalchemy import CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.decisions import Regroup
-from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
+from trainhall.cluster.node_lifecycle import hold_ready
 from trainhall.cluster.placement import allocation_of
 from trainhall.cluster.resume import candidates
 from trainhall.db.events import record_event
-from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 
@@ -163,13 +163,7 @@ async def _grant(
         raise NotRegrouped  # its processes of an earlier stay have not ended there
     wanted = [(node.node_id, i) for node in decision.placed for i in node.device_indices]
     new = [place for place in wanted if place not in held]
-    hosts = {node_id for node_id, _ in new}
-    ready = await session.scalar(
-        select(func.count())
-        .select_from(Node)
-        .where(Node.id.in_(hosts), Node.state == NodeState.READY.value, Node.removing.is_(False))
-    )
-    if ready != len(hosts):
+    if not await hold_ready(session, {node_id for node_id, _ in new}):
         raise NotRegrouped
     for node_id, index in new:
         session.add(

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-from sqlalchemy import select
-from support.simulated import SimulatedCluster, wipe
+from sqlalchemy import select, text
+from support.simulated import SimulatedCluster, spec, wipe
 
+from trainhall.cluster.apply import Applier
+from trainhall.cluster.decide import decide
+from trainhall.cluster.decisions import StartAttempt
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import IllegalTransition
+from trainhall.cluster.load import load_facts
 from trainhall.cluster.node_lifecycle import (
     DRAINS,
     KEPT_EVENTS,
@@ -26,6 +30,7 @@ from trainhall.cluster.node_lifecycle import (
     undrain_node,
 )
 from trainhall.cluster.views import NodeView
+from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.models import Node, NodeEvent
 from trainhall.training.cause import Cause
@@ -205,6 +210,38 @@ async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> N
     assert again.state_at == after.state_at, "draining it again changes nothing"
     assert again.drain_reason == "a new disk"
     await hall.check()
+
+
+async def test_nothing_is_placed_on_a_node_that_is_drained_at_that_moment(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha")
+    await hall.coordinator.jobs.submit(spec())
+    async with hall.db.session() as session:
+        facts = await load_facts(session, hall.coordinator.hearing)
+    (start,) = decide(hall.clock.now(), facts, hall.options)
+    assert isinstance(start, StartAttempt)
+    applier = Applier(
+        hall.db, hall.clock, hall.options, hall.coordinator.hearing, wakeups=Wakeups()
+    )
+    async with hall.db.transaction() as session:
+        node = await session.get(Node, alpha.node_id, with_for_update=True)
+        assert node is not None
+        await drain_node(session, node, reason="dust", now=NOW)
+        starting = asyncio.create_task(applier.apply(start))
+        if hall.db.dialect == "postgresql":  # SQLite lets one writer in
+            await _waits_for_a_lock(hall.db, starting)
+    assert not await starting
+    await hall.check()
+
+
+async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> None:
+    blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    async with asyncio.timeout(30):
+        while not task.done():
+            async with database.session() as session:
+                if await session.scalar(blocked):
+                    return
 
 
 async def test_a_drained_node_that_was_lost_is_drained_when_it_returns(
