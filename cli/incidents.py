@@ -4,7 +4,7 @@ from typing import Any
 
 from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError
-from trainhall.cli.output import age, harmless, indented
+from trainhall.cli.output import age, duration, harmless, indented
 
 SHOWN = 3
 """Newest incidents that are told in full."""
@@ -50,8 +50,15 @@ def _told(attempt: int, incident: Any) -> str:
 
 
 def _times(incident: Any) -> str:
-    parts = [f"{incident[k]:.2g} s {what}" for k, what in _PARTS.items() if incident[k] is not None]
+    parts = [
+        f"{_span(incident[k])} {what}" for k, what in _PARTS.items() if incident[k] is not None
+    ]
     redone = incident["steps_redone"]
     if redone is not None:
         parts.append(f"{redone} step{'s' if redone != 1 else ''} done again")
     return f": {', '.join(parts)}" if parts else ""
+
+
+def _span(seconds: float) -> str:
+    """Short ones in two digits; a lost node takes minutes to be given up."""
+    return f"{seconds:.2g} s" if seconds < 60 else duration(seconds)

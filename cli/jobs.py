@@ -137,8 +137,9 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
         out.Column("FOR", lambda e: e["reason"]),
     ]
-    rows = [entry | {"id": entry["job_id"]} for entry in entries]
-    out.print_items(rows, columns, output, empty="No job waits.", wide=wide)
+    if output is Format.NAME:
+        entries = [{"id": entry["job_id"]} for entry in entries]
+    out.print_items(entries, columns, output, empty="No job waits.", wide=wide)
 
 
 def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:

@@ -42,6 +42,12 @@ def test_an_incident_is_told_with_what_was_done_and_how_long_it_took() -> None:
     )
 
 
+def test_what_took_minutes_is_told_in_minutes() -> None:
+    text = told([incident(detect_seconds=125.3, regroup_seconds=59.4)])
+    assert text is not None
+    assert "2m05s to detect, 59 s to regroup" in text
+
+
 def test_the_newest_come_first_and_the_rest_are_counted() -> None:
     text = told([incident()], [incident(generation=n) for n in (1, 2, 3)])
     assert text is not None
