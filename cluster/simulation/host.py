@@ -38,6 +38,7 @@ from trainhall.cluster.simulation.gpu import IDLE, gpus
 from trainhall.cluster.simulation.node import Node, Token
 from trainhall.cluster.simulation.spool import Spool
 from trainhall.cluster.simulation.work import Group
+from trainhall.training.cause import Cause
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
@@ -349,7 +350,9 @@ class Host(Node):
         for attempt in self.attempts.values():
             if attempt.silent:
                 attempt.silent = False
-                attempt.end(Outcome.FAILED, self._now(), Failure(message=SHIM_DIED))
+                attempt.end(
+                    Outcome.FAILED, self._now(), Failure(message=SHIM_DIED, cause=Cause.KILLED)
+                )
 
     def _now(self) -> float:
         return self._clock.now().timestamp()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from trainhall.cluster import causes
 from trainhall.cluster.simulation.gpu import Load
 from trainhall.cluster.simulation.spool import Spool
 from trainhall.training.link import Command, Failure, Launch, Outcome
@@ -164,28 +165,31 @@ class Group:
 
 def killed(rank: int) -> Failure:
     """By the kernel."""
-    return Failure(
-        rank=rank,
-        signal=9,
-        message=f"rank {rank} was ended by SIGKILL (the host ran out of memory)",
-    )
+    message = f"rank {rank} was ended by SIGKILL (the host ran out of memory)"
+    return _failure(rank, message, causes.End(signal=9, memory_kills=True))
 
 
 def raised(rank: int, kind: str, message: str, traceback: str) -> Failure:
     """An exception that a rank of a task told before it left."""
-    return Failure(
-        rank=rank,
-        exit_code=1,
-        message=f"rank {rank} failed: {kind}: {message}",
-        log_tail=traceback[-_LOG_TAIL:],
-    )
+    end = causes.End(message, exception=kind, exit_code=1, log_tail=traceback[-_LOG_TAIL:])
+    return _failure(rank, f"rank {rank} failed: {kind}: {message}", end)
 
 
 def crashed(rank: int, words: str, traceback: str) -> Failure:
     """A script that left with an error."""
+    end = causes.End(words, exit_code=1, log_tail=traceback[-_LOG_TAIL:])
+    return _failure(rank, f"rank {rank} ended with exit code 1: {words}", end)
+
+
+def _failure(rank: int, message: str, end: causes.End) -> Failure:
+    """As the shim of a real host tells it."""
+    judged = causes.judge(end)
     return Failure(
         rank=rank,
-        exit_code=1,
-        message=f"rank {rank} ended with exit code 1: {words}",
-        log_tail=traceback[-_LOG_TAIL:],
+        exit_code=end.exit_code,
+        signal=end.signal,
+        message=message,
+        log_tail=end.log_tail,
+        cause=judged.cause,
+        evidence=judged.evidence,
     )

@@ -35,6 +35,7 @@ from trainhall.cluster.simulator.loop import Process, detach, later
 from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Group, Shim, Storage, Tape, Token
 from trainhall.cluster.simulator.story import Story
+from trainhall.training.cause import Cause
 from trainhall.training.link import AttemptFolder, Command, Failure, Launch, Outcome
 
 LOOK_SECONDS = 1.0
@@ -348,7 +349,9 @@ class Agent:
             asked = attempt.status.command if attempt.status is not None else Command.RUN
             failed = asked is not Command.STOP
             folder.ended = (
-                (Outcome.FAILED, Failure(message=SHIM_DIED)) if failed else (Outcome.STOPPED, None)
+                (Outcome.FAILED, Failure(message=SHIM_DIED, cause=Cause.KILLED))
+                if failed
+                else (Outcome.STOPPED, None)
             )
             self._end(attempt, *folder.ended)
 

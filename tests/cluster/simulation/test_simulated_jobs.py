@@ -125,6 +125,7 @@ async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     first, _ = await hall.coordinator.jobs.attempts(job_id)
     assert first.failure is not None
     assert (first.failure["rank"], first.failure["signal"]) == (1, 9)
+    assert first.failure["cause"] == "out_of_memory"
     assert "rank 1 was ended by SIGKILL" in first.reason
     assert "goes on from step 40" in [event.reason for event in await hall.events(job_id)]
     assert "recovering" in await hall.states(job_id)
@@ -139,6 +140,10 @@ async def test_what_never_fits_fails_and_says_why(hall: WorkingCluster) -> None:
     assert "failed twice in the same way without a new step" in job.reason
     page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
     assert any("OutOfMemoryError" in line.text for line in page.items)
+    causes = [
+        a.failure and a.failure["cause"] for a in await hall.coordinator.jobs.attempts(job_id)
+    ]
+    assert causes == ["out_of_memory"] * 2
 
 
 async def test_a_loss_that_is_no_number(hall: WorkingCluster) -> None:
