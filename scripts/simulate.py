@@ -1,7 +1,7 @@
 """Many seeds on all cores, and what came of them.
 
-python -m trainhall.cluster.simulator --seeds 10000
-python -m trainhall.cluster.simulator --seed 4711      one seed again, with its whole story
+python scripts/simulate.py --seeds 10000
+python scripts/simulate.py --seed 4711      one seed again, with its whole story
 """
 
 import argparse
