@@ -57,15 +57,28 @@ class ChainWriter:
             place += len(indices)
         self._digests.append(digest % 2**64)
 
-    def add(
-        self, link: str, first_step: int, losses: Sequence[float], norms: Sequence[float]
-    ) -> str:
-        """Link the steps since the last pulse; the newest link. A collective."""
+    def gather(self) -> list[int]:
+        """The digests of what all ranks have read since the last call, by step. A collective."""
         mine: _Words = np.asarray(self._digests, dtype=np.uint64)
         self._digests = []
         # The exchange is one of bytes, whatever they stand for.
         gathered = self._gather(mine.view(np.float64))
         samples: list[int] = np.sum([part.view(np.uint64) for part in gathered], axis=0).tolist()
+        return samples
+
+    def add(
+        self,
+        link: str,
+        first_step: int,
+        samples: Sequence[int],
+        losses: Sequence[float],
+        norms: Sequence[float],
+    ) -> str:
+        """Link steps; the newest link.
+
+        Args:
+            samples: their digests, as `gather` gives them.
+        """
         links = []
         for i, (digest, loss, norm) in enumerate(zip(samples, losses, norms, strict=True)):
             link = next_link(link, first_step + i, digest, loss, norm)
@@ -102,12 +115,9 @@ def catch_up(
     """
     dealt = copy.copy(sampler)
     dealt.seek(first_step - 1)
-    gathered: list[int] = []
-
-    def digests(mine: Rows) -> list[Rows]:
-        return [np.asarray(gathered, dtype=np.uint64).view(np.float64)]
-
+    digests = []
     for _ in losses:
         (samples,) = dealt.next_batch(0, 1, 1)
-        gathered.append(samples_digest(samples.numpy(), 0) % 2**64)
-    return ChainWriter(digests, spool, first_place=0).add(link, first_step, losses, norms)
+        digests.append(samples_digest(samples.numpy(), 0) % 2**64)
+    writer = ChainWriter(lambda mine: [mine], spool, first_place=0)
+    return writer.add(link, first_step, digests, losses, norms)

@@ -73,7 +73,7 @@ class ElasticLoop(Loop):
         """The model is as all groups take it."""
         self.is_torn = False
         """Its tensors are partly those of another rank: nothing that it could go on with."""
-        self.told_step = self.settled = 0
+        self.settled = 0
         self.saves_again = False
         super().__init__(place)
 
@@ -152,7 +152,7 @@ class ElasticLoop(Loop):
         carried = self.carried
         assert carried is not None
         self.state.restore(carried.extra)
-        self.told_step, self.settled = self.standing.told, self.standing.settled
+        self.settled = self.standing.settled
         self.recorder.last = dict(carried.last)
         self.capture.go_on(carried.gradients_told)
         self.not_finite = carried.not_finite
@@ -172,10 +172,11 @@ class ElasticLoop(Loop):
             self.undo.take_back()
             self.strategy.clear_gradients()
             self.unsent = dict(self.strategy.sync_state())
+            rows = self.recorder.rows()
             self.standing = Standing(
                 step=self.state.step,
-                told=self.told_step,
-                rows=self.recorder.rows(),
+                told=self.state.step - len(rows),
+                rows=rows,
                 settled=self.settled,
                 gave_up_save=self.saving.give_up() or self.saves_again,
                 was_first=self.rank == 0,
@@ -217,7 +218,7 @@ class ElasticLoop(Loop):
     def run(self) -> int:
         if self.state.step == 0:
             self.resume()
-            self.told_step = self.settled = self.state.step
+            self.settled = self.state.step
             self.examine_network()
             return self.train(self.begun)
         self.loaded_at = time.time()
@@ -243,7 +244,6 @@ class ElasticLoop(Loop):
 
     def exchange(self) -> Beat:
         beat = super().exchange()
-        self.told_step = self.state.step
         if self.control.command is Command.STOP:
             raise Leave
         if beat.generation > self.membership.generation:

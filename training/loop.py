@@ -405,14 +405,17 @@ class Loop:
             request=self.control.request,
             generation=self.control.generation,
         )
+        # All that is exchanged of these steps comes before anything of them is written: should it
+        # break off, they are told again as a whole.
+        samples = self.chain.gather() if self.chain is not None and len(rows) else []
         first = self.state.step - len(rows) + 1
         columns = self.recorder.write(beat)
-        self.tell_slowest(beat)
-        self.measured.add(columns.get("step_seconds", ()), beat.peak_memory_bytes)
         if self.chain is not None and columns:
             self.state.link = self.chain.add(
-                self.state.link, first, columns["loss"], columns["gradient_norm"]
+                self.state.link, first, samples, columns["loss"], columns["gradient_norm"]
             )
+        self.tell_slowest(beat)
+        self.measured.add(columns.get("step_seconds", ()), beat.peak_memory_bytes)
         self.console.progress(self.state.step, self.recorder.last)
         captured = self.capture.record()
         if captured is not None:

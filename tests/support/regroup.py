@@ -23,6 +23,8 @@ from trainhall.training.link import (
 from trainhall.training.progress import newest_step
 
 Devices = Sequence[int]
+CODE = str(Path(__file__).parent.parent)
+"""Where the tests' own tasks are imported from."""
 
 
 class Elastic(Run):
@@ -34,7 +36,9 @@ class Elastic(Run):
         checkpoints.mkdir(parents=True)
         plan = CheckpointPlan(folder=str(checkpoints), upload=False)
         self.checkpoints = checkpoints
-        super().__init__(path, launch_of(job, in_place=True, checkpoint=plan), "--preload")
+        super().__init__(
+            path, launch_of(job, in_place=True, checkpoint=plan, code=CODE), "--preload"
+        )
 
     @property
     def step(self) -> int:

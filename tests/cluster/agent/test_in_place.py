@@ -84,6 +84,20 @@ def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(st
     assert status.failure.signal == signal.SIGKILL
 
 
+def test_a_rank_that_dies_between_two_exchanges_leaves_no_gap_in_the_chain(start: Start) -> None:
+    """What was measured has been exchanged by then, and which samples were read has not."""
+    params = {"by": 1, "before": 6}
+    spec = {
+        "task": {"name": "support.dying_task:DyingTask", "params": params},
+        "training": {**SPEC["training"], "steps": 40, "optimizer": "sgd"},
+    }
+    undisturbed, run = start(spec, 1), start(spec, 2)
+    run.reach(5)
+    run.wait_for_fallen(1)
+    run.regroup([0])
+    assert weights(run) == weights(undisturbed)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int) -> None:
