@@ -6,7 +6,7 @@ from trainhall.cluster.agent import reconcile
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.rank_events import RankEvents
-from trainhall.cluster.simulator import faults, host, invariants
+from trainhall.cluster.simulator import faults, host, invariants, ranks, world
 from trainhall.cluster.simulator.run import Result, run_seed
 
 MOST_SEEDS = 200
@@ -62,3 +62,21 @@ def test_an_agent_that_forgets_its_launches(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host, "decide", decide)
     monkeypatch.setattr(faults, "WEIGHTS", {"fail_at_launch": 1})
     assert (first_problem().problem or "").startswith(invariants.LAUNCHES)
+
+
+def test_shims_that_go_on_however_long_they_hear_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of `on_isolation: stop` alone, on hosts of which some are not heard."""
+    spec_of = world._spec
+
+    def stopping(*args):  # type: ignore[no-untyped-def]
+        spec = spec_of(*args)
+        recovery = spec.recovery.model_copy(update={"on_isolation": "stop"})
+        return spec.model_copy(update={"recovery": recovery})
+
+    async def heed_nothing(self, lost_after):  # type: ignore[no-untyped-def]
+        pass
+
+    monkeypatch.setattr(world, "_spec", stopping)
+    monkeypatch.setattr(ranks.Shim, "_heed_isolation", heed_nothing)
+    monkeypatch.setattr(faults, "WEIGHTS", {"isolate": 1})
+    assert (first_problem().problem or "").startswith(invariants.ISOLATED)
