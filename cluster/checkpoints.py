@@ -52,6 +52,8 @@ class CheckpointService:
         self._ids = ids
         self._store = store
         self._wakeups = wakeups
+        self._recorded: set[tuple[str, str]] = set()
+        """Job and name of what lies in the store and was found to have its record."""
 
     async def list(
         self, job_id: str, *, limit: int = 50, cursor: str | None = None
@@ -403,7 +405,7 @@ class CheckpointService:
         if parsed is None:
             raise InvalidValue("checkpoint", name[:80], f"{name[:80]!r} is no checkpoint's name")
         async with self._db.session() as session:
-            attempt = await session.get(Attempt, (job_id, min(parsed.attempt, 2**31 - 1)))
+            attempt = await _writer_of(session, job_id, parsed)
         if attempt is None:
             raise NotFound("attempt", f"{parsed.attempt} of job {job_id}")
         if not _may_write(attempt, parsed):
@@ -427,6 +429,34 @@ class CheckpointService:
                 continue
             async with self._db.transaction() as session:
                 await _mark_deleted(session, [checkpoint_id])
+
+    async def remove_unrecorded(self) -> None:
+        """Remove what became a checkpoint of the store while its token was revoked: the record of
+        it was refused, and nobody else would ever remove it."""
+        found = await self._store.committed()
+        self._recorded &= found
+        for job_id, name in sorted(found - self._recorded):
+            if await self._may_have_record(job_id, name):
+                continue
+            log.warning("a checkpoint that was replaced is removed", job=job_id, name=name)
+            try:
+                await self._store.delete(job_id, name)
+            except OSError as error:
+                log.error("a checkpoint cannot be removed", job=job_id, name=name, error=str(error))
+
+    async def _may_have_record(self, job_id: str, name: str) -> bool:
+        """A folder has one, or its rank may still tell of it; so may one that another database
+        knows."""
+        parsed = parse_name(name)
+        assert parsed is not None
+        async with self._db.session() as session:
+            known = await session.scalar(
+                select(Checkpoint.id).where(Checkpoint.job_id == job_id, Checkpoint.name == name)
+            )
+            attempt = await _writer_of(session, job_id, parsed)
+        if known is not None:
+            self._recorded.add((job_id, name))
+        return known is not None or attempt is None or _may_write(attempt, parsed)
 
     async def to_remove(self, session: AsyncSession, node_id: str) -> Sequence[str]:
         """Folders on shared storage that this node is asked to remove.
@@ -483,6 +513,11 @@ async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool
         return True
     lineage, _ = await candidates(session, job)
     return job.state == JobState.STARTING and lineage[:1] == [row.name]
+
+
+async def _writer_of(session: AsyncSession, job_id: str, name: CheckpointName) -> Attempt | None:
+    """The attempt that a name speaks of, if there is one."""
+    return await session.get(Attempt, (job_id, min(name.attempt, 2**31 - 1)))
 
 
 def _may_write(attempt: Attempt, name: CheckpointName) -> bool:

@@ -107,6 +107,7 @@ class Coordinator:
             await asyncio.sleep(self.options.housekeeping_seconds)
             try:
                 await self.checkpoints.housekeep()
+                await self.checkpoints.remove_unrecorded()
                 await self.store.sweep(self.options.abandoned_upload_seconds)
                 await self.code.sweep(self.options.unused_code_seconds)
                 async with self.db.transaction() as session:

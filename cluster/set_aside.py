@@ -26,14 +26,14 @@ async def set_aside_failing(
     One that is drained already is left as it is: whoever drained it has a reason.
     """
     active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
-    ended = Attempt.state.in_([AttemptState.FAILED.value, AttemptState.COMPLETED.value])
+    over = Attempt.state.in_([AttemptState.FAILED.value, AttemptState.COMPLETED.value])
     recent = (
         await session.scalars(
             select(Attempt).where(
                 or_(
                     # Ranks that regroup in place have failed although their attempt goes on.
                     active & Attempt.in_place & (Attempt.generation > 1),
-                    ended & (Attempt.finished_at > now - WINDOW),
+                    over & (Attempt.finished_at > now - WINDOW),
                 )
             )
         )

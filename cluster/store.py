@@ -139,6 +139,10 @@ class Store:
         """Remove a checkpoint; that it is gone already is fine."""
         await asyncio.to_thread(vanish, self.folder(job_id, name))
 
+    async def committed(self) -> set[tuple[str, str]]:
+        """Job and name of every committed checkpoint."""
+        return await asyncio.to_thread(self._list_committed)
+
     async def sweep(self, older_than_seconds: float) -> list[str]:
         """Remove uploads that nobody continued for so long, and what a kill left half removed."""
         return await asyncio.to_thread(self._sweep, older_than_seconds)
@@ -175,6 +179,10 @@ class Store:
         upload.rename(target)
         fsync_folder(target.parent)
         fsync_folder(upload.parent)
+
+    def _list_committed(self) -> set[tuple[str, str]]:
+        folders = self._committed.glob("*/*")
+        return {(f.parent.name, f.name) for f in folders if parse_name(f.name) is not None}
 
     def _sweep(self, older_than_seconds: float) -> list[str]:
         removed = []

@@ -273,6 +273,33 @@ async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
         await service.commit("nothing", NAME)
 
 
+async def test_what_is_committed_while_its_token_is_revoked_does_not_stay(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path=None)
+    service, store = hall.coordinator.checkpoints, hall.coordinator.store
+    later = NAME.replace("10-a", "20-a")
+    for name, step in ((NAME, 10), (later, 20)):
+        for path, data in {**FILES, "manifest.json": manifest(FILES, job_id, step)}.items():
+            await service.receive(job_id, name, path, pieces(data))
+        await service.commit(job_id, name)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await service.remove_unrecorded()
+    assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    hall.clock.advance(100)
+    await hall.settle()
+    await service.remove_unrecorded()
+    assert await store.committed() == {(job_id, NAME)}
+
+
+async def test_what_another_database_knows_is_left_alone(hall: SimulatedCluster) -> None:
+    await upload_and_commit(hall.coordinator.store)
+    await hall.coordinator.checkpoints.remove_unrecorded()
+    assert await hall.coordinator.store.committed() == {("job", NAME)}
+
+
 async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=2)
     service = hall.coordinator.checkpoints
