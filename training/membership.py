@@ -44,6 +44,8 @@ class Membership:
         self._control = Control(folder.control)
         self._patience = launch.spec.recovery.regroup_seconds
         self._left = Event()
+        self._is_broken_up = False
+        """Connections of the present group were closed here."""
         self._steps = 0
 
     def stepped(self) -> None:
@@ -65,8 +67,16 @@ class Membership:
             namespace=f"{launch.job_id}/{launch.attempt}/{launch.generation}",
             superseded=self.is_superseded,
         )
-        self._left = Event()
+        self._left, self._is_broken_up = Event(), False
         Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
+
+    def confirm(self) -> None:
+        """
+        Raises:
+            Superseded: the present group is broken up, though nothing may have failed yet.
+        """
+        if self._is_broken_up:
+            raise process_group.Superseded("the ranks of this group were told to regroup")
 
     def break_up(self) -> None:
         """Have whatever is under way in the present group fail, here and on its other ranks."""
@@ -115,6 +125,7 @@ class Membership:
             if self._control.generation <= self.generation or steps != self._steps:
                 steps, since = self._steps, now
             elif now - since > STUCK_SECONDS:
+                self._is_broken_up = True  # first: what fails then is looked at at once
                 broken.close_connections()
                 since = now
 

@@ -25,6 +25,7 @@ class OptimizerStep:
         clock: told when each phase has ended.
         gradient_clip: largest global L2 norm of the gradient.
         shard_begins: called before the passes of each logical shard, where there are such.
+        update_begins: called when the gradients are averaged and no weight has changed yet.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class OptimizerStep:
         gradient_clip: float | None,
         measures: int = 0,
         shard_begins: Callable[[int], None] = lambda _: None,
+        update_begins: Callable[[], None] = lambda: None,
     ) -> None:
         self._strategy = strategy
         self._optimizer = optimizer
         self._precision = precision
         self._clock = clock
         self._gradient_clip = gradient_clip
+        self._update_begins = update_begins
         self._tools = Tools(
             autocast=precision.autocast,
             scale=precision.scale,
@@ -83,6 +86,7 @@ class OptimizerStep:
         if watch is not None:
             watch.averaged(self._strategy)
         norm = self._strategy.clip(self._gradient_clip)
+        self._update_begins()
         self._precision.step(self._optimizer)
         self._strategy.clear_gradients()
         self._clock.mark(Phase.OPTIMIZER)
