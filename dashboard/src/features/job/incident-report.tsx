@@ -67,7 +67,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
         </dl>
       ) : null}
       {tail ? (
-        <Code block className={classes.tail ?? ""}>
+        <Code block className={classes.tail ?? ""} tabIndex={0}>
           {tail.split("\n").map(plainText).join("\n")}
         </Code>
       ) : null}

@@ -11,8 +11,16 @@ export function NodeEvents({ id, name }: { id: string; name: string }) {
   if (events.error) return <Problem error={events.error} what="The events could not be read" />;
   if (!events.data) return <Skeleton height={60} />;
   return (
-    <div className={classes.events}>
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    <section className={classes.events} aria-label={`What became of ${name}`} tabIndex={0}>
       <table className="app-table" aria-label={`Events of ${name}`}>
+        <thead>
+          <tr>
+            <th scope="col">Time</th>
+            <th scope="col">State</th>
+            <th scope="col">Reason</th>
+          </tr>
+        </thead>
         <tbody>
           {events.data.toReversed().map(({ time, state, reason }, at) => (
             // biome-ignore lint/suspicious/noArrayIndexKey: two events may be equal, and none moves
@@ -28,6 +36,6 @@ export function NodeEvents({ id, name }: { id: string; name: string }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </section>
   );
 }

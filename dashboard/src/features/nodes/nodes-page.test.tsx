@@ -1,0 +1,74 @@
+import { MantineProvider } from "@mantine/core";
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { render, screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { expect, it } from "vitest";
+import type { ClusterNode } from "@/shared/api/types";
+import { fakeApi } from "@/test/fake-api";
+import { DrainButton } from "./drain-button";
+import { NodeEvents } from "./node-events";
+
+const NODE = {
+  id: "n1",
+  name: "gpu-07",
+  state: "ready",
+  drain_reason: null,
+  devices: [{ index: 0, job_id: "j1" }],
+} as unknown as ClusterNode;
+
+function shown(what: React.ReactNode, answers: Record<string, unknown>): Request[] {
+  const asked = fakeApi(answers);
+  render(
+    <QueryClientProvider client={new QueryClient()}>
+      <MantineProvider env="test">{what}</MantineProvider>
+    </QueryClientProvider>,
+  );
+  return asked;
+}
+
+const sent = (asked: Request[], path: string) =>
+  waitFor(() => {
+    const found = asked.find(({ method, url }) => method === "POST" && url.endsWith(path));
+    expect(found).toBeDefined();
+    return found as Request;
+  });
+
+it("a node is drained after a question that says what moves, with the reason", async () => {
+  const asked = shown(<DrainButton node={NODE} />, { "POST /cluster/nodes/n1/drain": NODE });
+  await userEvent.click(screen.getByRole("button", { name: "Drain gpu-07" }));
+  const dialog = within(await screen.findByRole("dialog", { name: "Drain gpu-07?" }));
+  expect(dialog.getByText(/1 job here will save and move/)).toBeInTheDocument();
+  expect(asked).toEqual([]);
+  await userEvent.type(dialog.getByLabelText("Reason"), " a new disk ");
+  await userEvent.click(dialog.getByRole("button", { name: "Drain the node" }));
+  expect(await (await sent(asked, "/n1/drain")).json()).toEqual({ reason: "a new disk" });
+});
+
+it("a drained node is given work again at once", async () => {
+  const drained = { ...NODE, state: "drained", drain_reason: "a new disk" } as ClusterNode;
+  const asked = shown(<DrainButton node={drained} />, { "POST /cluster/nodes/n1/undrain": NODE });
+  await userEvent.click(screen.getByRole("button", { name: "Undrain gpu-07" }));
+  await sent(asked, "/n1/undrain");
+});
+
+it("what became of a node is told, the newest first", async () => {
+  const event = (state: string, reason: string) => ({
+    time: "2026-01-01T00:00:00Z",
+    state,
+    reason,
+  });
+  shown(<NodeEvents id="n1" name="gpu-07" />, {
+    "GET /cluster/nodes/n1/events": {
+      items: [event("ready", "its agent reports"), event("drained", "a new disk")],
+      next_cursor: null,
+    },
+  });
+  const [head, ...rows] = within(
+    await screen.findByRole("table", { name: "Events of gpu-07" }),
+  ).getAllByRole("row");
+  expect(head).toHaveTextContent("TimeStateReason");
+  expect(rows.map((row) => row.lastElementChild?.textContent)).toEqual([
+    "a new disk",
+    "its agent reports",
+  ]);
+});
