@@ -163,7 +163,7 @@ class ChaosCluster(Cluster):
         while True:
             page = self.get(path, params=params)
             items += page["items"]
-            if len(page["items"]) < params["limit"]:
+            if page["next_cursor"] is None:
                 return items
             params["cursor"] = page["next_cursor"]
 

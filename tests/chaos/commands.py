@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from support.cluster import FINAL
@@ -39,6 +40,7 @@ def random_commands(play: Play) -> None:
     with play.stage.cluster(PATIENT) as cluster:
         waiting = play.runs
         subjects: list[_Subject] = []
+        resizes = 0
         while waiting or subjects:
             while waiting and len(subjects) < _AT_ONCE:
                 waiting -= 1
@@ -55,6 +57,7 @@ def random_commands(play: Play) -> None:
                     if state == "failed":
                         report.check("no job failed", False, _told(cluster, subject))
                     report.check(f"a job came to its end: {state}", True)
+                    resizes += _resizes(cluster, subject.job)
                 elif subject.left and chance.random() < 0.5:
                     subject.left -= 1
                     subject.since = time.monotonic()
@@ -68,11 +71,17 @@ def random_commands(play: Play) -> None:
             if chance.random() < _DRAIN_CHANCE:
                 _toggle_drain(play, cluster)
             time.sleep(chance.uniform(0, 0.1))
+        report.figure("times that an elastic job went on at another size", resizes)
         for host in cluster.hosts:
             cluster.post(f"/cluster/nodes/{cluster.node(host)['id']}/undrain")
         for node in cluster.get("/cluster/nodes")["items"]:
             held = [device["job_id"] for device in node["devices"] if device["job_id"]]
             report.check("its devices are free again", not held, held)
+
+
+def _resizes(cluster: ChaosCluster, job: str) -> int:
+    sizes = [g["world_size"] for a in cluster.attempts(job) for g in a["generations"]]
+    return sum(before != after for before, after in pairwise(sizes))
 
 
 def _toggle_drain(play: Play, cluster: ChaosCluster) -> None:

@@ -1,6 +1,7 @@
 """Disks that are full, and a database that is stopped hard: training goes on, nothing is lost."""
 
 import errno
+import os
 import time
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def full_agent_disk(play: Play) -> None:
         ranks = [process.pid for process in cluster.ranks(job)]
         for _ in range(play.runs):
             seen = cluster.job(job)["step"]
-            filler = _fill(cluster.hosts[0].data)
+            filler = _fill(play, cluster.hosts[0].data)
             report.inject("disk of a host full")
             time.sleep(_FULL_SECONDS)  # this is the fault
             now = [process.pid for process in cluster.ranks(job)]
@@ -59,7 +60,7 @@ def full_coordinator_disk(play: Play) -> None:
             steps = round(3 * _FULL_SECONDS / _PAUSE)
             job = cluster.submit(telling(folder, steps, pause=_PAUSE))
             cluster.wait_for_step(job, 10)
-            filler = _fill(cluster.folder / "coordinator")
+            filler = _fill(play, cluster.folder / "coordinator")
             report.inject("disk of the coordinator full")
             time.sleep(_FULL_SECONDS)  # this is the fault
             filler.unlink()
@@ -91,7 +92,7 @@ def stopped_postgres(play: Play) -> None:
             check_truth(play, cluster, job, folder, ranks=2)
 
 
-def _fill(folder: Path) -> Path:
+def _fill(play: Play, folder: Path) -> Path:
     """Take all room that is left on the folder's disk; the file to remove afterwards."""
     filler = folder / "filler"
     block = bytes(1 << 16)
@@ -105,4 +106,5 @@ def _fill(folder: Path) -> Path:
                 written = 0
             if written == 0:
                 block = block[: len(block) // 2]
+    play.report.check("nothing more could be written", os.statvfs(folder).f_bavail == 0)
     return filler

@@ -50,7 +50,11 @@ class Stage:
         """A cluster for one scenario alone, whose state is in another database."""
         self.close()
         with chaos_cluster(self.new_folder(), shape, database_url=database_url) as cluster:
-            yield cluster
+            try:
+                yield cluster
+            except BaseException:
+                self.said = cluster.said()
+                raise
 
     def new_folder(self) -> Path:
         return Path(tempfile.mkdtemp(dir=self.folder)) / "c"
@@ -102,6 +106,7 @@ class Scenario:
         """Play it; a failure is in the report."""
         report = Report(self.name)
         began = time.monotonic()
+        stage.said = ""
         try:
             self.play(Play(stage, random.Random(f"{seed} {self.name}"), runs, report))
         except Exception as error:
