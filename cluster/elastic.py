@@ -37,7 +37,7 @@ from trainhall.cluster.lifecycle import WAITING_STATES, AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import PlacedNode
 from trainhall.cluster.quota_use import QuotaUse
-from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.quotas import Quota, Quotas
 from trainhall.cluster.restarts import after_failure
 from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec import JobSpec
@@ -85,6 +85,16 @@ class Spare:
             if job.state in WAITING_STATES
         ]
 
+    @cached_property
+    def _quota_waits(self) -> set[Quota]:
+        """Those of which a waiting job could use something."""
+        return {
+            quota
+            for job, kind in self._waiting
+            if self._can_hold(job, kind)
+            for quota in self._quotas.of(job.project, job.user)
+        }
+
     def of(self, job: JobFacts, kind: str) -> dict[str, list[int]]:
         """Indices of the devices that `job` may take, by node id, in the order of node names."""
         found: dict[str, list[int]] = {}
@@ -104,10 +114,19 @@ class Spare:
         """Whether an attempt of the job holds devices of a node."""
         return (node_id, job.id) in self._busy_with
 
-    def allows(self, job: JobFacts, more: int) -> int:
-        """How many of so many more devices the job's quotas leave it."""
+    def allows(self, job: JobFacts, more: int, lost: int) -> int:
+        """How many of so many more devices the job's quotas leave it, beside what other jobs that
+        wait could use of them.
+
+        Args:
+            lost: devices that it is about to lose, and may have others for.
+        """
         room = self._quota_use.room(job)
-        return more if room is None else min(more, room)
+        if room is None:
+            return more
+        if not self._quota_waits.isdisjoint(self._quotas.of(job.project, job.user)):
+            room = 0
+        return min(more, room + lost)
 
     def take(self, job: JobFacts, placed: Iterable[PlacedNode]) -> None:
         wanted = {(node.node_id, i) for node in placed for i in node.device_indices}
@@ -124,7 +143,7 @@ class Spare:
         return self._wanted[key]
 
     def _can_hold(self, job: JobFacts, kind: str) -> bool:
-        """The cluster is large enough for it: devices that are kept free for it will serve it."""
+        """Cluster and quotas are large enough for it: what is kept free for it will serve it."""
         capacity = sum(
             sum(1 for d in node.devices if d.kind == kind)
             for node in self.nodes.values()
@@ -132,7 +151,7 @@ class Spare:
             and not node.removing
             and _fits(job, node)
         )
-        return job.sizes[0] <= capacity
+        return job.sizes[0] <= capacity and self._quota_use.too_small(job) is None
 
 
 def _takes_work(node: NodeFacts) -> bool:
@@ -290,7 +309,8 @@ def _enlarged(
         or (node_id not in gone and not job.one_host and not spare.has_of(job, node_id))
     }
     have = sum(len(node.device_indices) for node in kept)
-    most = have + spare.allows(job, sum(len(indices) for indices in free.values()))
+    lost = _size(attempt) - have
+    most = have + spare.allows(job, sum(len(indices) for indices in free.values()), lost)
     size = max((n for n in job.sizes if n <= most), default=None)
     if not have or size is None:
         return None

@@ -3,6 +3,7 @@
 from trainhall.cluster.facts import ClusterFacts, JobFacts
 from trainhall.cluster.lifecycle import ACTIVE_STATES
 from trainhall.cluster.quotas import Quota, Quotas
+from trainhall.cluster.running import active_attempts, given_up
 
 
 class QuotaUse:
@@ -49,10 +50,13 @@ class QuotaUse:
 
     def _count(self, facts: ClusterFacts) -> None:
         jobs = {job.id: job for job in facts.jobs if job.state in ACTIVE_STATES}
+        left = given_up(active_attempts(facts), facts.grants)
         for grant in facts.grants:
-            # What an attempt that was given up still holds is not held against the next one.
+            # What an attempt or a generation that was given up still holds is not held against the
+            # next one.
             job = jobs.get(grant.job_id)
-            if job is not None and grant.attempt == job.attempt:
+            place = (grant.node_id, grant.device_index)
+            if job is not None and grant.attempt == job.attempt and place not in left:
                 self.take(job, 1)
 
 

@@ -1,6 +1,6 @@
 """Who holds devices, until when, and who could give some up."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
 from functools import cached_property
 
@@ -13,6 +13,33 @@ Place = tuple[str, int]
 """A device: node id and index."""
 
 
+def active_attempts(facts: ClusterFacts) -> Mapping[str, AttemptFacts]:
+    """The active attempt of each job that has one."""
+    return {a.job_id: a for a in facts.attempts if a.state in ACTIVE_ATTEMPT_STATES}
+
+
+def given_up(attempts: Mapping[str, AttemptFacts], grants: Iterable[GrantFacts]) -> Set[Place]:
+    """Devices that a regrouping has left, and that are not free yet.
+
+    Args:
+        attempts: the active ones.
+    """
+    kept = {
+        (host.node_id, index)
+        for attempt in attempts.values()
+        if attempt.in_place
+        for host in attempt.hosts
+        for index in host.devices
+    }
+    return {
+        place
+        for grant in grants
+        if (attempt := attempts.get(grant.job_id)) is not None
+        and attempt.in_place
+        and (place := (grant.node_id, grant.device_index)) not in kept
+    }
+
+
 class Running:
     def __init__(self, now: datetime, facts: ClusterFacts) -> None:
         self._now = now
@@ -20,9 +47,7 @@ class Running:
 
     @cached_property
     def attempts(self) -> Mapping[str, AttemptFacts]:
-        """The active attempt of each job that has one."""
-        attempts = self._facts.attempts
-        return {a.job_id: a for a in attempts if a.state in ACTIVE_ATTEMPT_STATES}
+        return active_attempts(self._facts)
 
     @cached_property
     def ending(self) -> Set[str]:
@@ -79,21 +104,7 @@ class Running:
 
     @cached_property
     def _given_up(self) -> Set[Place]:
-        """Devices that a regrouping has left, and that are not free yet."""
-        kept = {
-            (host.node_id, index)
-            for attempt in self.attempts.values()
-            if attempt.in_place
-            for host in attempt.hosts
-            for index in host.devices
-        }
-        return {
-            place
-            for grant in self._facts.grants
-            if (attempt := self.attempts.get(grant.job_id)) is not None
-            and attempt.in_place
-            and (place := (grant.node_id, grant.device_index)) not in kept
-        }
+        return given_up(self.attempts, self._facts.grants)
 
     def _end_of(self, grant: GrantFacts) -> datetime | None:
         attempt = self.attempts.get(grant.job_id)

@@ -233,6 +233,43 @@ def test_quotas_hold() -> None:
     assert decision(small, of_lab, node("a", 4), quotas=spent) is None
 
 
+def test_what_is_replaced_is_within_the_quota_already() -> None:
+    spent, nodes = Quotas(projects={"lab": 2}), (node("a", 1), node("c", 4))
+    pair, of_lab = attempt({"a": (0,), "b": (0,)}), job(2, project="lab")
+    assert regrouped(decision(pair, of_lab, *nodes, quotas=spent)) == {"a": (0,), "c": (0,)}
+    more = replace(of_lab, sizes=(2, 3))
+    assert regrouped(decision(pair, more, *nodes, quotas=spent)) == {"a": (0,), "c": (0,)}
+
+
+def test_what_a_lost_host_still_holds_is_not_held_against_those_that_went_on() -> None:
+    alone, of_lab = attempt({"a": (0,)}), job(1, 2, project="lab")
+    whole = facts(alone, of_lab, node("a", 2), node("b", 1, NodeState.LOST))
+    held = replace(whole, grants=(*whole.grants, GrantFacts("b", 0, "job", 1)))
+    spare = Spare(held, Quotas(projects={"lab": 2}))
+    assert regrouped(decide_size(NOW, alone, of_lab, spare, OPTIONS)) == {"a": (0, 1)}
+
+
+def test_what_a_waiting_job_could_use_of_a_quota_is_left_for_it() -> None:
+    lab, nodes = Quotas(projects={"lab": 3}), (node("a", 4), node("b", 3, labels={"rack": "1"}))
+    small, of_lab = attempt({"a": (0,)}), job(1, 3, project="lab")
+    other = job(3, id="other", state=JobState.QUEUED, project="lab", selector={"rack": "1"})
+    assert decision(small, of_lab, *nodes, quotas=lab, waiting=(other,)) is None
+    beyond = replace(other, sizes=(4,), workers=4)
+    elsewhere = replace(other, project="shop")
+    for useless in (beyond, elsewhere):
+        found = decision(small, of_lab, *nodes, quotas=lab, waiting=(useless,))
+        assert regrouped(found) == {"a": (0, 1, 2)}
+
+
+def test_ranks_that_end_by_themselves_are_not_replaced_in_place() -> None:
+    """A node that knows nothing of them any more is no proof that they have ended."""
+    lost = Failure(message="node b no longer knows attempt 1")
+    gone = with_told(attempt({"a": (0,), "b": (0,)}), "b", outcome=Outcome.FAILED, failure=lost)
+    nodes = (node("a", 1), node("c", 1))
+    assert decision(gone, job(2), *nodes) is not None
+    assert decision(replace(gone, isolation_seconds=90.0), job(2), *nodes) is None
+
+
 def test_other_strategies_grow_by_a_restart_that_is_worth_it() -> None:
     plain = attempt({"a": (0,)}, in_place=False)
     found = decision(plain, job(1, 2), node("a", 2))
