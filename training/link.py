@@ -249,9 +249,9 @@ class ShimStatus(LinkModel):
     command: Command = Command.RUN
     ranks: list[RankState] = []
     fallen: list[Fallen] = []
+    """Of the present generation, where the others wait for them to be replaced."""
     stall: Stall | None = None
     """Of an attempt on several hosts: the ranks here take no step any more."""
-    """Of the present generation, where the others wait for them to be replaced."""
     leaving: list[int] = []
     """Devices that the launch does not list any more, whose processes have yet to end."""
     rendezvous: Rendezvous | None = None

@@ -43,6 +43,7 @@ class Members:
         self._folder = folder
         self._launch = launch
         self._fork = fork
+        self._rendezvous: Rendezvous | None = None
         self.listed = [_new(launch, place) for place in launch.ranks]
         """Those of the present launch, in its order."""
         self._leaving: list[Member] = []
@@ -76,8 +77,15 @@ class Members:
             self.listed.append(member)
         self._leaving = list(alive.values())
 
+    def renew(self, member: Member) -> None:
+        """Have another process take the place of one that has ended."""
+        assert self._rendezvous is not None  # without one none was started
+        self.listed[self.listed.index(member)] = _new(self._launch, member.place)
+        self.start(self._rendezvous)
+
     def start(self, rendezvous: Rendezvous) -> None:
         """Start those that are listed and have no process."""
+        self._rendezvous = rendezvous
         for member in self.listed:
             if member.state.pid is None:
                 member.state.started_at = time.time()

@@ -38,6 +38,7 @@ from trainhall.cluster.agent.members import Member, Members, can_be_replaced
 from trainhall.training.cause import Cause
 from trainhall.training.control import Control
 from trainhall.training.link import (
+    EXIT_STOPPED,
     AttemptFolder,
     Command,
     Failure,
@@ -177,8 +178,7 @@ class Shim:
             elif not os.read(0, 4096):
                 self.attached = False
                 self._obey(Command.STOP)
-        if self._unwritten is not None:
-            self._write_status()
+        self._write_status()
 
     def _take_commands(self, data: bytes) -> None:
         for byte in data:
@@ -348,17 +348,24 @@ class Shim:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                break
+                return ended
             if pid == 0:
-                break
+                return ended
             if pid == self._store_pid:
                 self._store_ended(os.waitstatus_to_exitcode(status))
             elif (member := self._members.ended(pid, status)) is not None:
-                if any(member is listed for listed in self._members.listed):
-                    ended.append(member)
-                else:
+                if not any(member is listed for listed in self._members.listed):
                     self._publish(self._phase())
-        return ended
+                elif self._has_left(member):
+                    self._members.renew(member)
+                    self._publish(self._phase())
+                else:
+                    ended.append(member)
+
+    def _has_left(self, member: Member) -> bool:
+        """It was told so by an earlier launch. The present one lists its device again."""
+        is_going_on = self._failure is None and self._asked is not Command.STOP
+        return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
 
     def _fail(self, failure: Failure) -> None:
         """End the other ranks too: they wait in collectives for one that will not come."""

@@ -15,6 +15,7 @@ from support.waiting import eventually
 from trainhall.cluster.agent import claims, processes
 from trainhall.training.link import (
     CheckpointPlan,
+    Launch,
     RankPlace,
     RankState,
     ShimStatus,
@@ -66,9 +67,20 @@ class Elastic(Run):
         return self.status
 
     def regroup(self, devices: Devices, generation: int | None = None) -> None:
-        """Send a launch of the next generation, with a rank on each of these devices."""
+        """Have the shim go on with the next generation, with a rank on each of these devices."""
+        self.send(devices, generation)
+        generation = self.launch.generation
+        eventually("the shim took it up", lambda: self.status.generation >= generation)
+
+    def send(self, devices: Devices, generation: int | None = None) -> None:
+        """Send the launch, whether the shim takes it up or not."""
+        self.launch = self.next(devices, generation)
+        replace_json(self.folder.launch, self.launch)
+        eventually("the shim listens", lambda: claims.tell_launch(self.folder))
+
+    def next(self, devices: Devices, generation: int | None = None) -> Launch:
         workers = len(devices)
-        self.launch = self.launch.model_copy(
+        return self.launch.model_copy(
             update={
                 "generation": generation or self.launch.generation + 1,
                 "spec": self.launch.spec.model_copy(
@@ -85,10 +97,6 @@ class Elastic(Run):
                 ],
             }
         )
-        replace_json(self.folder.launch, self.launch)
-        eventually("the shim listens", lambda: claims.tell_launch(self.folder))
-        generation = self.launch.generation
-        eventually("the shim took it up", lambda: self.status.generation >= generation)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         """The data of all ranks' events of a kind, in the order of time."""

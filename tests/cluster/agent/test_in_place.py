@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from support.regroup import Elastic, elastic
 from support.waiting import eventually
 
-from trainhall.training.link import Command
+from trainhall.training.control import Control
+from trainhall.training.link import Command, replace_json
 
 STEPS = 120
 SPEC: dict[str, Any] = {
@@ -71,6 +73,24 @@ def test_four_workers_become_three_and_four_again_and_nothing_else_changes(start
     assert "3 ranks went on as generation 2" in told[0]
     assert "rank 1 got the state of rank 0" in told[1]
     assert len(run.events("started")) == 1
+
+
+def test_a_device_that_is_listed_again_while_its_process_leaves_gets_another(start: Start) -> None:
+    run = start(with_changes(steps=60), 2)
+    run.reach(5)
+    before, leaves = run.pids(), psutil.Process(run.pids()[1])
+    # The shim tells of a launch without the device, and is late to see what comes of it.
+    run.process.send_signal(signal.SIGSTOP)
+    without = run.next([0]).model_copy(update={"rendezvous": run.status.rendezvous})
+    replace_json(run.folder.group(2), without)
+    Control(run.folder.control).regroup(2)
+    eventually("it has left", lambda: leaves.status() == psutil.STATUS_ZOMBIE)
+    run.send([0, 1], 3)
+    run.process.send_signal(signal.SIGCONT)
+    assert run.result()["steps"] == 60
+    after = run.pids()
+    assert after[0] == before[0]
+    assert after[1] != before[1]
 
 
 def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(start: Start) -> None:
