@@ -11,7 +11,7 @@ One after the other, in the queue's order (`queue_order`), every waiting job is
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from trainhall.cluster import reasons
 from trainhall.cluster.demand import Group
 from trainhall.cluster.estimates import expected_length
 from trainhall.cluster.facts import ClusterFacts, JobFacts
-from trainhall.cluster.lifecycle import WAITING_STATES
+from trainhall.cluster.lifecycle import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import FreeDevices, FreePool, PlacedNode
 from trainhall.cluster.preemption import Candidate, make_room
@@ -95,6 +95,12 @@ class Pass:
         """What short jobs of a group may have, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
+        self._returning = [
+            job
+            for job in self.facts.jobs
+            if job.id in self.running.ending and job.state in (JobState.STARTING, JobState.RUNNING)
+        ]
+        """Jobs that pause or restart without a user having asked: back in the queue soon."""
 
     def run(self) -> list[QueueEntry]:
         waiting = [job for job in self.facts.jobs if job.state in WAITING_STATES]
@@ -201,6 +207,7 @@ class Pass:
         group, one_host = served.group, served.group.one_host
         earlier = tuple(self.reservations)
         helpers = self._preempt(job, served, earlier)
+        self._returning += [helper.job for helper in helpers if helper.keeps is None]
         timeline = self.timeline(group.kind)
         for helper in helpers:
             timeline.give_back(helper.devices, self.now)
@@ -233,6 +240,12 @@ class Pass:
             r.group.kind == group.kind and r.nodes & node_ids for r in earlier
         ):
             return []
+        order = queue_order(job, self.options)
+        if any(
+            queue_order(other, self.options) < order and self._could_take(other, group, node_ids)
+            for other in self._returning
+        ):
+            return []
         free = {node_id: len(served.part.free_of(node_id)) for node_id in node_ids}
         places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
         for grant in self.facts.grants:
@@ -242,7 +255,6 @@ class Pass:
         enough = max(free.values(), default=0) if group.one_host else sum(free.values())
         if enough >= job.sizes[0]:
             return []
-        order = queue_order(job, self.options)
 
         def allows(other: JobFacts) -> bool:
             return (
@@ -254,6 +266,11 @@ class Pass:
 
         candidates = self.running.candidates(allows, node_ids, places)
         return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
+
+    def _could_take(self, job: JobFacts, group: Group, node_ids: Set[str]) -> bool:
+        """Whether what comes free on these nodes for the group serves this job, too."""
+        served = self.supply.for_job(job)
+        return served.group.kind == group.kind and not node_ids.isdisjoint(served.part.node_ids)
 
     def timeline(self, kind: str) -> Timeline:
         if kind not in self._timelines:

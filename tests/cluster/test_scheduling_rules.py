@@ -368,6 +368,23 @@ def test_nobody_who_makes_room_could_be_spared(
             assert not any(enough([*others, helper.shrunk(n)]) for n in helper.smaller)
 
 
+def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
+    """Job r303 goes back to its old place in the queue, which is before job 1001's."""
+    nodes = [node("n2", 1, labels={"zone": "y"}), node("n3", 1, labels={"zone": "x"})]
+    before = NOW - timedelta(hours=36)
+    runs = [running("r202", 202, {"n2": [0]}), running("r303", 303, {"n3": [0]}, queued_at=before)]
+    waiting = [
+        job(1001, 1, priority=1, selector={"zone": "y"}),
+        job(1002, 1, priority=1, selector={"zone": "x"}, queued_at=NOW - timedelta(hours=24)),
+    ]
+    facts = cluster(nodes, runs, waiting)
+    asked = {e.job.id: [c.job.id for c in e.make_room] for e in schedule(NOW, facts, OPTIONS)}
+    assert asked == {"job1002": ["r303"], "job1001": []}
+    told = tuple(replace(a, goal="pause") if a.job_id == "r303" else a for a in facts.attempts)
+    entries = schedule(NOW, replace(facts, attempts=told), OPTIONS)
+    assert not any(entry.make_room for entry in entries), "nor while it saves"
+
+
 @settings(max_examples=60)
 @given(busy_clusters())
 def test_preemption_lets_the_other_start_and_comes_to_rest(facts: ClusterFacts) -> None:
