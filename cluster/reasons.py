@@ -52,8 +52,7 @@ def never(served: Served, all_nodes: Sequence[NodeFacts]) -> str:
         )
     away = [
         f"{node.name} is {'being removed' if node.removing else node.state.value}"
-        for node in served.nodes
-        if node.state is not NodeState.PENDING and not may_serve(node)
+        for node in _away(served)
     ]
     because = f" ({', '.join(sorted(away)[:_SHOWN])})" if away else ""
     capacity = served.capacity
@@ -121,7 +120,8 @@ def _holders(
     ]
     if len(largest) > _SHOWN:
         rest = sum(number for _, number in largest[_SHOWN:])
-        told.append(f"{len(largest) - _SHOWN} other jobs hold {rest}")
+        others = len(largest) - _SHOWN
+        told.append(f"{others} other job{'s hold' if others > 1 else ' holds'} {rest}")
     return told
 
 
@@ -149,15 +149,33 @@ def _none_joined(nodes: Sequence[NodeFacts]) -> str:
     return f"no node has joined yet: {nodes_are} expected"
 
 
+def _away(served: Served) -> list[NodeFacts]:
+    """Nodes with devices for the group that cannot be counted on."""
+    return [
+        node
+        for node in served.nodes
+        if node.state is not NodeState.PENDING
+        and not may_serve(node)
+        and count_of(node, served.group.kind)
+    ]
+
+
 def _advice(served: Served, all_nodes: Sequence[NodeFacts]) -> str:
-    """What a job may ask for that the cluster can hold: fewer devices, or the other kind."""
+    """What would give the job its devices, then what it may ask for that the cluster can hold."""
+    ways = ["add a node with `trainhall nodes add`"]
+    if any(_is_drained(node) for node in _away(served)):
+        ways.insert(0, "take a drain back with `trainhall nodes undrain`")
     other = "cpu" if served.group.kind == "cuda" else "cuda"
-    others = any(may_serve(node) and count_of(node, other) for node in all_nodes)
-    if not served.capacity and others:
-        instead = f"set resources.device to {other}"
-    else:
-        instead = "ask for fewer workers"
-    return f"add a node with `trainhall nodes add`, or {instead}"
+    if served.capacity:
+        ways.append("ask for fewer workers")
+    elif any(may_serve(node) and count_of(node, other) for node in all_nodes):
+        ways.append(f"set resources.device to {other}")
+    *first, last = ways
+    return f"{', '.join(first)}, or {last}" if first else last
+
+
+def _is_drained(node: NodeFacts) -> bool:
+    return not node.removing and node.state in (NodeState.DRAINING, NodeState.DRAINED)
 
 
 def listed(what: str, names: Sequence[str]) -> str:

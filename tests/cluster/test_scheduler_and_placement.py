@@ -164,6 +164,20 @@ def test_a_job_for_a_kind_of_device_that_is_not_there_is_told_of_the_other(
     assert schedule(NOW, facts, OPTIONS)[0].reason.endswith(f"or set resources.device to {has}")
 
 
+def test_a_job_is_told_of_a_drain_that_keeps_devices_of_its_kind_from_it() -> None:
+    def told(*nodes: NodeFacts, device: str = "cpu") -> str:
+        facts = ClusterFacts(nodes=nodes, jobs=(job(1, 3, device=device),))
+        return schedule(NOW, facts, OPTIONS)[0].reason
+
+    drained = node("a", 4, state=NodeState.DRAINED)
+    undrain = "take a drain back with `trainhall nodes undrain`"
+    add = "add a node with `trainhall nodes add`"
+    assert told(drained).endswith(f"has no CPU slot (a is drained): {undrain}, or {add}")
+    assert told(drained, node("b", 2)).endswith(f"{undrain}, {add}, or ask for fewer workers")
+    assert told(drained, device="cuda").endswith(f"has no GPU: {add}")
+    assert told(node("a", 4, state=NodeState.LOST)).endswith(f"(a is lost): {add}")
+
+
 def test_a_shortage_is_told_of_a_job_that_the_cluster_could_not_hold() -> None:
     grants = (GrantFacts("a", 0, "runs", 1), GrantFacts("a", 1, "runs", 1))
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 2),), grants=grants)
