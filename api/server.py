@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from trainhall.api.app import StartupError, create_app
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings, SettingsError
+from trainhall.training.spec.wording import in_words
 
 GRACE_SECONDS = 3
 """How long requests and websockets that are under way may take to end."""
@@ -57,7 +58,9 @@ def serve(
         return _told(str(error))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        return _told(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+        told = in_words(first)
+        where = ".".join(map(str, first["loc"]))
+        return _told(f"{where}: {told}" if where else told)
     configure_logging(settings.logged_level)
     with listener:
         return _run(settings, listener, on_listening or _print_url)

@@ -5,6 +5,7 @@ The file is the one that TRAINHALL_CONFIG names, else `trainhall.toml` in the cu
 of other commands are theirs.
 """
 
+import json
 import os
 import sys
 import tomllib
@@ -77,7 +78,7 @@ class Settings(BaseSettings):
     """Seconds of silence after which a node gets no new work."""
     lost_after: Annotated[float, Field(gt=0, le=86400)] = 90.0
     """Seconds of silence after which a node's attempts are replaced."""
-    quotas: Quotas = Field(default_factory=Quotas)
+    quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
     preemption: bool = True
     """Whether jobs of higher priority have others pause or shrink to make room for them."""
@@ -98,6 +99,16 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             value = value.split(",")
         return frozenset(name.strip().lower() for name in value if name.strip())
+
+    @field_validator("quotas", mode="before")
+    @classmethod
+    def _decoded(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError('must be JSON, such as {"users": {"*": 8}}') from None
 
     @field_validator("data_dir")
     @classmethod

@@ -6,8 +6,9 @@ well, and are no boundary against others.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 OTHERS = "*"
 """The name under which a quota holds for each that has none of its own."""
@@ -27,14 +28,8 @@ class Quotas:
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
-    projects: Mapping[str, int] = field(default_factory=dict)
-    users: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for what in ("projects", "users"):
-            for name, devices in getattr(self, what).items():
-                if not devices >= 0:
-                    raise ValueError(f"quotas.{what}.{name} must be 0 or above, not {devices!r}")
+    projects: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
+    users: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
     def of(self, project: str | None, user: str | None) -> list[Quota]:
         """Those that hold for a job of this project and user."""

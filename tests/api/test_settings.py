@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from trainhall.api.server import serve
 from trainhall.api.settings import Settings, SettingsError, user_data_dir
 
 
@@ -64,3 +65,32 @@ def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINHALL_PORT", "70000")
     with pytest.raises(ValidationError, match="65535"):
         Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("QUOTAS", "bob=1", "quotas: must be JSON, such as"),
+        ("QUOTAS", "[1]", "quotas: must be a mapping of keys"),
+        ("QUOTAS", '{"user": {"bob": 1}}', "quotas.user: unknown key"),
+        ("QUOTAS", '{"users": 3}', "quotas.users: must be a mapping of keys"),
+        ("QUOTAS", '{"users": {"bob": -1}}', "quotas.users.bob: must be at least 0"),
+        ("SUSPECT_AFTER", "100", "trainhall: suspect_after must lie above"),
+    ],
+)
+def test_a_bad_value_ends_the_server_with_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    name: str,
+    value: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv(f"TRAINHALL_{name}", value)
+    assert serve(host="127.0.0.1", port=0, data_dir=tmp_path, insecure=False) != 0
+    assert told in capsys.readouterr().err
+
+
+def test_quotas_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINHALL_QUOTAS", '{"users": {"*": 8}}')
+    assert Settings().quotas.users == {"*": 8}

@@ -12,6 +12,7 @@ _MAPPING = "must be a mapping of keys"
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": UNKNOWN_KEY,
+    "unexpected_keyword_argument": UNKNOWN_KEY,
     "int_type": _WHOLE,
     "int_parsing": _WHOLE,
     "int_parsing_size": "is too large a number",
@@ -24,6 +25,8 @@ _PLAIN = {
     "string_type": "must be text",
     "list_type": "must be a list",
     "dict_type": _MAPPING,
+    "mapping_type": _MAPPING,
+    "dataclass_type": _MAPPING,
     "model_type": _MAPPING,
     "model_attributes_type": _MAPPING,
     "json_invalid": "is not valid JSON",
