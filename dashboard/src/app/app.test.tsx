@@ -128,6 +128,12 @@ describe("the jobs", () => {
     expect(screen.getByRole("button", { name: /Paused/ })).toHaveAttribute("aria-pressed", "true");
   });
 
+  it("are all told where the address names a filter that there is not", async () => {
+    await open("/jobs?show=everything", { "GET /training/jobs": list(job(), paused) });
+    expect(await screen.findByText("tiny")).toBeVisible();
+    expect(router.state.location.search).toEqual({});
+  });
+
   it("are paused by their button, and cancelled only after a question", async () => {
     const asked = await open("/jobs", {
       "GET /training/jobs": list(job()),

@@ -118,6 +118,8 @@ export const router = createRouter({
   defaultPreload: "intent",
   parseSearch,
   stringifySearch,
+  // Without it what a route does not know in an address reaches its page all the same.
+  search: { strict: true },
   scrollRestoration: true,
 });
 
