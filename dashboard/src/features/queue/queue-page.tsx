@@ -39,15 +39,20 @@ export default function QueuePage() {
 
 export function QueueTable({ entries }: { entries: QueueEntry[] }) {
   return (
-    <Table.ScrollContainer minWidth={680}>
+    <Table.ScrollContainer minWidth={300}>
       <Table verticalSpacing="sm" className={classes.table ?? ""}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th className={classes.position ?? ""}>#</Table.Th>
             <Table.Th className={classes.job ?? ""}>Job</Table.Th>
             <Table.Th>Waits for</Table.Th>
-            <Table.Th className={classes.time ?? ""}>Expected</Table.Th>
-            <Table.Th className={classes.time ?? ""}>Queued</Table.Th>
+            {/* What a job waits for says when it is expected, too. */}
+            <Table.Th className={classes.time ?? ""} visibleFrom="sm">
+              Expected
+            </Table.Th>
+            <Table.Th className={classes.time ?? ""} visibleFrom="sm">
+              Queued
+            </Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -75,14 +80,14 @@ function Row({ entry }: { entry: QueueEntry }) {
         </Text>
       </Table.Td>
       <Table.Td>
-        <Text size="sm" className={classes.reason ?? ""}>
+        <Text size="sm">
           <JobLinks text={entry.reason} />
         </Text>
       </Table.Td>
-      <Table.Td>
+      <Table.Td visibleFrom="sm">
         {entry.earliest_start ? <Moment value={entry.earliest_start} /> : "not known"}
       </Table.Td>
-      <Table.Td>
+      <Table.Td visibleFrom="sm">
         <Ago value={entry.queued_at} />
       </Table.Td>
     </Table.Tr>
