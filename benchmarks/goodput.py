@@ -60,7 +60,10 @@ def main() -> None:
         while (now := time.time()) < end:
             time.sleep(max(0.0, min(fault, end) - now))
             if time.time() >= fault:
-                _kill_one(job()["id"], chance)
+                # Just between two attempts there is none to kill.
+                ranks = wait_for("ranks", lambda: rank_processes(job()["id"]) or None)
+                with suppress(psutil.NoSuchProcess):
+                    chance.choice(ranks).kill()
                 faults += 1
                 # One in each span, at a random point of it.
                 fault = began + options.fault_every * (faults + chance.random())
@@ -78,14 +81,6 @@ def main() -> None:
         Figure("a step", pace * 1000, "ms"),
         Figure("goodput", 100 * len(counted) * pace / (end - began), "%", at_least=GOAL_PERCENT),
     )
-
-
-def _kill_one(job: str, chance: random.Random) -> None:
-    """Unless it is just between two attempts."""
-    ranks = rank_processes(job)
-    if ranks:
-        with suppress(psutil.NoSuchProcess):
-            chance.choice(ranks).kill()
 
 
 if __name__ == "__main__":
