@@ -56,9 +56,9 @@ def open_exchange(
     backend = "nccl" if device.type == "cuda" else "gloo"
     world_size = dist.get_world_size()
     if algorithm == "native":
-        return NativeExchange(dist.new_group(backend=backend, timeout=timeout))
+        return NativeExchange(process_group.new_group(backend, timeout))
     schedule = all_reduce(algorithm, world_size, hosts=hosts, servers=servers)
-    group = dist.new_group(backend=backend, timeout=timeout)
+    group = process_group.new_group(backend, timeout)
     transport = Nccl(group, device) if device.type == "cuda" else Gloo(group)
     return ScheduledExchange(transport, schedule, timeout=timeout)
 

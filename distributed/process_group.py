@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Event, Thread
 
 import psutil
 import torch
@@ -24,8 +25,12 @@ waits for an attempt to begin: the ranks know better who is missing."""
 CONNECT_TIMEOUT = timedelta(seconds=20)
 """Between ranks that were there at the roll call a moment ago; for those that can join another
 group if one of them is gone by now, which nothing else would tell the others."""
+_REACH_TIMEOUT = timedelta(seconds=5)
+"""One try to reach the store, by ranks that can join another group."""
 _LOOK_SECONDS = (0.005, 0.1)
 """Between two looks at who is there: at first, and later."""
+_ASK_SECONDS = 0.02
+"""Between two looks at whether there is another group to join."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
 
@@ -79,13 +84,7 @@ def join(
         Superseded: `superseded` said so.
     """
     choose_interface(environment.master_addr)
-    store = dist.TCPStore(
-        environment.master_addr,
-        environment.master_port,
-        is_master=False,
-        wait_for_workers=False,
-        timeout=JOIN_TIMEOUT,
-    )
+    store = _reach_store(environment.master_addr, environment.master_port, superseded)
     ours = dist.PrefixStore(namespace, store)
     call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT, superseded)
     # Groups are named by a number, which one that could not be joined would have used up.
@@ -99,6 +98,48 @@ def join(
     )
     if superseded is not None:
         _set_timeout(cpu_group(), COLLECTIVE_TIMEOUT)
+
+
+def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup:
+    """Another group of all ranks. A collective.
+
+    Args:
+        timeout: of its collectives. Ranks that were there a moment ago connect sooner, or one of
+            them is gone, and nothing else would tell the others.
+    """
+    dist.barrier(group=cpu_group())
+    group: dist.ProcessGroup = dist.new_group(
+        backend=backend, timeout=min(timeout, CONNECT_TIMEOUT)
+    )
+    _set_timeout(group, timeout)
+    return group
+
+
+def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None) -> dist.TCPStore:
+    """
+    Raises:
+        DistNetworkError: nobody listens there.
+        Superseded: `superseded` said so.
+    """
+    ends = time.monotonic() + JOIN_TIMEOUT.total_seconds()
+    while True:
+        try:
+            store = dist.TCPStore(
+                address,
+                port,
+                is_master=False,
+                wait_for_workers=False,
+                timeout=JOIN_TIMEOUT if superseded is None else _REACH_TIMEOUT,
+            )
+        except (dist.DistNetworkError, dist.DistStoreError):
+            # The store's host may have gone since, and never answer.
+            if superseded is None or time.monotonic() > ends:
+                raise
+            if superseded():
+                raise Superseded("another generation of the ranks has begun") from None
+            continue
+        store.set_timeout(JOIN_TIMEOUT)
+        return store
 
 
 def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:
@@ -145,16 +186,33 @@ def call_roll(
 def _look_for(
     store: dist.Store, keys: list[str], timeout: timedelta, superseded: Callable[[], bool]
 ) -> None:
-    """A wait of torch's own cannot be broken off, and tells of each that ends in vain."""
+    """A wait of torch's own cannot be broken off, and tells of each that ends in vain. Where the
+    store's host has gone without a word not even a look ends, so another thread takes them.
+    """
     ends = time.monotonic() + timeout.total_seconds()
-    pause, longest = _LOOK_SECONDS
-    while not store.check(keys):
-        if superseded():
-            raise Superseded("another generation of the ranks has begun")
-        if time.monotonic() > ends:
-            raise TimeoutError
-        time.sleep(pause)
-        pause = min(pause * 1.5, longest)
+    found, given_up = Event(), Event()
+    errors: list[Exception] = []
+
+    def look() -> None:
+        pause, longest = _LOOK_SECONDS
+        try:
+            while not store.check(keys) and not given_up.wait(pause):
+                pause = min(pause * 1.5, longest)
+        except Exception as error:
+            errors.append(error)
+        found.set()
+
+    Thread(target=look, name="roll call", daemon=True).start()
+    try:
+        while not found.wait(_ASK_SECONDS):
+            if superseded():
+                raise Superseded("another generation of the ranks has begun")
+            if time.monotonic() > ends:
+                raise TimeoutError
+    finally:
+        given_up.set()
+    for error in errors:
+        raise error
 
 
 def cpu_group() -> dist.ProcessGroup:

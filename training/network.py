@@ -36,7 +36,7 @@ def examine(
         backward pass would hide is not taken off. `message` alone where a rank could not measure.
     """
     backend = "nccl" if device.type == "cuda" else "gloo"
-    group = dist.new_group(backend=backend, timeout=_TIMEOUT)
+    group = process_group.new_group(backend, _TIMEOUT)
     gradients = _gradients(strategy, bucket_mb)
     ratio = options.ratio or DEFAULT_RATIO
     mine: tuple[dict[LinkClass, Link], list[Forecast], str]

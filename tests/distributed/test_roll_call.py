@@ -4,9 +4,13 @@ import threading
 from datetime import timedelta
 
 import pytest
+import torch
 import torch.distributed as dist
+from support.ports import bound
 
-from trainhall.distributed.process_group import NotJoined, call_roll
+from trainhall.distributed import process_group
+from trainhall.distributed.environment import RankEnvironment
+from trainhall.distributed.process_group import NotJoined, Superseded, call_roll
 
 
 def test_all_come_in_any_order() -> None:
@@ -29,3 +33,42 @@ def test_who_is_missing_is_named() -> None:
         with pytest.raises(NotJoined) as told:
             call_roll(store, rank, 4, timedelta(milliseconds=50))
     assert str(told.value).startswith("ranks 1, 3 did not come within 0.05 s")
+
+
+class SilentStore(dist.HashStore):
+    """Its host has lost power: no question is answered any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.power = threading.Event()
+
+    def check(self, keys: list[str]) -> bool:
+        self.power.wait()
+        return False
+
+
+def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
+    store = SilentStore()
+    try:
+        with pytest.raises(Superseded):
+            call_roll(store, 0, 2, timedelta(minutes=5), lambda: True)
+    finally:
+        store.power.set()
+
+
+def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # `join` would choose one for the whole process
+    monkeypatch.setattr(process_group, "_REACH_TIMEOUT", timedelta(seconds=0.2))
+    with bound() as silent:
+        environment = RankEnvironment(
+            rank=0,
+            local_rank=0,
+            world_size=2,
+            local_world_size=1,
+            master_addr="127.0.0.1",
+            master_port=silent.getsockname()[1],
+        )
+        with pytest.raises(Superseded):
+            process_group.join(
+                environment, device=torch.device("cpu"), namespace="2", superseded=lambda: True
+            )
