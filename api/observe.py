@@ -6,7 +6,6 @@ import time
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainhall.api.problems import Refusal
@@ -121,7 +120,7 @@ def _failure(error: Exception, request_id: str) -> Refusal:
     instance = f"urn:request:{request_id}"
     if isinstance(error, DBAPIError) and was_undone(error):
         return _unavailable("nothing was changed, since others changed the same at once", instance)
-    if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
+    if isinstance(error, OperationalError | InterfaceError):
         return _unavailable("the database does not answer", instance)
     return Refusal(
         500, "internal-error", f"the coordinator failed; its log tells more under {request_id}",

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
     AsyncSession,
@@ -87,14 +88,16 @@ class Database:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
         """A session for reading, from one snapshot. What it changes is lost."""
-        async with self._readers() as session:
-            yield session
+        with _told_as_refusal():
+            async with self._readers() as session:
+                yield session
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
         """A session that commits at the end, or rolls back on an exception."""
-        async with self._turn, self._writers.begin() as session:
-            yield session
+        with _told_as_refusal():
+            async with self._turn, self._writers.begin() as session:
+                yield session
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a thread, on one snapshot: one hop, however many statements it has."""
@@ -203,6 +206,16 @@ class Database:
         )
         _set_up_sqlite(engine, begin, durable=self._temporary is None)
         return engine
+
+
+@contextlib.contextmanager
+def _told_as_refusal() -> Iterator[None]:
+    """A database that answers nobody keeps every connection busy. To whoever waits for one that is
+    the same as one that is away, and has the same error."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise OperationalError(None, None, error) from error
 
 
 def was_undone(error: DBAPIError) -> bool:

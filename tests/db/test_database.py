@@ -1,14 +1,16 @@
 """The database as every part of the coordinator sees it, on SQLite and on Postgres."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, func, select, text, update
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy import Connection, QueuePool, func, select, text, update
+from sqlalchemy.exc import DatabaseError, DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db import stream
 from trainhall.db.database import Database, DatabaseUrlError
@@ -248,3 +250,21 @@ async def test_work_that_postgres_undoes_in_a_deadlock_runs_again(database: Data
     assert len(runs) > 2
     async with database.session() as session:
         assert (await session.scalars(select(JobProgress.step))).all() == [2, 2]
+
+
+async def test_waiting_in_vain_for_a_connection_is_a_refusal_as_any_other(
+    database: Database,
+) -> None:
+    pool = database._reader.pool
+    assert isinstance(pool, QueuePool)
+    pool._timeout = 0.01
+
+    async def ask(session: AsyncSession) -> None:
+        await session.execute(text("SELECT 1"))
+
+    async with contextlib.AsyncExitStack() as held:
+        for _ in range(pool.size() + max(pool._max_overflow, 0)):
+            await ask(await held.enter_async_context(database.session()))
+        with pytest.raises(DBAPIError):
+            async with database.session() as session:
+                await ask(session)
