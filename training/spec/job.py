@@ -341,9 +341,11 @@ class JobSpec(SpecModel):
         problems = (refused.context or {})["problems"]
         loc, value, message = problems[0]
         least, most = self.resources.asked[0], self.resources.asked[-1]
-        raise problem_at(loc, value,
-            f"no number of workers from {least} to {most} is possible; with {most}: {message}",
-        )  # fmt: skip
+        if least < most:
+            message = (
+                f"no number of workers from {least} to {most} is possible; with {most}: {message}"
+            )
+        raise problem_at(loc, value, message)
 
     def _obstacle_at(self, workers: int) -> PydanticCustomError | None:
         """Why the job cannot have so many workers; None when it can."""

@@ -60,9 +60,9 @@ def test_the_fewest_are_one_unless_said_otherwise() -> None:
         ({"min_workers": 0, "max_workers": 4}, "resources.min_workers", "at least 1"),
         ({"max_workers": 4097}, "resources.max_workers", "at most 4,096"),
         (
-            {"min_workers": 3, "max_workers": 3},
+            {"min_workers": 5, "max_workers": 7},
             "training.global_batch_size",
-            "no number of workers from 3 to 3 is possible; with 3: 64 does not divide",
+            "no number of workers from 5 to 7 is possible; with 7: 64 does not divide",
         ),
     ],
 )
@@ -70,6 +70,11 @@ def test_a_refused_value_is_named(resources: dict[str, Any], field: str, told: s
     found, message = problem(resources)
     assert found == field
     assert told in message
+
+
+def test_a_single_number_of_workers_is_no_range() -> None:
+    _, message = problem({"min_workers": 3, "max_workers": 3})
+    assert message.startswith("64 does not divide by 3 workers")
 
 
 def test_an_attempt_gets_a_spec_of_one_size() -> None:
