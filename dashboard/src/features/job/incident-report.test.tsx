@@ -6,31 +6,36 @@ import { job } from "@/test/fake-api";
 import type { Incident } from "./incident";
 import { IncidentReport } from "./incident-report";
 
-it("a failure reads like a report", () => {
-  const incident = {
-    generation: 1,
-    failure: {
-      message: "node gpu-07 is lost",
-      cause: "node_lost",
-      node: "gpu-07",
-      rank: null,
-      step: 120,
-      log_tail: "\u001b[31mits last words\u001b[0m\n",
-    },
-    done: "attempt 2 took its place",
-    happened_at: null,
-    detect_seconds: 125,
-    regroup_seconds: null,
-    load_seconds: null,
-    step_seconds: null,
-    total_seconds: null,
-    steps_redone: 1,
-  } as unknown as Incident;
+const lost = {
+  generation: 1,
+  failure: {
+    message: "node gpu-07 is lost",
+    cause: "node_lost",
+    node: "gpu-07",
+    rank: null,
+    step: 120,
+    log_tail: "\u001b[31mits last words\u001b[0m\n",
+  },
+  done: "attempt 2 took its place",
+  happened_at: null,
+  detect_seconds: 125,
+  regroup_seconds: null,
+  load_seconds: null,
+  step_seconds: null,
+  total_seconds: null,
+  steps_redone: 1,
+} as unknown as Incident;
+
+function show(incident: Incident): void {
   render(
     <MantineProvider>
       <IncidentReport job={job() as unknown as Job} attempt={1} incident={incident} />
     </MantineProvider>,
   );
+}
+
+it("a failure reads like a report", () => {
+  show(lost);
   const report = within(screen.getByRole("region", { name: "Failure: node lost" }));
   expect(report.getByText("node gpu-07 is lost")).toBeVisible();
   expect(report.getByText(/attempt 2 took its place · failed after step 120/)).toBeVisible();
@@ -38,4 +43,9 @@ it("a failure reads like a report", () => {
   expect(report.getByText("step done again").nextElementSibling).toHaveTextContent("1");
   expect(report.getByText("its last words")).toBeVisible();
   expect(report.queryByRole("link")).toBeNull();
+});
+
+it("what made room has not failed", () => {
+  show({ ...lost, failure: { ...lost.failure, cause: "preempted" } });
+  expect(screen.getByText(/stopped after step 120/)).toBeVisible();
 });

@@ -17,6 +17,7 @@ interface Props {
 export function IncidentReport({ job, attempt, incident }: Props) {
   const { failure } = incident;
   const stages = stagesOf(incident);
+  const ended = failure.cause === "preempted" ? "stopped" : "failed";
   const tail = (failure.log_tail ?? "").trimEnd();
   return (
     <section className={classes.report} aria-label={`Failure: ${causeOf(failure)}`}>
@@ -52,7 +53,7 @@ export function IncidentReport({ job, attempt, incident }: Props) {
       </Text>
       <Text size="xs" c="dimmed">
         {incident.done}
-        {typeof failure.step === "number" ? ` · failed after step ${failure.step}` : ""}
+        {typeof failure.step === "number" ? ` · ${ended} after step ${failure.step}` : ""}
       </Text>
       {stages.length > 0 ? (
         <dl className={classes.stages}>
