@@ -13,7 +13,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from steps import ROOT
+from steps import ROOT, positive
 
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="", help="names of scenarios, or parts, by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the times and orders of faults")
-    parser.add_argument("--runs", type=int, help="how often each fault happens")
+    parser.add_argument("--runs", type=positive, help="how often each fault happens")
     parser.add_argument("--few", action="store_true", help="as often as in the tests")
     parser.add_argument("--list", action="store_true", help="say what there is")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there too")

@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from steps import positive
+
 from trainhall.cluster.simulator.invariants import EXERCISED
 from trainhall.cluster.simulator.run import Result, run_seed
 
@@ -20,10 +22,10 @@ _SHOWN_FAILURES = 20
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run")
+    parser.add_argument("--seeds", type=positive, default=200, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="run this seed alone and tell its story")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--processes", type=positive, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.seed is not None:
         return _replay(options.seed)
@@ -70,7 +72,7 @@ def _run(seeds: range, processes: int) -> int:
     for name, count in sorted(checks.items()):
         print(f"  {count:>9}  {name}")
     print("and put to the test, because")
-    for name, count in exercised.items():
+    for name, count in sorted(exercised.items()):
         print(f"  {count:>9}  {name}")
     if not failed:
         print("every invariant held")

@@ -1,5 +1,6 @@
 """Running checks one after another, each to its end, with a summary that can't be missed."""
 
+import argparse
 import subprocess
 import sys
 import time
@@ -9,6 +10,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
+
+
+def positive(text: str) -> int:
+    """The type of an argument that counts what is to be done: nothing done would pass as good.
+
+    Raises:
+        argparse.ArgumentTypeError: it is no number from 1 on.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
+    return int(text)
 
 
 @dataclass(frozen=True)

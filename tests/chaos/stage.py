@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaos.clusters import ChaosCluster, Shape, chaos_cluster
 from chaos.network import why_not_root
-from chaos.report import Report
+from chaos.report import Report, Violated
 
 
 class Stage:
@@ -109,6 +109,8 @@ class Scenario:
         stage.said = ""
         try:
             self.play(Play(stage, random.Random(f"{seed} {self.name}"), runs, report))
+            if not report.injected or not report.checked:
+                raise Violated("nothing was injected, or nothing was checked")
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             report.problem = (

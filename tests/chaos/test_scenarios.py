@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -30,5 +31,9 @@ def test_it_holds(scenario: Scenario, stage: Stage) -> None:
         pytest.skip(f"NOT PLAYED HERE: {why}")
     report = scenario.run(stage, SEED, scenario.few)
     assert report.problem is None, "\n".join(report.lines())
-    assert report.injected
-    assert report.checked
+
+
+def test_a_scenario_that_did_nothing_does_not_hold(tmp_path: Path) -> None:
+    with closing(Stage(tmp_path)) as stage:
+        report = Scenario(name="idle", play=lambda play: None, runs=1, few=1).run(stage, SEED, 1)
+    assert "nothing was injected" in (report.problem or "")
