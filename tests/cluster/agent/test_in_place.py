@@ -112,7 +112,7 @@ def test_a_rank_that_dies_between_two_exchanges_leaves_no_gap_in_the_chain(start
         "training": {**SPEC["training"], "steps": 40, "optimizer": "sgd"},
     }
     undisturbed, run = start(spec, 1), start(spec, 2)
-    run.reach(5)
+    run.reach(1)
     run.wait_for_fallen(1)
     run.regroup([0])
     assert weights(run) == weights(undisturbed)
