@@ -94,7 +94,11 @@ class Running:
                 of_job = held.setdefault(grant.job_id, {})
                 of_job.setdefault(grant.node_id, []).append(grant.device_index)
         return [
-            Candidate(job, self.attempts[job.id], {n: tuple(i) for n, i in held[job.id].items()})
+            Candidate(
+                job,
+                self.attempts[job.id],
+                {n: tuple(sorted(i)) for n, i in sorted(held[job.id].items())},
+            )
             for job in self._facts.jobs
             if job.id in held
             and job.preemption

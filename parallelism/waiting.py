@@ -41,9 +41,13 @@ class Waits:
             self._begun = self.tools.now()
 
     def end(self) -> None:
-        """What ran since `begin` was waiting."""
-        if self.tools is not None:
+        """What ran since `begin` was waiting; without one, nothing was.
+
+        FSDP2 calls what is behind a reduce-scatter in a group of one rank as well, which has none.
+        """
+        if self.tools is not None and self._begun is not None:
             self.tools.waited(self._begun, self.tools.now())
+            self._begun = None
 
 
 def watch_shards(model: nn.Module, waits: Waits) -> None:

@@ -19,6 +19,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TASKS: dict[str, tuple[Callable[[Path], None] | None, dict[str, str]]] = {
     "digits": (None, {}),
     "digits_auto": (None, {}),
+    "digits_elastic": (None, {}),
     "digits_fsdp": (None, {}),
     "digits_model": (None, {}),
     "digits_parameter_server": (None, {}),
