@@ -9,6 +9,7 @@ import httpx
 from support.waiting import eventually
 
 from chaos.clusters import PATIENT, ChaosCluster
+from chaos.curves import every_step_once
 from chaos.jobs import launches, once, stepping, telling, truth
 from chaos.stage import Play
 
@@ -59,10 +60,7 @@ def killed_coordinator(play: Play) -> None:
         report.check("a running job kept its processes", now == ranks, (ranks, now))
         step = cluster.job(witness)["step"]
         cluster.wait_for_step(witness, step + 5)
-        points = [step for step, _ in cluster.points(witness, "loss")]
-        report.check(
-            "its metrics have every step once", points == list(range(1, len(points) + 1)), points
-        )
+        every_step_once(play, cluster, witness)
 
 
 def _post(cluster: ChaosCluster, key: str, spec: Any) -> str | None:

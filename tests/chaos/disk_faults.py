@@ -9,7 +9,7 @@ from support.waiting import eventually
 
 from chaos.clusters import ChaosCluster, Shape
 from chaos.coordinator_faults import check_truth
-from chaos.host_faults import every_step_once
+from chaos.curves import every_step_once
 from chaos.jobs import stepping, telling
 from chaos.postgres import postgres
 from chaos.stage import Play

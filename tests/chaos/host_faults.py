@@ -8,6 +8,7 @@ from functools import partial
 from support.waiting import eventually
 
 from chaos.clusters import LOST_SECONDS, PATIENT, QUICK, ChaosCluster, Host, Shape
+from chaos.curves import every_step_once
 from chaos.jobs import stepping
 from chaos.network import why_not_root
 from chaos.stage import Play
@@ -207,13 +208,6 @@ def _end(play: Play, cluster: ChaosCluster, job: str) -> None:
     cluster.request("DELETE", f"/training/jobs/{job}")
     cluster.wait_for(job, "cancelled")
     eventually("its ranks to end", lambda: not cluster.ranks(job))
-
-
-def every_step_once(play: Play, cluster: ChaosCluster, job: str) -> None:
-    steps = [step for step, _ in cluster.points(job, "loss")]
-    whole = steps == list(range(1, len(steps) + 1))
-    missing = sorted(set(range(1, max(steps))) - set(steps))[:20]
-    play.report.check("its curve has every step once", whole, f"missing {missing}")
 
 
 def wait_for_checkpoint(cluster: ChaosCluster, job: str) -> None:

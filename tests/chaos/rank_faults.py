@@ -7,7 +7,8 @@ from typing import Any
 from support.waiting import eventually
 
 from chaos.clusters import PATIENT, ChaosCluster, memory_group
-from chaos.host_faults import every_step_once, wait_for_checkpoint
+from chaos.curves import every_step_once
+from chaos.host_faults import wait_for_checkpoint
 from chaos.jobs import script, stepping
 from chaos.stage import Play
 
