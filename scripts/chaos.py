@@ -7,6 +7,7 @@ python scripts/chaos.py --list
 
 import argparse
 import json
+import math
 import signal
 import sys
 import tempfile
@@ -27,6 +28,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names of scenarios, or parts, by commas")
     parser.add_argument("--seed", type=int, default=0, help="of the times and orders of faults")
     parser.add_argument("--runs", type=positive, help="how often each fault happens")
+    parser.add_argument(
+        "--minutes", type=positive, help="of each scenario: no fault begins after them"
+    )
     parser.add_argument("--few", action="store_true", help="as often as in the tests")
     parser.add_argument("--list", action="store_true", help="say what there is")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the reports there too")
@@ -45,6 +49,7 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     reports: list[Report] = []
     skipped: list[str] = []
+    limit = math.inf if options.minutes is None else options.minutes * 60
     try:
         with (
             tempfile.TemporaryDirectory(prefix="chaos-") as folder,
@@ -56,7 +61,7 @@ def main() -> int:
                     continue
                 runs = options.runs or (scenario.few if options.few else scenario.runs)
                 print(f"{scenario.name}: {scenario.about}", flush=True)
-                reports.append(scenario.run(stage, options.seed, runs))
+                reports.append(scenario.run(stage, options.seed, runs, limit_seconds=limit))
                 print("\n".join(reports[-1].lines()), flush=True)
     except KeyboardInterrupt:
         print("interrupted; everything that was started has ended", file=sys.stderr)
@@ -73,6 +78,8 @@ def _summary(reports: list[Report], skipped: list[str], seed: int) -> int:
     print(f"\n{'scenario':<22}{'faults':>8}{'checks':>8}{'seconds':>9}")
     for report in reports:
         verdict = "ok" if report.problem is None else "FAILED"
+        if report.cut is not None:
+            verdict += f" ({report.cut})"
         print(
             f"{report.name:<22}{report.injected.total():>8}{report.checked.total():>8}"
             f"{report.seconds:>9.0f}  {verdict}"

@@ -38,18 +38,19 @@ def random_commands(play: Play) -> None:
     """Pause, resume, cancel, resize and drain at random: every job comes to its end."""
     report, chance = play.report, play.chance
     with play.stage.cluster(PATIENT) as cluster:
-        waiting = play.runs
+        times = play.times()
         subjects: list[_Subject] = []
         resizes = 0
-        while waiting or subjects:
-            while waiting and len(subjects) < _AT_ONCE:
-                waiting -= 1
+        while True:
+            while len(subjects) < _AT_ONCE and next(times, None) is not None:
                 spec = stepping(
                     chance.randrange(5, 60), pause=0.01, resources=chance.choice(_RESOURCES)
                 )
                 subjects.append(
                     _Subject(cluster.submit(spec), chance.randrange(1, 5), time.monotonic())
                 )
+            if not subjects:
+                break
             for subject in chance.sample(subjects, len(subjects)):
                 state = cluster.job(subject.job)["state"]
                 if state in FINAL:

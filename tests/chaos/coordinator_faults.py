@@ -25,7 +25,7 @@ def killed_coordinator(play: Play) -> None:
         cluster.wait_for_step(witness, 1)
         ranks = [process.pid for process in cluster.ranks(witness)]
         jobs: dict[str, str] = {}
-        for number in range(play.runs):
+        for number in play.times():
             key = str(number)
             spec = once(folder, key, seconds=chance.uniform(0, 0.3))
             moment = chance.choice(("during a submission", "during a launch"))

@@ -28,7 +28,7 @@ def full_agent_disk(play: Play) -> None:
         job = cluster.submit(stepping(workers=1, pause=_PAUSE))
         cluster.wait_for_step(job, 10)
         ranks = [process.pid for process in cluster.ranks(job)]
-        for _ in range(play.runs):
+        for _ in play.times():
             seen = cluster.job(job)["step"]
             filler = _fill(play, cluster.hosts[0].data)
             report.inject("disk of a host full")
@@ -55,7 +55,7 @@ def full_coordinator_disk(play: Play) -> None:
     """The coordinator's disk is full for a while: training goes on, all that is told arrives."""
     report = play.report
     with play.stage.cluster(_SMALL_DISKS) as cluster:
-        for number in range(play.runs):
+        for number in play.times():
             folder = play.folder / str(number)
             steps = round(3 * _FULL_SECONDS / _PAUSE)
             job = cluster.submit(telling(folder, steps, pause=_PAUSE))
@@ -76,7 +76,7 @@ def stopped_postgres(play: Play) -> None:
         postgres() as database,
         play.stage.cluster_on(database.url, _ONE_HOST) as cluster,
     ):
-        for number in range(play.runs):
+        for number in play.times():
             folder = play.folder / str(number)
             job = cluster.submit(telling(folder, round(4 / _PAUSE), pause=_PAUSE))
             cluster.wait_for_step(job, 10)

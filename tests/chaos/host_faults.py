@@ -29,7 +29,7 @@ def killed_agent(play: Play) -> None:
         cluster.wait_for_step(job, 10)
         (host,) = cluster.hosts_of(job)
         ranks = [process.pid for process in cluster.ranks(job)]
-        for _ in range(play.runs):
+        for _ in play.times():
             host.agent.kill()
             report.inject("agent killed by SIGKILL")
             time.sleep(play.chance.uniform(0, 0.5))  # what the ranks write meanwhile has to keep
@@ -48,7 +48,7 @@ def killed_agent(play: Play) -> None:
 def powered_off_host(play: Play) -> None:
     """A host loses its power: the job goes on elsewhere, and the host may come back."""
     with play.stage.cluster(_silent_hosts()) as cluster:
-        for _ in range(play.runs):
+        for _ in play.times():
             job = cluster.submit(stepping(workers=1))
             wait_for_checkpoint(cluster, job)
             (host,) = cluster.hosts_of(job)
@@ -62,7 +62,7 @@ def powered_off_host(play: Play) -> None:
 def frozen_agent(play: Play) -> None:
     """An agent is stopped beyond the lost timeout and goes on: what its ranks did is void."""
     with play.stage.cluster(_silent_hosts()) as cluster:
-        for _ in range(play.runs):
+        for _ in play.times():
             job = cluster.submit(stepping(workers=1))
             wait_for_checkpoint(cluster, job)
             (host,) = cluster.hosts_of(job)
@@ -80,7 +80,7 @@ def partition(play: Play) -> None:
     """A host is cut off without a word, and heard again: its ranks end, what they did is void."""
     with play.stage.cluster(_silent_hosts()) as cluster:
         assert cluster.net is not None
-        for _ in range(play.runs):
+        for _ in play.times():
             job = cluster.submit(stepping(workers=1))
             wait_for_checkpoint(cluster, job)
             (host,) = cluster.hosts_of(job)
@@ -104,7 +104,7 @@ def short_partition(play: Play) -> None:
         cluster.wait_for_step(job, 10)
         (host,) = cluster.hosts_of(job)
         place = cluster.net.hosts[cluster.hosts.index(host)]
-        for _ in range(play.runs):
+        for _ in play.times():
             cluster.net.cut(place)
             report.inject("host cut off for less than the lost timeout")
             eventually("the node to be suspect", lambda: cluster.node(host)["state"] == "suspect")
@@ -121,7 +121,7 @@ def short_partition(play: Play) -> None:
 def lost_host_of_two(play: Play) -> None:
     """A job over two hosts loses one: it goes on over the other two of three."""
     with play.stage.cluster(_silent_hosts()) as cluster:
-        for _ in range(play.runs):
+        for _ in play.times():
             job = cluster.submit(stepping(workers=2))
             wait_for_checkpoint(cluster, job)
             host = play.chance.choice(cluster.hosts_of(job))

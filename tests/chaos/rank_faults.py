@@ -36,7 +36,7 @@ def killed_rank(play: Play) -> None:
     with play.stage.cluster(PATIENT) as cluster:
         job = cluster.submit(stepping())
         wait_for_checkpoint(cluster, job)
-        for _ in range(play.runs):
+        for _ in play.times():
             before = cluster.job(job)
             number = play.chance.choice(_KILLS)
             rank = play.chance.randrange(2)
@@ -80,7 +80,7 @@ def hung_rank(play: Play) -> None:
     with play.stage.cluster(PATIENT) as cluster:
         job = cluster.submit(stepping(recovery={"max_restarts": 1000, "hang_seconds": 2}))
         wait_for_checkpoint(cluster, job)
-        for _ in range(play.runs):
+        for _ in play.times():
             before = cluster.job(job)
             rank = play.chance.randrange(2)
             began = time.monotonic()
@@ -103,7 +103,7 @@ def ended_script(play: Play) -> None:
         "rank at its memory limit (RLIMIT_AS)": _LIMITED,
     }
     with play.stage.cluster(PATIENT) as cluster:
-        for number in range(play.runs):
+        for number in play.times():
             for what, fault in faults.items():
                 text = _FAILS_FIRST.format(fault=fault)
                 spec = script(play.folder, f"fails-{number}-{len(what)}", text, workers=2)
@@ -120,7 +120,7 @@ def out_of_memory(play: Play) -> None:
         group.mkdir(exist_ok=True)
         limit = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
         (group / limit).write_text(str(_GROUP_BYTES))
-        for number in range(play.runs):
+        for number in play.times():
             text = _FAILS_FIRST.format(fault=_IN_GROUP.format(group=str(group), take_all=_TAKE_ALL))
             spec = script(play.folder, f"greedy-{number}", text, workers=2)
             failure = _fails_once(play, cluster, "rank out of memory (control group)", spec)

@@ -17,6 +17,11 @@ class Report:
     figures: dict[str, float] = field(default_factory=dict)
     problem: str | None = None
     seconds: float = 0.0
+    cut: str | None = None
+    """How far it came before its time was over; None: to its end."""
+
+    def cut_short(self, done: int, asked: int) -> None:
+        self.cut = f"{done} of {asked} runs, then its time was over"
 
     def inject(self, fault: str) -> None:
         self.injected[fault] += 1
@@ -39,6 +44,7 @@ class Report:
     def lines(self) -> list[str]:
         verdict = "ok" if self.problem is None else "FAILED"
         lines = [f"{self.name}: {verdict} ({self.seconds:.0f} s)"]
+        lines += [f"  {self.cut}"] * (self.cut is not None)
         for title, counts in (("injected", self.injected), ("checked", self.checked)):
             lines += [f"  {title:<9}{count:>6} x {what}" for what, count in counts.items()]
         lines += [f"  figure   {value:>8,.3f} {name}" for name, value in self.figures.items()]
@@ -51,6 +57,7 @@ class Report:
             "name": self.name,
             "ok": self.problem is None,
             "seconds": round(self.seconds, 1),
+            "cut": self.cut,
             "injected": dict(self.injected),
             "checked": dict(self.checked),
             "figures": self.figures,

@@ -1,5 +1,6 @@
 """Where scenarios are played: clusters that they share, chance from a seed, and their reports."""
 
+import math
 import random
 import tempfile
 import time
@@ -73,6 +74,16 @@ class Play:
     chance: random.Random
     runs: int
     report: Report
+    until: float = math.inf
+    """When no further fault begins (monotonic)."""
+
+    def times(self) -> Iterator[int]:
+        """One number for each time that the fault shall happen, while there is time."""
+        for number in range(self.runs):
+            if number > 0 and time.monotonic() > self.until:
+                self.report.cut_short(number, self.runs)
+                return
+            yield number
 
     @cached_property
     def folder(self) -> Path:
@@ -102,13 +113,14 @@ class Scenario:
         """Why it cannot be played here."""
         return why_not_root() if self.root else None
 
-    def run(self, stage: Stage, seed: int, runs: int) -> Report:
-        """Play it; a failure is in the report."""
+    def run(self, stage: Stage, seed: int, runs: int, *, limit_seconds: float = math.inf) -> Report:
+        """Play it; a failure is in the report. No fault begins after `limit_seconds`."""
         report = Report(self.name)
         began = time.monotonic()
         stage.said = ""
         try:
-            self.play(Play(stage, random.Random(f"{seed} {self.name}"), runs, report))
+            chance = random.Random(f"{seed} {self.name}")
+            self.play(Play(stage, chance, runs, report, began + limit_seconds))
             if not report.injected or not report.checked:
                 raise Violated("nothing was injected, or nothing was checked")
         except Exception as error:
