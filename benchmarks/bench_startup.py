@@ -89,7 +89,7 @@ def main() -> None:
         )
 
     def median(of: list[Start], figure: str) -> float:
-        return statistics.median(getattr(one, figure) for one in of)
+        return float(statistics.median(getattr(one, figure) for one in of))
 
     ready, bare_ready = median(ours, "seconds"), median(theirs, "seconds")
     cpu, bare_cpu = median(ours, "cpu_seconds"), median(theirs, "cpu_seconds")

@@ -30,10 +30,12 @@ SMALL, SMALL_GOAL = 256 << 10, 1.0
 TIMEOUT = 120.0
 
 Run = Callable[[torch.Tensor], object]
+Timed = tuple[int, list[tuple[float, float]]]
+"""A size in bytes, and the seconds of both in each round."""
 
 
 def run_rank(
-    rank: int, ranks: int, port: int, algorithm: str, rounds: int, results: mp.Queue
+    rank: int, ranks: int, port: int, algorithm: str, rounds: int, results: "mp.Queue[Timed]"
 ) -> None:
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, wait_for_workers=False)
@@ -73,7 +75,7 @@ def measure(algorithm: str, ranks: int, rounds: int) -> list[Figure]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    results: mp.Queue = mp.get_context("spawn").Queue()
+    results: mp.Queue[Timed] = mp.get_context("spawn").Queue()
     arguments = (ranks, port, algorithm, rounds, results)
     group = mp.spawn(run_rank, arguments, nprocs=ranks, join=False)
     assert group is not None

@@ -22,11 +22,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from report import Figure, report
+from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -35,12 +36,20 @@ from trainhall.parallelism.plan.trace import CannotTrace
 from trainhall.training import planning
 from trainhall.training.batches import to_device
 from trainhall.training.control import Control
-from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch, RankPlace
+from trainhall.training.link import (
+    AttemptFolder,
+    CheckpointPlan,
+    EventSpool,
+    Launch,
+    MetricSpool,
+    RankPlace,
+)
 from trainhall.training.loop import Loop, Place
 from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
+from trainhall.training.tasks.base import Data
 from trainhall.training.utilization import peak_of
 
 HERE = Path(__file__).parent
@@ -101,15 +110,17 @@ def by_hand(spec: JobSpec, device: torch.device) -> Steps:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=training.learning_rate, weight_decay=0.0, fused=True
     )
-    size, batch = len(task.train_data), training.global_batch_size
+    data = task.train_data
+    assert isinstance(data, Data)
+    size, batch = len(data), training.global_batch_size
 
     def run(steps: int) -> None:
         for step in range(steps):
             first = step * batch % size
-            read = task.train_data.batch(torch.arange(first, first + batch))
+            read = data.batch(torch.arange(first, first + batch))
             on_device = to_device(read, device)
             with torch.autocast(device.type, dtype=torch.bfloat16):
-                loss, _ = task.loss(called, on_device)
+                loss, _ = task.loss(cast(nn.Module, called), on_device)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -125,8 +136,10 @@ def in_trainhall(
         ranks=[RankPlace(rank=0, local_rank=0, device_kind=device.type, device_index=0)],
         checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
     )  # fmt: skip
-    loop = Loop(Place(environment, launch, folder, device, EventSpool(folder.events(0), 0)))
+    spools = EventSpool(folder.events(0), 0), MetricSpool(folder.metrics(0))
+    loop = Loop(Place(environment, launch, folder, device, *spools))
     loop.resume()
+    loop.progress.begin(0)
     return loop
 
 
@@ -160,7 +173,8 @@ def stall(loop: Loop) -> tuple[float, int]:
     loop.saving.prepare()
     waits = []
     for _ in range(3):
-        assert loop.advance() is None
+        loop.train_step()
+        assert loop.settle() is None
         wait_for(loop.device)
         begun = time.perf_counter()
         loop.saving.save({})
@@ -196,7 +210,8 @@ def measure(case: str, options: argparse.Namespace) -> Measured:
 
         def ours(steps: int) -> None:
             for _ in range(steps):
-                assert built["ours"].advance() is None
+                built["ours"].train_step()
+                assert built["ours"].settle() is None
 
         def begin_ours() -> None:
             built["ours"] = in_trainhall(spec, folder, environment, device)

@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -118,8 +119,7 @@ def measure(rounds: int, steps: int) -> list[Round]:
             port = listener.getsockname()[1]
         try:
             ranks = [
-                fork(lambda r=r: rank_main(r, port, folders, rounds, steps))
-                for r in range(WORLD_SIZE)
+                fork(partial(rank_main, r, port, folders, rounds, steps)) for r in range(WORLD_SIZE)
             ]
             codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
         finally:

@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -40,12 +41,21 @@ from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training import rendezvous
 from trainhall.training.control import Control
-from trainhall.training.link import AttemptFolder, CheckpointPlan, EventSpool, Launch, RankPlace
-from trainhall.training.loop import Loop, Place
+from trainhall.training.elastic import ElasticLoop
+from trainhall.training.link import (
+    AttemptFolder,
+    CheckpointPlan,
+    EventSpool,
+    Launch,
+    MetricSpool,
+    RankPlace,
+)
+from trainhall.training.loop import Place
+from trainhall.training.membership import Membership
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
-from trainhall.training.tasks.base import Task
+from trainhall.training.tasks.base import Data, Task
 
 WORLD_SIZE = 2
 BATCH = 64
@@ -107,9 +117,11 @@ def bare_loop(spec: JobSpec, task: Task, rank: int) -> Steps:
         weight_decay=training.weight_decay,
         fused=True,
     )
-    batches = bare_batches(len(task.train_data), rank)
+    data = task.train_data
+    assert isinstance(data, Data)
+    batches = bare_batches(len(data), rank)
     loss_of = bare_loss(spec)
-    read = task.train_data.batch
+    read = data.batch
 
     def run(steps: int) -> None:
         for _ in range(steps):
@@ -144,7 +156,7 @@ def bare_loss(spec: JobSpec) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
 
 
 def trainhall_loop(spec: JobSpec, folder: AttemptFolder, environment: RankEnvironment) -> Steps:
-    """Trainhall's loop, as a function that runs so many steps of it."""
+    """Trainhall's loop of such a job, which regroups in place, for so many steps of it."""
     launch = Launch(
         job_id="bench",
         attempt=1,
@@ -160,13 +172,17 @@ def trainhall_loop(spec: JobSpec, folder: AttemptFolder, environment: RankEnviro
         checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
     )
     rank = environment.rank
-    events = EventSpool(folder.events(rank), rank)
-    loop = Loop(Place(environment, launch, folder, torch.device("cpu"), events))
+    device = torch.device("cpu")
+    spools = EventSpool(folder.events(rank), rank), MetricSpool(folder.metrics(rank))
+    membership = Membership(launch, launch.ranks[rank], folder, device)
+    loop = ElasticLoop(Place(environment, launch, folder, device, *spools), membership)
     loop.resume()
+    loop.progress.begin(0)
 
     def run(steps: int) -> None:
         for _ in range(steps):
-            assert loop.advance() is None
+            loop.train_step()
+            assert loop.settle() is None
 
     return run
 
@@ -246,7 +262,7 @@ def measure(case: Case) -> list[Round]:
             store = fork(lambda: rendezvous.hold("127.0.0.1", listener.detach()))
             port = listener.getsockname()[1]
         try:
-            ranks = [fork(lambda r=r: rank_main(case, r, port, folder)) for r in range(WORLD_SIZE)]
+            ranks = [fork(partial(rank_main, case, r, port, folder)) for r in range(WORLD_SIZE)]
             codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
         finally:
             os.kill(store, signal.SIGKILL)
@@ -282,7 +298,10 @@ def main() -> None:
     digits = Case("digits", {"name": "digits"}, options.rounds, options.steps)
     fast = measure(digits)
     show(digits, fast)
-    synthetic = {"name": "synthetic", "params": {"step_seconds": SLOW_STEP_SECONDS}}
+    synthetic: dict[str, object] = {
+        "name": "synthetic",
+        "params": {"step_seconds": SLOW_STEP_SECONDS},
+    }
     idling = Case("steps of 20 ms", synthetic, options.slow_rounds, 50)
     slow = measure(idling)
     show(idling, slow)

@@ -52,7 +52,7 @@ def trainhall_seconds(client: httpx.Client) -> float:
         raise SystemExit(f"the job is {job['state']}: {job['reason']}")
 
     def first_step() -> float | None:
-        query = {"names": "loss", "from_step": 1, "to_step": 1}
+        query: dict[str, str | int] = {"names": "loss", "from_step": 1, "to_step": 1}
         found = client.get(f"/metrics/jobs/{job['id']}", params=query).raise_for_status().json()
         times = [
             datetime.fromisoformat(point["time"]).timestamp()

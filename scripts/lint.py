@@ -13,6 +13,7 @@ STEPS = [
     Step("ruff check", [tool("ruff"), "check", "."]),
     Step("ruff format", [tool("ruff"), "format", "--check", "."]),
     Step("mypy", [tool("mypy")]),
+    Step("mypy on the benchmarks", [tool("mypy"), "benchmarks"]),
     Step("import-linter", [tool("lint-imports"), "--no-cache"]),
     Step("the generated documents", [sys.executable, "scripts/generate_docs.py", "--check"]),
     Step("the OpenAPI document", [sys.executable, "scripts/openapi.py", "--check"]),
