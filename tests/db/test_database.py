@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, QueuePool, func, select, text, update
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from trainhall.db import stream
+from trainhall.db import sqlite_driver, stream
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.db.events import record_event
 from trainhall.db.migrations import HEAD, runner
@@ -202,6 +203,47 @@ async def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> Non
     database = Database(f"sqlite:///{path}")
     with pytest.raises(DatabaseError, match="not a database"):
         await database.migrate()
+    await database.close()
+
+
+async def test_a_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    hops = 0
+    execute: Any = sqlite_driver.Connection._execute
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal hops
+        hops += 1
+        return await execute(*arguments, **options)
+
+    monkeypatch.setattr(sqlite_driver.Connection, "_execute", counted)
+    database = Database("sqlite://")
+    await database.migrate()
+    async with database.session() as session:
+        await session.scalar(select(func.count()).select_from(Job))
+        before = hops
+        assert (await session.scalars(select(Job.id))).all() == []
+        assert hops == before + 1
+    await database.close()
+
+
+async def test_a_statement_that_nobody_waits_for_any_more_leaves_the_connection_usable() -> None:
+    database = Database("sqlite://")
+    await database.migrate()
+    numbers = "SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000"
+    slow = f"WITH RECURSIVE n(i) AS ({numbers}) SELECT i FROM n"
+
+    async def count() -> None:
+        async with database.transaction() as session:
+            await session.execute(text(slow))
+
+    task = asyncio.create_task(count())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    await add_job(database)
+    async with database.session() as session:
+        assert (await session.scalars(select(Job.id))).all() == ["a"]
     await database.close()
 
 
