@@ -43,7 +43,7 @@ class Communicator:
         self._broken: CollectiveError | None = None
         self._scratch: dict[object, list[Buffer]] = {}
         """By type of elements. Kept, since new memory costs more than what is received in it."""
-        self._prepared: dict[tuple[Schedule, int, object], list[_Task]] = {}
+        self._prepared: dict[tuple[Schedule, int, object], _Prepared] = {}
         """By schedule, size and type of elements."""
 
     @property
@@ -69,15 +69,15 @@ class Communicator:
         if self._broken:
             raise CollectiveError(f"an earlier collective broke: {self._broken}")
         key = (schedule, tensor.shape[0], tensor.dtype)
-        tasks = self._prepared.get(key)
-        if tasks is None:
-            tasks = self._prepare(schedule, tensor)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._prepare(schedule, tensor)
             if len(self._prepared) == _MOST_PREPARED:
                 del self._prepared[next(iter(self._prepared))]
-            self._prepared[key] = tasks
+            self._prepared[key] = prepared
         self._step += 1
         try:
-            self._do(tasks, tensor)
+            self._do(prepared, tensor)
         except CollectiveError as error:
             self._broken = error
             self._transport.leave(str(error.__cause__ or error))
@@ -113,12 +113,14 @@ class Communicator:
         """A one-dimensional array as `run` takes it here; it may share the array's memory."""
         return self._transport.wrap(array)
 
-    def _do(self, tasks: list["_Task"], tensor: Buffer) -> None:
+    def _do(self, prepared: "_Prepared", tensor: Buffer) -> None:
         step, ends = self._step, time.monotonic() + self._timeout
-        for action, line, place, into, piece in tasks:
+        # Most parts are sent and received into, some added to as well, and each view costs time.
+        parts = [tensor[place] for place in prepared.places]
+        for action, line, part, into, piece in prepared.tasks:
             try:
                 if action is Action.BEGIN:
-                    line.begin(step, tensor[place] if into is None else into)
+                    line.begin(step, parts[part] if into is None else into)
                 elif action is Action.START:
                     self._transport.start()
                 else:
@@ -133,10 +135,9 @@ class Communicator:
                     f"rank {piece.peer} is gone ({gone}): {_outstanding(piece, tensor)}"
                 ) from gone
             if action is Action.ADD:
-                target = tensor[place]
-                target += into
+                parts[part] += into
 
-    def _prepare(self, schedule: Schedule, tensor: Buffer) -> list["_Task"]:
+    def _prepare(self, schedule: Schedule, tensor: Buffer) -> "_Prepared":
         transport, kind = self._transport, tensor.dtype
         if schedule.world_size != transport.world_size:
             raise BadSchedule(f"{schedule} cannot run in a group of {transport.world_size} ranks")
@@ -152,10 +153,15 @@ class Communicator:
             lockstep=transport.lockstep,
         )
         ways = {piece: self._way(piece, kind) for _, piece in steps}
-        return [_Task(action, *ways[piece], piece) for action, piece in steps]
+        numbers = {place: i for i, place in enumerate(dict.fromkeys(p.place for p in ways))}
+        tasks = []
+        for action, piece in steps:
+            line, into = ways[piece]
+            tasks.append(_Task(action, line, numbers[piece.place], into, piece))
+        return _Prepared([slice(*place) for place in numbers], tasks)
 
-    def _way(self, piece: Piece, kind: object) -> tuple[Line, slice, Buffer | None]:
-        """The line of a piece, its place in the tensor, and the buffer into which it comes."""
+    def _way(self, piece: Piece, kind: object) -> tuple[Line, Buffer | None]:
+        """The line of a piece, and the buffer into which it comes."""
         own = self._transport
         r, source = piece.round, own.rank if piece.sends else piece.peer
         header = Header(0, r.phase, r.number, piece.chunks, source, piece.segment)
@@ -164,7 +170,7 @@ class Communicator:
             piece.peer, header, elements, str(kind)
         )
         into = None if piece.scratch is None else self._scratch[kind][piece.scratch][:elements]
-        return line, slice(piece.start, piece.stop), into
+        return line, into
 
 
 class _Task(NamedTuple):
@@ -172,11 +178,19 @@ class _Task(NamedTuple):
 
     action: Action
     line: Line
-    place: slice
-    """In the tensor."""
+    part: int
+    """Which of the tensor's parts."""
     into: Buffer | None
     """A view of a scratch buffer, for a piece that is added."""
     piece: Piece
+
+
+class _Prepared(NamedTuple):
+    """A rank's part of a schedule on tensors of one size and type."""
+
+    places: list[slice]
+    """The parts of the tensor, each once."""
+    tasks: list[_Task]
 
 
 def _outstanding(piece: Piece, tensor: Buffer) -> str:

@@ -47,6 +47,10 @@ class Piece:
     scratch: int | None = None
     """The buffer into which it is received, where it is added."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.start, self.stop
+
     def overlaps(self, other: "Piece") -> bool:
         return max(self.start, other.start) < min(self.stop, other.stop)
 
