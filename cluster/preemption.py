@@ -6,7 +6,7 @@ pause. Those whom it costs the least come first, and who turns out not to be nee
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from trainhall.cluster.facts import AttemptFacts, JobFacts
@@ -34,20 +34,21 @@ class Candidate:
         if not (attempt.in_place and attempt.begun and attempt.state is AttemptState.RUNNING):
             return ()
         size = sum(len(host.devices) for host in attempt.hosts)
-        return tuple(n for n in self.job.sizes if n < size)
+        return self.job.sizes[: bisect_left(self.job.sizes, size)]
 
     def shrunk(self, size: int) -> "Candidate":
         """The same, going on with its first `size` ranks."""
-        kept = {}
+        devices = dict(self.devices)
         left = size
         for host in self.attempt.hosts:
-            kept[host.node_id] = set(host.devices[:left])
-            left -= len(kept[host.node_id])
-        devices = {
-            node_id: tuple(i for i in indices if i not in kept.get(node_id, ()))
-            for node_id, indices in self.devices.items()
-        }
-        return replace(self, devices={n: i for n, i in devices.items() if i}, keeps=size)
+            kept = host.devices[:left]
+            if not kept:
+                break
+            left -= len(kept)
+            given = tuple(i for i in devices.pop(host.node_id, ()) if i not in kept)
+            if given:
+                devices[host.node_id] = given
+        return Candidate(self.job, self.attempt, devices, keeps=size)
 
 
 def make_room(
@@ -84,6 +85,8 @@ def make_room(
 
 def _least(room: "_Room", candidate: Candidate, given: Candidate) -> Candidate | None:
     """The least that one must give while the others give what they do; None: nothing at all."""
+    if room.is_exact:
+        return given
     room.change(given, None)
     if room.is_enough:
         return None
@@ -117,6 +120,11 @@ class _Room:
     @property
     def is_enough(self) -> bool:
         return self._large > 0 if self._one_host else self._total >= self._count
+
+    @property
+    def is_exact(self) -> bool:
+        """It is enough, and any device less would not be."""
+        return not self._one_host and self._total == self._count
 
     def suffices(self, candidate: Candidate) -> bool:
         """Whether it is enough with what this one gives."""

@@ -68,31 +68,29 @@ class Running:
     @cached_property
     def coming(self) -> Mapping[Place, datetime | None]:
         """When each device that is held comes free; None: nobody knows."""
-        return {(g.node_id, g.device_index): self._end_of(g) for g in self._facts.grants}
+        coming: dict[Place, datetime | None] = {
+            (grant.node_id, grant.device_index): None for grant in self._facts.grants
+        }
+        for place, attempt in self._held.items():
+            coming[place] = self.ends.get(attempt.job_id)
+        return coming | dict.fromkeys(self.leaving, self._now)
 
-    def is_leaving(self, grant: GrantFacts) -> bool:
-        """It comes free without anyone's help."""
-        attempt = self.attempts.get(grant.job_id)
-        if attempt is None or attempt.number != grant.attempt:
-            return False
-        return attempt.goal != "run" or (grant.node_id, grant.device_index) in self._given_up
+    @cached_property
+    def leaving(self) -> Set[Place]:
+        """Devices that come free without anyone's help."""
+        return {place for place, attempt in self._held.items() if attempt.goal != "run"} | {
+            place for place in given_up(self.attempts, self._facts.grants) if place in self._held
+        }
 
     def candidates(
         self, allows: Callable[[JobFacts], bool], node_ids: Set[str], places: Set[Place]
     ) -> list[Candidate]:
         """Jobs that could make room, with what they hold of these nodes and devices."""
         held: dict[str, dict[str, list[int]]] = {}
-        for grant in self._facts.grants:
-            attempt = self.attempts.get(grant.job_id)
-            if (
-                grant.node_id in node_ids
-                and (grant.node_id, grant.device_index) in places
-                and attempt is not None
-                and attempt.number == grant.attempt
-                and not self.is_leaving(grant)
-            ):
-                of_job = held.setdefault(grant.job_id, {})
-                of_job.setdefault(grant.node_id, []).append(grant.device_index)
+        for place, attempt in self._held.items():
+            node_id, index = place
+            if node_id in node_ids and place in places and place not in self.leaving:
+                held.setdefault(attempt.job_id, {}).setdefault(node_id, []).append(index)
         return [
             Candidate(
                 job,
@@ -107,11 +105,11 @@ class Running:
         ]
 
     @cached_property
-    def _given_up(self) -> Set[Place]:
-        return given_up(self.attempts, self._facts.grants)
-
-    def _end_of(self, grant: GrantFacts) -> datetime | None:
-        attempt = self.attempts.get(grant.job_id)
-        if attempt is None or attempt.number != grant.attempt:
-            return None
-        return self._now if self.is_leaving(grant) else self.ends.get(grant.job_id)
+    def _held(self) -> Mapping[Place, AttemptFacts]:
+        """The active attempts that hold devices."""
+        return {
+            (grant.node_id, grant.device_index): attempt
+            for grant in self._facts.grants
+            if (attempt := self.attempts.get(grant.job_id)) is not None
+            and attempt.number == grant.attempt
+        }

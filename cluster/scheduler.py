@@ -248,10 +248,9 @@ class Pass:
             return []
         free = {node_id: len(served.part.free_of(node_id)) for node_id in node_ids}
         places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
-        for grant in self.facts.grants:
-            place = (grant.node_id, grant.device_index)
-            if grant.node_id in free and place in places and self.running.is_leaving(grant):
-                free[grant.node_id] += 1
+        for place in self.running.leaving:
+            if place[0] in free and place in places:
+                free[place[0]] += 1
         enough = max(free.values(), default=0) if group.one_host else sum(free.values())
         if enough >= job.sizes[0]:
             return []
