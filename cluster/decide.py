@@ -1,5 +1,6 @@
 """What shall change, and why: a pure function of (now, the state of the cluster, options)."""
 
+import math
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -82,6 +83,21 @@ def _decide_silence(node: NodeFacts, promised: float, options: ClusterOptions) -
         reason = f"not heard for {silent:.0f} s; it gets no new work"
         return MoveNode(node.id, node.state, NodeState.SUSPECT, reason, suspect_after)
     return None
+
+
+def seconds_until_silent(facts: ClusterFacts, options: ClusterOptions) -> float:
+    """When the silence of a node will next ask for something, if it is not heard before."""
+    promised = _promised(facts)
+    ends = [math.inf]
+    for node in facts.nodes:
+        if node.state in UNHEARD:
+            continue
+        ends.append(
+            max(options.lost_after_seconds, promised.get(node.id, 0.0)) - node.silent_seconds
+        )
+        if node.state is NodeState.READY:
+            ends.append(options.suspect_after_seconds - node.silent_seconds)
+    return min(seconds for seconds in ends if seconds > 0)
 
 
 def _room_for(entry: QueueEntry) -> Iterator[Decision]:

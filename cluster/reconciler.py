@@ -1,12 +1,13 @@
 """The reconciler: load what is, decide what shall be, apply it; woken by events and a slow tick."""
 
 import asyncio
+import math
 
 import structlog
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.cluster.apply import Applier
-from trainhall.cluster.decide import decide
+from trainhall.cluster.decide import decide, seconds_until_silent
 from trainhall.cluster.decisions import Explain
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.load import load_facts
@@ -35,6 +36,8 @@ class Reconciler:
         self._hearing = hearing
         self._applier = applier
         self._wanted = asyncio.Event()
+        self._silent_in = math.inf
+        """Seconds until the silence of a node asks for something, as of the last pass."""
 
     def wake(self) -> None:
         self._wanted.set()
@@ -50,10 +53,11 @@ class Reconciler:
                 await asyncio.sleep(self._options.tick_seconds)
                 continue
             try:
-                async with asyncio.timeout(self._options.tick_seconds):
+                # A node's jobs wait for the moment in which it is given up: not for a tick later.
+                async with asyncio.timeout(min(self._options.tick_seconds, self._silent_in)):
                     await self._wanted.wait()
             except TimeoutError:
-                pass  # the slow tick
+                pass  # the slow tick, or a node was silent for long enough
 
     async def settle(self) -> None:
         """Pass until nothing is left to decide."""
@@ -66,6 +70,7 @@ class Reconciler:
         """One pass; whether it changed anything that another pass should look at."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._hearing)
+        self._silent_in = seconds_until_silent(facts, self._options)
         decisions = decide(self._clock.now(), facts, self._options)
         explanations = [d for d in decisions if isinstance(d, Explain)]
         changed = False

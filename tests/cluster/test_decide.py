@@ -1,5 +1,6 @@
 """Decisions from any state of the cluster: only listed edges, always with a reason."""
 
+import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.cluster.decide import decide
+from trainhall.cluster.decide import decide, seconds_until_silent
 from trainhall.cluster.decide_attempt import describe
 from trainhall.cluster.decisions import (
     Decision,
@@ -181,6 +182,19 @@ def test_silence() -> None:
     assert isinstance(lost, MoveNode)
     assert lost.end is NodeState.LOST
     assert decide(NOW, ClusterFacts(nodes=(node(silent_seconds=14.9),)), OPTIONS) == []
+
+
+def test_it_is_known_when_a_silence_will_ask_for_something() -> None:
+    def until(*nodes: NodeFacts, attempts: tuple[AttemptFacts, ...] = ()) -> float:
+        return seconds_until_silent(ClusterFacts(nodes=nodes, attempts=attempts), OPTIONS)
+
+    assert until() == math.inf
+    assert until(node(silent_seconds=10.0)) == 5.0
+    assert until(node(silent_seconds=10.0), node("b", silent_seconds=89.0)) == 1.0
+    assert until(node(silent_seconds=20.0, state=NodeState.SUSPECT)) == 70.0
+    assert until(node(silent_seconds=100.0, state=NodeState.LOST)) == math.inf
+    promised = attempt(told(), isolation_seconds=120.0)
+    assert until(node(silent_seconds=20.0), attempts=(promised,)) == 100.0
 
 
 @pytest.mark.parametrize(
