@@ -84,7 +84,7 @@ def _decide_unfinished(
         reason = "it was to pause before the ranks of all hosts had met; the others end too"
         return StopAttempt(attempt.token, "stop", reason)
     going = [host for host in attempt.hosts if outcome_of(host) is None]
-    if attempt.goal != "stop" and (hang := hang_of(going)) is not None:
+    if attempt.goal != "stop" and (hang := hang_of(going, attempt.generation)) is not None:
         return StopAttempt(attempt.token, "stop", hang.message, hang)
     if attempt.goal == "run" and late:
         failure = _late_start(attempt, options)

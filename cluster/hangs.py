@@ -16,37 +16,39 @@ _STOPPED = "stopped"
 """Of a process that got SIGSTOP, in psutil's words."""
 
 
-def hang_of(hosts: Iterable[HostFacts]) -> Failure | None:
+def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
     """What an attempt ends with whose ranks on all hosts take no step any more.
 
     Args:
         hosts: those on which it has processes.
+        generation: of the attempt. Ranks of an earlier one waited for a host that was lost.
     """
     stalls: list[tuple[str, Stall]] = []
     for host in hosts:
-        if host.told is None or host.told.stall is None:
+        told = host.told
+        if told is None or told.stall is None or told.generation != generation:
             return None
-        stalls.append((host.node_name, host.told.stall))
+        stalls.append((host.node_name, told.stall))
     if not stalls:
         return None
     named = [(node, rank) for node, stall in stalls for rank in stall.ranks]
     node, behind = _behind(named)
     limit = max(stall.limit for _, stall in stalls)
-    told = f"hang: no host's ranks took a step within {limit:.3g} s"
+    hang = f"hang: no host's ranks took a step within {limit:.3g} s"
     if behind is None:
         return Failure(
-            message=f"{told}; no rank is behind the others, so the network between them may be",
+            message=f"{hang}; no rank is behind the others, so the network between them may be",
             cause=Cause.HANG,
-            evidence=told,
+            evidence=hang,
         )
     why = "; its process is stopped (state T)" if behind.state == _STOPPED else ""
     return Failure(
         rank=behind.rank,
         node=node,
-        message=f"{told}; rank {behind.rank} (node {node}) is behind, {behind.doing} after step "
+        message=f"{hang}; rank {behind.rank} (node {node}) is behind, {behind.doing} after step "
         f"{behind.step}{why}",
         cause=Cause.HANG,
-        evidence=told,
+        evidence=hang,
         step=max(rank.step for _, rank in named),
     )
 

@@ -8,15 +8,12 @@ import torch
 
 from trainhall.distributed import broken, process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.training.control import Control
+from trainhall.training.control import STUCK_SECONDS, Control
 from trainhall.training.link import AttemptFolder, Command, Launch, RankPlace
 
 LOOK_SECONDS = 0.005
 """Between two looks at the page by a rank that has nothing else to do."""
 WATCH_SECONDS = 0.25
-STUCK_SECONDS = 5.0
-"""Without a step of this rank though a newer group is to be joined: a rank of this one is gone, and
-nothing tells so (its host lost power). A step that is cut off is taken again."""
 
 
 class NotRegrouped(RuntimeError):
@@ -122,9 +119,9 @@ class Membership:
         steps, since = self._steps, time.monotonic()
         while not left.wait(WATCH_SECONDS):
             now = time.monotonic()
-            if self._control.generation <= self.generation or steps != self._steps:
+            if steps != self._steps:
                 steps, since = self._steps, now
-            elif now - since > STUCK_SECONDS:
+            elif now - since > STUCK_SECONDS and self._control.generation > self.generation:
                 self._is_broken_up = True  # first: what fails then is looked at at once
                 broken.close_connections()
                 since = now

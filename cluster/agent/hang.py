@@ -172,10 +172,12 @@ class HangWatch:
         self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
         return judge(list(self._seen.values()), self._floor)
 
-    def begin_anew(self) -> None:
-        """What the ranks did not do until now is forgiven: they wait for one to be replaced."""
+    def begin_anew(self, due: float) -> None:
+        """What the ranks do not do until a time (monotonic) is forgiven: they wait for one to be
+        replaced, or find out that one is gone."""
         self._seen.clear()
         self._looked = None
+        self.due = due
 
     def _observe(self, rank: int, pid: int, passed: float) -> Seen:
         told = read(self._attempt, pid)

@@ -19,6 +19,14 @@ from trainhall.cluster.agent.processes import MARK
 from trainhall.training.link import AttemptFolder, Launch, RankPlace, Rendezvous
 
 RANK_MODULE = "trainhall.training.rank"
+PRELOADED = (
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    RANK_MODULE,
+)
+"""What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
 EXIT_CRASHED = 70
 """A forked rank's own code for an exception that its entry point let through (EX_SOFTWARE)."""
 

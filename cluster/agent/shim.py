@@ -31,12 +31,13 @@ from trainhall.cluster.agent import (
     meeting,
     outcome,
     processes,
+    ranks,
     stacks,
     store,
 )
 from trainhall.cluster.agent.members import Member, Members, can_be_replaced
 from trainhall.training.cause import Cause
-from trainhall.training.control import Control
+from trainhall.training.control import STUCK_SECONDS, Control
 from trainhall.training.link import (
     EXIT_STOPPED,
     AttemptFolder,
@@ -52,21 +53,14 @@ from trainhall.training.link import (
 from trainhall.training.progress import newest_step
 from trainhall.training.stall import Stall
 
-PRELOADED = (
-    "torch._dynamo",
-    "torch.distributed",
-    "torch.nn.parallel",
-    "torch.optim",
-    "trainhall.training.rank",
-)
-"""What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
-
 AGREE_SECONDS = 1.0
 """How long the ranks of a task may take to agree on where to stop."""
 TERMINATE_SECONDS = 0.4
 """Between SIGTERM and SIGKILL for a task: together with the above less than two seconds."""
 PEERS_SECONDS = 1.0
 """The same for those that are left when one rank of a task has failed."""
+LEAVE_SECONDS = 30.0
+"""For ranks that a regrouping gives up, and so long at most their devices are not free."""
 SILENT_SECONDS = 60.0
 """How long a script that is to pause may not ask whether to stop, before it gets SIGTERM. It is
 longer for one whose steps are long."""
@@ -282,10 +276,12 @@ class Shim:
             return
         self.launch = launch
         self._fallen, self._stall = [], None
+        if self._hangs is not None:
+            self._hangs.begin_anew(time.monotonic() + STUCK_SECONDS)
         self._members.regroup(launch)
         self._regroup_by = math.inf
         if self._members.leaving:
-            self._regroup_by = time.monotonic() + launch.spec.recovery.regroup_seconds
+            self._regroup_by = time.monotonic() + LEAVE_SECONDS
         kept = self._rendezvous is not None and self._store_address == self._own_address()
         if not launch.ranks or (launch.node_rank == 0 and kept and self._store_pid is not None):
             assert self._rendezvous is not None
@@ -323,7 +319,7 @@ class Shim:
             # The others can go on without it once it is gone; its end is told as the hang it was.
             self._hung = (pids[stall.behind], hang.failure_of(self.folder, stall))
             processes.send_groups([pids[stall.behind]], signal.SIGKILL)
-            self._hangs.begin_anew()
+            self._hangs.begin_anew(now)
         else:
             self._fail(hang.failure_of(self.folder, stall))
 
@@ -584,7 +580,7 @@ def main() -> int:
     # It served its purpose in this process's own memory and is nothing that a rank should see.
     os.environ.pop(linux.ROOM_VARIABLE, None)
     if options.preload:
-        for name in PRELOADED:
+        for name in ranks.PRELOADED:
             importlib.import_module(name)
     return supervise(
         options.folder,

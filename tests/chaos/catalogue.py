@@ -1,6 +1,13 @@
 """Every scenario, in an order in which neighbours share a cluster."""
 
-from chaos import commands, coordinator_faults, disk_faults, host_faults, rank_faults
+from chaos import (
+    commands,
+    coordinator_faults,
+    disk_faults,
+    elastic_faults,
+    host_faults,
+    rank_faults,
+)
 from chaos.stage import Scenario
 
 SCENARIOS = (
@@ -29,6 +36,18 @@ SCENARIOS = (
         few=1,
         root=True,
         slow=True,
+    ),
+    # On three hosts that train one job, which goes on in place.
+    Scenario(name="lost in place", play=elastic_faults.lost_in_place, runs=20, few=1, slow=True),
+    Scenario(
+        name="killed while regrouping",
+        play=elastic_faults.killed_while_regrouping,
+        runs=20,
+        few=1,
+        slow=True,
+    ),
+    Scenario(
+        name="hung over hosts", play=elastic_faults.hung_over_hosts, runs=10, few=1, slow=True
     ),
     # On small disks.
     Scenario(

@@ -89,9 +89,10 @@ class RecoverySpec(SpecModel):
     """The least time without a step until the ranks count as hung: it is longer for a job whose
     steps are long. 0: never. Without it 30 for a task; a script is watched only if it is given, and
     only while it asks `trainhall.should_stop()` after every step."""
-    regroup_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+    regroup_seconds: Annotated[float, Field(ge=0, le=3600)] = 120.0
     """How long the ranks of a task under `ddp` that have lost one of them hold what they have in
-    memory until they are told how to go on; after that the job goes on from its checkpoint."""
+    memory until they are told how to go on; after that the job goes on from its checkpoint. A
+    host that went without a word is given up only after the cluster's `lost_after_seconds` (90)."""
     on_isolation: Literal["keep", "stop"] = "keep"
     """What becomes of ranks whose host does not reach the coordinator. `keep`: they go on, and end
     if they were replaced meanwhile. `stop`: they save and end before the job starts elsewhere, as a

@@ -2067,7 +2067,8 @@ export type RecoverySpec = {
      * Regroup Seconds
      *
      * How long the ranks of a task under `ddp` that have lost one of them hold what they have in
-     * memory until they are told how to go on; after that the job goes on from its checkpoint.
+     * memory until they are told how to go on; after that the job goes on from its checkpoint. A
+     * host that went without a word is given up only after the cluster's `lost_after_seconds` (90).
      */
     regroup_seconds?: number;
     /**
