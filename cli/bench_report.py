@@ -13,6 +13,7 @@ from typing import Any
 from trainhall.cli import output as out
 from trainhall.cli.bench_measure import Measured
 from trainhall.distributed.bench.request import NATIVE, SCATTERED, Sync
+from trainhall.distributed.collectives.cost import Link
 
 SMALL, LARGE = 256 << 10, 16 << 20
 """Goals of a ring of two hold up to the one, and from the other on."""
@@ -83,7 +84,7 @@ def tables(measured: Measured) -> str:
     """Links, times of each method and size, and the combining of a ResNet-18's gradients."""
     found = measured.found
     links = ", ".join(
-        f"{kind}: α {_milliseconds(link.latency)}, {_megabytes(link.bandwidth)}"
+        f"{kind}: α {_milliseconds(link.latency)}, {_megabytes(link.bandwidth)}{_one_way(link)}"
         for kind, link in found.links.items()
     )
     return "\n\n".join(
@@ -212,6 +213,10 @@ def _bars(axes: Any, syncs: Sequence[Sync]) -> None:
     axes.invert_yaxis()
     axes.set(title="ResNet-18's gradients", xlabel="seconds")
     axes.legend(fontsize=8)
+
+
+def _one_way(link: Link) -> str:
+    return "" if link.one_way is None else f" ({_megabytes(link.one_way)} one way)"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -2,13 +2,14 @@
 
 A pair of ranks runs a ring of two between them, on some sizes. That takes 2α + m·β (`Ring`), and
 has in it whatever else an exchange costs here: the processors' work, the transport's, and ours. So
-fitted links predict what this program takes, not what the wire could.
+fitted links predict what this program takes, not what the wire could. A ring sends both ways at
+once; for algorithms that do not, what a link carries one way can be measured too.
 """
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
+from trainhall.distributed.collectives.naive import Naive
 from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, placed, placed_legs
 
@@ -27,6 +29,9 @@ LARGE = 1 << 20
 """Smaller ones hide in the buffers of the kernel and of the network, in part."""
 SECONDS = 0.5
 """For each class of links."""
+
+EXCHANGE, THERE_AND_BACK = Ring(2), Naive(2)
+"""What a pair does: send and receive at once, or one after the other."""
 
 Hosts = Sequence[Sequence[int]]
 
@@ -96,27 +101,58 @@ def measure_links(
     Raises:
         CollectiveError, RuntimeError: as for `Exchanges.seconds`.
     """
+    world_size = exchanges.world_size
     return {
-        kind: fit(telling(_times(exchanges, Pairs(exchanges.world_size, pairs), seconds)))
-        for kind, pairs in (
-            (LinkClass.HOST, tuple((host[0], host[1]) for host in hosts if len(host) > 1)),
-            (LinkClass.RACK, tuple((a[0], b[0]) for a, b in list(pairwise(hosts))[::2])),
-        )
-        if pairs
+        kind: fit(telling(_times(exchanges, Pairs(world_size, pairs), seconds)))
+        for kind, pairs in _pairs(hosts).items()
     }
+
+
+def measure_one_way(
+    rings: ByRings, hosts: Hosts, links: Mapping[LinkClass, Link], *, seconds: float = SECONDS
+) -> dict[LinkClass, Link]:
+    """`links`, with what they carry while nothing comes the other way; a collective, as for them.
+
+    A message goes there and one of its size back, in 2α + 2·m·β. α is known; m is the largest size
+    of which `measure_links` has time for a ring, so this takes up to twice as long.
+    """
+    repeats = 1 + REPEATS[1]
+    found = {}
+    for kind, pairs in _pairs(hosts).items():
+        link = links[kind]
+        most = link.bandwidth * (seconds / repeats - 2 * link.latency)
+        size = max((m for m in SIZES if m <= most), default=SIZES[0])
+        schedule = Pairs(rings.world_size, pairs, THERE_AND_BACK)
+        _, *times = rings.seconds(schedule, size, repeats)
+        moving = rings.slowest(statistics.median(times)) - 2 * link.latency
+        # Noise aside nothing is slower for having the link to itself.
+        one_way = max(link.bandwidth, 2 * size / moving) if moving > 0 else link.bandwidth
+        found[kind] = replace(link, one_way=one_way)
+    return found
+
+
+def _pairs(hosts: Hosts) -> dict[LinkClass, tuple[tuple[int, int], ...]]:
+    """Who exchanges with whom to measure each class of links that there is."""
+    classes = {
+        LinkClass.HOST: tuple((host[0], host[1]) for host in hosts if len(host) > 1),
+        LinkClass.RACK: tuple((a[0], b[0]) for a, b in list(pairwise(hosts))[::2]),
+    }
+    return {kind: pairs for kind, pairs in classes.items() if pairs}
 
 
 @dataclass(frozen=True)
 class Pairs(Schedule):
-    """Rings of two: each pair of ranks adds up by itself, and the other ranks do nothing."""
+    """Each pair of ranks adds up by itself, and the other ranks do nothing."""
 
     algorithm = "pairs"
 
     pairs: tuple[tuple[int, int], ...]
+    of_two: Schedule = EXCHANGE
+    """What a pair does."""
 
     @property
     def chunks(self) -> int:
-        return 2
+        return self.of_two.chunks
 
     def peer(self, rank: int) -> int | None:
         """Whom a rank exchanges with."""
@@ -125,11 +161,11 @@ class Pairs(Schedule):
     def rounds(self, rank: int) -> Iterator[Round]:
         for pair in self.pairs:
             if rank in pair:
-                yield from placed(Ring(2).rounds(pair.index(rank)), members=pair, first=0)
+                yield from placed(self.of_two.rounds(pair.index(rank)), members=pair, first=0)
 
     def legs(self) -> Iterator[Leg]:
         for pair in self.pairs:
-            yield from placed_legs(Ring(2).legs(), pair)
+            yield from placed_legs(self.of_two.legs(), pair)
 
 
 def _times(exchanges: Exchanges, pairs: Pairs, seconds: float) -> list[tuple[int, float]]:

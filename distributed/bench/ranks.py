@@ -36,7 +36,7 @@ from trainhall.distributed.compression.choose import choose
 from trainhall.distributed.compression.interface import Bucket, Compression, Exchange
 from trainhall.distributed.exchange import NativeExchange
 from trainhall.distributed.gloo import Gloo
-from trainhall.distributed.probe import ByRings, measure_links
+from trainhall.distributed.probe import ByRings, measure_links, measure_one_way
 from trainhall.distributed.process_group import cpu_group
 
 TIMEOUT = 120.0
@@ -75,7 +75,8 @@ class Ranks:
         self.native = NativeExchange(group)
 
     def measure(self) -> Found:
-        links = measure_links(ByRings(self.communicator), self.scenario.hosts)
+        rings, hosts = ByRings(self.communicator), self.scenario.hosts
+        links = measure_one_way(rings, hosts, measure_links(rings, hosts))
         times = [time for size in self.scenario.sizes for time in self.compare(size)]
         return Found(links, times, self.sync_all(), BACKWARD_SECONDS)
 

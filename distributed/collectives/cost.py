@@ -2,10 +2,12 @@
 
 A message of m bytes takes α + m·β seconds: a latency, and the time on a link of 1/β bytes a
 second (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel
-Computing 20, 1994). Two things are added to it:
+Computing 20, 1994). Three things are added to it:
 
 - Links between hosts belong to the host: what its ranks send in one round shares the bandwidth,
   and so does what they receive. Within a host every pair of ranks has a link of its own.
+- What comes the other way at the same time may cost something too (`Link.one_way`): where a
+  message takes the processors of its two ranks, a rank that sends and receives has twice the work.
 - Rounds are taken to be in lockstep: each lasts as long as its slowest message.
 
 Adding numbers is taken to be free, since it overlaps with receiving.
@@ -15,7 +17,7 @@ rounds. Both give the same, and the first is quick at thousands of ranks.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -48,7 +50,20 @@ class Link:
     latency: float
     """α, in seconds."""
     bandwidth: float
-    """1/β, in bytes a second; that of a host, for links between hosts."""
+    """1/β, in bytes a second; that of a host, for links between hosts. There is as much the other
+    way at the same time."""
+    one_way: float | None = None
+    """The bandwidth while nothing comes the other way; None: the same."""
+
+    def seconds(self, there: Seconds, back: Seconds) -> Seconds:
+        """How long messages take.
+
+        Args:
+            there: bytes that pass the link in the direction of each message.
+            back: those that pass it the other way meanwhile.
+        """
+        alone = self.one_way or self.bandwidth
+        return self.latency + there / alone + back * (1 / self.bandwidth - 1 / alone)
 
 
 EXAMPLE_LINKS = {
@@ -108,32 +123,48 @@ class Cluster:
     def round_seconds(self, pairs: Pairs, sizes: npt.NDArray[Any]) -> float:
         """How long messages take that are sent at once: `sizes` in bytes, one for each pair."""
         kinds = self.between(pairs)
-        shared = self._on_host_links(pairs, kinds, np.asarray(sizes, dtype=np.float64))
-        return float(max(self._links[kind].latency + size / self._links[kind].bandwidth
-                         for kind, size in zip(kinds, shared, strict=True)))  # fmt: skip
+        there, back = self._on_links(pairs, kinds, np.asarray(sizes, dtype=np.float64))
+        return max(
+            float(self._links[kind].seconds(there[of_kind], back[of_kind]).max())
+            for kind, of_kind in _by_kind(kinds)
+        )
 
     def leg_seconds(self, leg: Leg, sizes: Seconds) -> Seconds:
         """How long a leg takes, for tensors of each of `sizes` bytes."""
         kinds = self.between(leg.pairs)
-        loads = self._on_host_links(leg.pairs, kinds, np.ones(len(leg.pairs)))
-        # Thousands of pairs are of few kinds, and of each kind the fullest link decides.
+        there, back = self._on_links(leg.pairs, kinds, np.full(len(leg.pairs), float(leg.share)))
         slowest = np.zeros_like(sizes)
-        for kind, link in enumerate(self._links):
-            if (of_kind := kinds == kind).any():
-                shared = sizes * (float(leg.share) * loads[of_kind].max())
-                slowest = np.maximum(slowest, link.latency + shared / link.bandwidth)
+        for kind, of_kind in _by_kind(kinds):
+            # Thousands of messages are of few kinds, with few different loads on their links.
+            for loads in np.unique(np.stack([there[of_kind], back[of_kind]], axis=1), axis=0):
+                seconds = self._links[kind].seconds(*(sizes * load for load in loads))
+                slowest = np.maximum(slowest, seconds)
         return leg.times * slowest
 
-    def _on_host_links(self, pairs: Pairs, kinds: npt.NDArray[np.int64], sizes: Seconds) -> Seconds:
+    def _on_links(
+        self, pairs: Pairs, kinds: npt.NDArray[np.int64], sizes: Seconds
+    ) -> tuple[Seconds, Seconds]:
         """For each message the bytes that pass its link in this round: its own within a host, and
-        those of the fuller one of both hosts between two."""
-        host = pairs // self.ranks_per_host
-        crosses = kinds > 1
-        crossing = np.where(crosses, sizes, 0.0)
-        count = int(host.max()) + 1
-        out = np.bincount(host[:, 0], crossing, count)[host[:, 0]]
-        into = np.bincount(host[:, 1], crossing, count)[host[:, 1]]
-        return np.where(crosses, np.maximum(out, into), sizes)
+        those of the fuller one of both hosts between two; and those that one of its ends, which
+        are ranks or hosts, sends as well as receives."""
+        crosses = (kinds > 1)[:, np.newaxis]
+        hosts = pairs // self.ranks_per_host + self.world_size
+        ends = np.where(crosses, hosts, pairs)
+        count = int(ends.max()) + 1
+        out, into = (np.bincount(ends[:, side], sizes, count) for side in (0, 1))
+        both = np.minimum(out, into)
+        source, destination = ends.T
+        return (
+            np.maximum(out[source], into[destination]),
+            np.maximum(both[source], both[destination]),
+        )
+
+
+def _by_kind(kinds: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """The classes that there are, as places in `LinkClass`, and which messages are of each."""
+    for kind in range(len(LinkClass)):
+        if (of_kind := kinds == kind).any():
+            yield kind, of_kind
 
 
 def predict(schedule: Schedule, cluster: Cluster, sizes: npt.ArrayLike) -> Seconds:

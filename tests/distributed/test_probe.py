@@ -1,17 +1,28 @@
 """What links carry, as measured between ranks."""
 
+import numpy as np
 import pytest
 
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.collectives.in_process import InProcess, run_ranks
-from trainhall.distributed.probe import ByRings, Pairs, fit, measure_links, telling
+from trainhall.distributed.collectives.simulate import simulate
+from trainhall.distributed.probe import (
+    THERE_AND_BACK,
+    ByRings,
+    Pairs,
+    fit,
+    measure_links,
+    measure_one_way,
+    telling,
+)
 
 
 def measured(hosts: list[list[int]]) -> list[dict[LinkClass, Link]]:
     def work(transport: InProcess) -> dict[LinkClass, Link]:
-        communicator = Communicator(transport, timeout=30)
-        return measure_links(ByRings(communicator), hosts, seconds=0.05)
+        rings = ByRings(Communicator(transport, timeout=30))
+        links = measure_links(rings, hosts, seconds=0.05)
+        return measure_one_way(rings, hosts, links, seconds=0.05)
 
     return run_ranks(sum(map(len, hosts)), work)
 
@@ -31,7 +42,10 @@ def test_every_rank_gets_the_same_links_of_the_classes_there_are(
     first, *others = measured(hosts)
     assert set(first) == kinds
     assert all(other == first for other in others)
-    assert all(link.latency >= 0 and link.bandwidth > 0 for link in first.values())
+    for link in first.values():
+        assert link.latency >= 0
+        assert link.one_way
+        assert link.one_way >= link.bandwidth > 0
 
 
 def test_a_link_is_found_again_in_its_times() -> None:
@@ -59,3 +73,12 @@ def test_pairs_that_exchange_are_not_in_each_others_way() -> None:
     assert list(schedule.rounds(4)) == []
     assert [r.send.peer for r in schedule.rounds(2) if r.send] == [1, 1]
     assert [schedule.peer(rank) for rank in range(5)] == [3, 2, 1, 0, None]
+
+
+def test_a_pair_may_send_there_and_back_instead() -> None:
+    schedule = Pairs(3, ((2, 0),), THERE_AND_BACK)
+    tensors = [np.full(5, rank) for rank in range(3)]
+    simulated = simulate(schedule, tensors)
+    assert [tensor.tolist() for tensor in simulated.tensors] == [[2] * 5, [1] * 5, [2] * 5]
+    for rank in (0, 2):
+        assert not any(r.send and r.receive for r in schedule.rounds(rank))

@@ -1,5 +1,6 @@
 """The cost model: formulas agree with schedules, with the literature, and across link classes."""
 
+from dataclasses import replace
 from math import ceil, log2
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
 from trainhall.distributed.collectives.cost import (
+    EXAMPLE_LINKS,
     Cluster,
     Crossover,
     Link,
@@ -48,6 +50,30 @@ def test_the_formula_and_the_walk_through_the_schedule_agree(world_size: int) ->
         for size in (1000, 10**8):
             predicted = predict(schedule, cluster, size)
             assert predicted == pytest.approx(walk(schedule, cluster, size)), str(schedule)
+
+
+@pytest.mark.parametrize("world_size", [2, 6, 13])
+def test_they_agree_where_both_ways_at_once_are_slower_as_well(world_size: int) -> None:
+    links = {
+        kind: replace(link, one_way=1.7 * link.bandwidth) for kind, link in EXAMPLE_LINKS.items()
+    }
+    cluster = replace(layered(world_size), links=links)
+    for schedule in schedules(cluster):
+        predicted = predict(schedule, cluster, 10**8)
+        assert predicted == pytest.approx(walk(schedule, cluster, 10**8)), str(schedule)
+
+
+def test_what_sends_and_receives_at_once_has_the_slower_link() -> None:
+    """A ring, and not a tree; between hosts, what any of their ranks does counts."""
+    links = dict.fromkeys(LinkClass, Link(ALPHA, BANDWIDTH, one_way=2 * BANDWIDTH))
+    two = Cluster(world_size=2, links=links)
+    assert predict(Ring(2), two, 1e6) == pytest.approx(2 * ALPHA + 1e6 / BANDWIDTH)
+    assert predict(all_reduce("tree", 2), two, 1e6) == pytest.approx(2 * ALPHA + 1e6 / BANDWIDTH)
+    hosts = Cluster(world_size=4, devices_per_host=2, links=links)
+    apart = hosts.round_seconds(to_pairs([0, 3], [2, 1]), np.full(2, 1e6))
+    assert apart == pytest.approx(ALPHA + 1e6 / BANDWIDTH)
+    unequal = hosts.round_seconds(to_pairs([0, 3], [2, 1]), np.array([1e6, 5e5]))
+    assert unequal == pytest.approx(ALPHA + 0.75e6 / BANDWIDTH)
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 12, 64])
