@@ -66,6 +66,9 @@ RESUMED: Example = JOB | {
     "running_since": None,
 }
 CANCELLING: Example = JOB | {"state": "cancelling", "reason": "a user asked to cancel it"}
+RESIZED: Example = JOB | {
+    "reason": "a user asks for 4 workers instead of 2 workers; it keeps 2 until it can change"
+}
 RESTORED: Example = RESUMED | {"reason": "a user restored a checkpoint"}
 DRY_RUN: Example = {
     "name": "digits",

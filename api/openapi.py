@@ -17,6 +17,7 @@ from trainhall.api.describe import NULL, REF
 from trainhall.api.params import known_query
 from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
 from trainhall.api.schemas.checkpoints import Restore
+from trainhall.api.schemas.jobs import Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.training.spec import JobSpec
@@ -88,7 +89,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
     """The schemas of bodies that routes read by themselves, and of problems. A part of the job spec
     that has the name of a response is told apart by a prefix."""
     _, own = models_json_schema(
-        [(model, "validation") for model in (NewNode, NodeChange, Drain, Restore, Problem)],
+        [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Restore, Problem)],
         ref_template=REF,
     )
     _, spec = models_json_schema([(JobSpec, "validation")], ref_template=REF)

@@ -1,4 +1,4 @@
-"""Commands about jobs: submit, ls, show, pause, resume, cancel, wait."""
+"""Commands about jobs: submit, ls, show, pause, resume, resize, cancel, wait."""
 
 from datetime import datetime
 from functools import partial
@@ -191,6 +191,41 @@ def resume(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
       trainhall ls --state paused -o name | xargs trainhall resume
     """
     _command(url, jobs, output, "PUT", "/resume")
+
+
+def resize(
+    job: JobId,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="A fixed number of workers.")
+    ] = None,
+    min_workers: Annotated[
+        int | None,
+        typer.Option("--min-workers", metavar="N", help="Of an elastic job: the fewest."),
+    ] = None,
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", metavar="N", help="Of an elastic job: the most.")
+    ] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Give a job another number of workers, also while it runs.
+
+    A running job changes as soon as there is room: under ddp in place, any other saves a checkpoint
+    and goes on from there. Until then it keeps the workers that it has.
+
+    \b
+    Examples:
+      trainhall resize 3f2a --workers 4
+      trainhall resize 3f2a --min-workers 2 --max-workers 8
+    """
+    asked = {"workers": workers, "min_workers": min_workers, "max_workers": max_workers}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not given:
+        raise Usage("give --workers, or --min-workers and --max-workers for an elastic job")
+    with connect(url) as client:
+        job_id = client.job_id(job)
+        done = client.request("PUT", f"/training/jobs/{job_id}/resize", json=given)
+    out.print_item(done, output, partial(_commanded, done))
 
 
 def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:

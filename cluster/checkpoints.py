@@ -17,6 +17,7 @@ from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
+from trainhall.cluster.respec import changed_spec
 from trainhall.cluster.resume import STORE, candidates
 from trainhall.cluster.run_time import run_times
 from trainhall.cluster.storable import storable
@@ -35,10 +36,7 @@ from trainhall.training.checkpoint.manifest import (
 )
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
 from trainhall.training.checkpoint.retention import Candidate, Verdict, verdicts
-from trainhall.training.spec import JobSpec
-from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.recovery import CheckpointSpec
-from trainhall.training.spec.resources import changed as changed_resources
 
 log = structlog.get_logger(__name__)
 
@@ -233,7 +231,7 @@ class CheckpointService:
                 raise WrongState(
                     f"checkpoint {checkpoint_id} is {row.state}; restore another one", row.state
                 )
-            spec = _changed_spec(job.spec, resources, parallelism)
+            spec = changed_spec(job.spec, resources, parallelism)
             changes: dict[str, Any] = {
                 "spec": spec.model_dump(mode="json"),
                 "world_size": spec.resources.workers,
@@ -555,24 +553,3 @@ async def _locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
     await lock_job(session, row.job_id)
     await session.refresh(row)
     return row
-
-
-def _changed_spec(
-    spec: dict[str, Any],
-    resources: dict[str, Any] | None,
-    parallelism: dict[str, Any] | None,
-) -> JobSpec:
-    changed = {**spec}
-    asked = parallelism or {}
-    old = dict(spec["parallelism"])
-    if resources is not None:
-        changed["resources"] = changed_resources(spec["resources"], resources)
-    moves = asked.get("strategy", old["strategy"]) != old["strategy"]
-    if resources is not None or moves:
-        # The old degrees followed from the number of workers and the strategy.
-        old |= dict.fromkeys(("data", "pipeline", "shard", "tensor", "servers", "microbatches"))
-    if moves:
-        # Nor does another strategy combine gradients by the old one's algorithm or compression.
-        old.pop("gradient_sync", None)
-    changed["parallelism"] = {**old, **asked}
-    return validate_spec(changed)

@@ -11,11 +11,13 @@ The rules, in order, for an attempt in place:
 2.  Where a node is lost, drains or is removed, or a host has failed, its ranks are placed on free
     devices that nobody else waits for; the job takes the largest size that it can then have.
 3.  With no such size the attempt ends as any other does.
-4.  It grows to the largest size that free devices allow which no waiting job could use, once
+4.  Has the job been resized, and may not have the size that it has, it takes the largest that it
+    may, as soon as there is room; until then it keeps what it has.
+5.  It grows to the largest size that free devices allow which no waiting job could use, once
     `grow_after_seconds` have passed since its last change.
 
-Another elastic job grows by the same rule once `grow_by_restart_after_seconds` have passed since
-its attempt began to run, and only if it can save.
+Every other job follows rule 4 by a save and its next attempt. An elastic one grows so too, once
+`grow_by_restart_after_seconds` have passed since its attempt began to run, and only if it can save.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -186,6 +188,8 @@ def decide_size(
     losses = _losses_of(attempt, spare)
     if losses:
         return _answer(attempt, job, losses, spare)
+    if _size(attempt) not in job.sizes:
+        return _resize(attempt, job, spare)
     return _grow(now, attempt, job, spare, options)
 
 
@@ -254,7 +258,12 @@ def _regroup_after(
     gone = {host.node_id for host in losses.hosts}
     kept = [_without_missing(p, spare) for p in placed(attempt) if p.node_id not in gone]
     left = [node for node in kept if node.device_indices]
-    found = _enlarged(attempt, job, left, spare, gone)
+    fresh = {(host.node_id, rank.device_index) for host, rank in losses.fallen}
+    found = _enlarged(attempt, job, left, spare, gone, fresh)
+    if found is None:
+        # One that was resized, and has no room for that yet, may keep the size that it has.
+        as_it_is = replace(job, sizes=(_size(attempt),))
+        found = _enlarged(attempt, as_it_is, left, spare, gone, fresh)
     if found is None:
         return None
     size = sum(len(node.device_indices) for node in found)
@@ -298,8 +307,14 @@ def _enlarged(
     kept: Sequence[PlacedNode],
     spare: Spare,
     gone: Collection[str] = (),
+    fresh: Collection[tuple[str, int]] = (),
 ) -> list[PlacedNode] | None:
-    """The largest size that the job can have with what it keeps and what is free; None: none."""
+    """The largest size that the job can have with what it keeps and what is free; None: none.
+
+    Args:
+        gone: hosts that it leaves.
+        fresh: devices (node id, index) of what it keeps whose ranks would begin without the state.
+    """
     present = {node.node_id for node in kept}
     free = {
         node_id: indices
@@ -315,7 +330,7 @@ def _enlarged(
     if not have or size is None:
         return None
     if size < have:
-        return _first(kept, size)
+        return _first(kept, size, fresh)
     return _with_more(kept, free, size - have, spare)
 
 
@@ -343,15 +358,33 @@ def _with_more(
     ]
 
 
-def _first(kept: Sequence[PlacedNode], size: int) -> list[PlacedNode]:
-    """The first `size` ranks: what is given up lies on as few hosts as can be, the last ones."""
-    found = []
-    for node in kept:
-        indices = node.device_indices[:size]
-        size -= len(indices)
-        if indices:
-            found.append(replace(node, device_indices=indices))
-    return found
+def _first(
+    kept: Sequence[PlacedNode], size: int, fresh: Collection[tuple[str, int]] = ()
+) -> list[PlacedNode]:
+    """The first `size` ranks: what is given up lies on as few hosts as can be, the last ones. But
+    whoever has the state goes before those that are fresh."""
+    places = [(node.node_id, index) for node in kept for index in node.device_indices]
+    chosen = set(sorted(places, key=lambda place: place in fresh)[:size])
+    found = [
+        replace(
+            node,
+            device_indices=tuple(i for i in node.device_indices if (node.node_id, i) in chosen),
+        )
+        for node in kept
+    ]
+    return [node for node in found if node.device_indices]
+
+
+def _resize(attempt: AttemptFacts, job: JobFacts, spare: Spare) -> Decision | None:
+    # A script that tells nothing is one that never begins, and ends by a signal as it does then.
+    ready = attempt if attempt.begun or not attempt.script else replace(attempt, begun=True)
+    if not _is_settled(ready, job):
+        return None
+    found = _enlarged(attempt, job, placed(attempt), spare)
+    if found is None:
+        return None
+    size = sum(len(node.device_indices) for node in found)
+    return _change(attempt, found, f"a user resized it; {_goes_on(_size(attempt), size)}")
 
 
 def _grow(
@@ -371,8 +404,13 @@ def _grow(
     if found is None or larger <= size:
         return None
     reason = f"{larger - size} devices came free; {_goes_on(size, larger)}"
+    return _change(attempt, found, reason)
+
+
+def _change(attempt: AttemptFacts, wanted: Sequence[PlacedNode], reason: str) -> Decision:
+    """Have a healthy attempt go on with other devices: in place, or by its next attempt."""
     if attempt.in_place:
-        return Regroup(attempt.token, tuple(found), attempt.device, reason)
+        return Regroup(attempt.token, tuple(wanted), attempt.device, reason)
     return StopAttempt(attempt.token, "pause", f"{reason}: it saves first")
 
 
@@ -403,9 +441,7 @@ def shrink(attempt: AttemptFacts, job: JobFacts, size: int, reason: str) -> Deci
     if size not in job.sizes or size >= _size(attempt) or not _is_settled(attempt, job):
         return None
     told = f"{reason}; {_goes_on(_size(attempt), size)}"
-    if attempt.in_place:
-        return Regroup(attempt.token, tuple(_first(placed(attempt), size)), attempt.device, told)
-    return StopAttempt(attempt.token, "pause", f"{told}: it saves first")
+    return _change(attempt, _first(placed(attempt), size), told)
 
 
 def placed(attempt: AttemptFacts) -> list[PlacedNode]:

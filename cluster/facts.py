@@ -74,7 +74,8 @@ class JobFacts:
     last_ended_at: datetime | None = None
     """Of a job that recovers: when its last attempt ended."""
     sizes: tuple[int, ...] = ()
-    """The world sizes that it can have, ascending; a job that is not elastic has one, `workers`."""
+    """The world sizes that it can have, ascending; a job that is not elastic has one: `workers`, or
+    what a user resized it to."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """Labels that a node must have to be granted."""
     one_host: bool = False

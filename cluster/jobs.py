@@ -14,6 +14,7 @@ from trainhall.cluster.code import CodeStore
 from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
 from trainhall.cluster.lifecycle import (
+    ACTIVE_STATES,
     FINAL_STATES,
     JobState,
     create_job,
@@ -23,11 +24,13 @@ from trainhall.cluster.lifecycle import (
 )
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import attempt_view, event_view, job_view
+from trainhall.cluster.respec import resized_spec
 from trainhall.cluster.run_time import run_times
 from trainhall.cluster.stragglers import stragglers
 from trainhall.cluster.views import AttemptView, EventView, JobView, Page
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
+from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
 from trainhall.training.spec import JobSpec
 
@@ -230,6 +233,58 @@ class JobService:
         """A job with ranks stops now, saving nothing; any other is cancelled at once."""
         return await self._command(job_id, "cancel")
 
+    async def resize(self, job_id: str, resources: dict[str, int]) -> JobView:
+        """Have a job ask for another number of workers, or for a range of them.
+
+        One that waits or is paused starts with it; one that runs goes on with it as soon as there
+        is room, in place if it can, else from a checkpoint that it saves.
+
+        Args:
+            resources: `workers`, or `min_workers` and `max_workers`.
+
+        Raises:
+            InvalidValue: there is nothing in it.
+            SpecError: the job cannot have that number.
+            WrongState: it is over, or about to be.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job, _ = await _load(session, job_id)
+            if not resources:
+                whole = "give workers, or min_workers and max_workers for an elastic job"
+                raise InvalidValue("workers", None, whole)
+            state = JobState(job.state)
+            if state in FINAL_STATES or state is JobState.CANCELLING:
+                raise WrongState(
+                    f"job {job_id} cannot be resized: it is {state.value}; restore one of its "
+                    "checkpoints with other resources instead",
+                    state,
+                )
+            spec = resized_spec(job.spec, resources)
+            document = spec.model_dump(mode="json")
+            if document == job.spec:
+                return await _view(session, job_id)
+            told = f"a user asks for {_workers(document)} instead of {_workers(job.spec)}"
+            sizes = list(spec.possible_workers)
+            if state in ACTIVE_STATES:
+                attempt = await session.get(Attempt, (job_id, job.attempt), with_for_update=True)
+                assert attempt is not None
+                attempt.spec = attempt.spec or job.spec
+                if job.world_size not in sizes and state is not JobState.PAUSING:
+                    told += f"; it keeps {job.world_size} until it can change"
+                    job.reason = told
+            else:
+                job.world_size = spec.resources.workers
+            job.spec, job.sizes = document, sizes
+            await session.flush()
+            await record_event(
+                session, job_id, time=now, kind="note", reason=told, attempt=job.attempt or None
+            )
+            view = await _view(session, job_id)
+        self._wakeups.job(job_id)
+        return view
+
     async def _command(self, job_id: str, command: str) -> JobView:
         for _ in range(_TRIES):
             try:
@@ -297,6 +352,13 @@ def _refusal(job_id: str, state: JobState, command: str) -> str:
     *others, last = (s for s, end in COMMANDS[command].items() if end is not None)
     allowed = f"{', '.join(others)} or {last}" if others else last
     return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}; only a {allowed} job can"
+
+
+def _workers(spec: dict[str, Any]) -> str:
+    resources = spec["resources"]
+    if "max_workers" in resources:
+        return f"{resources['min_workers']} to {resources['max_workers']} workers"
+    return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
 
 
 async def _view(session: AsyncSession, job_id: str) -> JobView:

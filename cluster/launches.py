@@ -48,7 +48,7 @@ async def assignments_for(
         if (attempt.job_id, attempt.number) in withheld:
             continue
         try:
-            told = assignment(attempt, spec, node_id, address, plan)
+            told = assignment(attempt, attempt.spec or spec, node_id, address, plan)
             if attempt.planning and told.launch.node_rank == 0:
                 told.launch.planning = await plans.request(session, attempt)
             told.gradients = requests.get(attempt.job_id, 0)

@@ -101,9 +101,8 @@ async def regroup(
         raise NotRegrouped
     before = {host["node_id"] for host in attempt.allocation}
     allocation = allocation_of(decision.placed, decision.device)
-    if sum(len(node.device_indices) for node in decision.placed) not in (
-        job.sizes or [attempt.world_size]
-    ):
+    size = sum(len(node.device_indices) for node in decision.placed)
+    if size != attempt.world_size and size not in (job.sizes or []):
         raise NotRegrouped
     await _grant(session, attempt, decision, before)
     failure = decision.failure.model_dump(mode="json") if decision.failure else None
@@ -113,6 +112,8 @@ async def regroup(
     attempt.generation = token + 1
     attempt.allocation = allocation
     attempt.world_size = entry["world_size"]
+    if size in (job.sizes or []):
+        attempt.spec = None
     attempt.rendezvous = None
     names, _ = await candidates(session, job)
     attempt.checkpoint_plan = {**attempt.checkpoint_plan, "resume": names[:resume_candidates]}

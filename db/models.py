@@ -61,7 +61,7 @@ class Job(Base):
     world_size: Mapped[int]
     """Of its newest attempt; before the first the largest it can have."""
     sizes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of an elastic job: the world sizes that it can have, ascending."""
+    """Of a job that is elastic or was resized: the world sizes that it can have, ascending."""
     restarts: Mapped[int] = mapped_column(default=0)
     """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
@@ -133,6 +133,8 @@ class Attempt(Base):
     it is not replaced sooner."""
     in_place: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its ranks can regroup under the next generation while they run."""
+    spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What it runs with, where its job was resized since and it has the old size still."""
     generations: Mapped[list[Any]] = mapped_column(default=list)
     """One a generation, oldest first: `{generation, time, reason, world_size, allocation}`."""
     planning: Mapped[bool] = mapped_column(Boolean, default=False)

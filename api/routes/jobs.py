@@ -7,17 +7,20 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from trainhall.api import examples
-from trainhall.api.bodies import media_type, read_body, unsupported
+from trainhall.api.bodies import media_type, read_body, read_json, unsupported
 from trainhall.api.context import Hall
 from trainhall.api.describe import (
     BAD_LIMIT,
     BAD_SPEC,
+    BODY_TOO_LARGE,
     KEY_TAKEN,
     NEITHER_JSON_NOR_YAML,
     NO_JOB,
+    NOT_JSON,
     REF,
     SPEC_TOO_LARGE,
     answers,
+    body,
     example_of,
     name_operations,
     wrong_state,
@@ -36,6 +39,7 @@ from trainhall.api.schemas.jobs import (
     LogLine,
     LogPage,
     Outlook,
+    Resize,
 )
 from trainhall.cluster.lifecycle import JobState
 from trainhall.monitoring import logs
@@ -216,6 +220,37 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
 async def resume_job(hall: Hall, job_id: JobId) -> Job:
     """It goes on from its newest good checkpoint, once there is room."""
     return Job.model_validate(await hall.jobs.resume(job_id))
+
+
+@router.put(
+    "/{job_id}/resize",
+    status_code=202,
+    summary="Resize a job",
+    openapi_extra=body(
+        Resize,
+        {"a fixed number": {"workers": 4}, "elastic": {"min_workers": 2, "max_workers": 8}},
+        required=True,
+    ),
+    responses=answers(
+        examples.RESIZED,
+        NO_JOB,
+        BODY_TOO_LARGE,
+        NOT_JSON,
+        wrong_state(
+            "job 3f2a9c51d07b cannot be resized: it is completed; restore one of its checkpoints "
+            "with other resources instead"
+        ),
+        invalid("resources.workers", 0, "must be at least 1"),
+        status=202,
+        told="It asks for that number now, and has it as soon as there is room.",
+    ),
+)
+async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
+    """Have it ask for another number of workers. A running job changes once there is room for it:
+    under `ddp` in place, any other saves and goes on from there. It keeps its size until then."""
+    wanted = await read_json(request, Resize)
+    view = await hall.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
+    return Job.model_validate(view)
 
 
 @router.get(

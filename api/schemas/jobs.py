@@ -1,8 +1,8 @@
 """Jobs, their attempts, events and logs as the API shows them."""
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
-from trainhall.api.schemas.base import JsonObject, ListPage, MetricValue, Schema, Time
+from trainhall.api.schemas.base import Body, JsonObject, ListPage, MetricValue, Schema, Time
 from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.training.cause import Cause
 
@@ -153,6 +153,17 @@ class DryRun(Schema):
     shortage: str | None
     """Why the cluster as it is could not hold the job, were it the only one."""
     outlook: Outlook
+
+
+class Resize(Body):
+    """The number of workers that a job shall have: `workers`, or the other two."""
+
+    workers: StrictInt | None = None
+    """A fixed number."""
+    min_workers: StrictInt | None = None
+    """Of an elastic job: the fewest; 1 if left out."""
+    max_workers: StrictInt | None = None
+    """Of an elastic job: the most."""
 
 
 class RankPlacement(Schema):

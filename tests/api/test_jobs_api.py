@@ -37,6 +37,29 @@ async def test_a_waiting_job_is_paused_resumed_and_cancelled(client: httpx.Async
     assert (await client.get(job)).json()["state"] == "cancelled"
 
 
+async def test_a_waiting_job_is_resized(client: httpx.AsyncClient) -> None:
+    job = f"{API}/training/jobs/{await submitted(client)}"
+    reply = await client.put(f"{job}/resize", json={"workers": 4})
+    assert reply.status_code == 202, reply.text
+    assert (reply.json()["state"], reply.json()["world_size"]) == ("queued", 4)
+    for body, named in (
+        ({"workers": 0}, "resources.workers"),
+        ({"min_workers": 2}, "resources.max_workers"),
+        ({"workers": 2, "max_workers": 3}, "resources.workers"),
+        ({"workers": "2"}, "workers"),
+        ({"worker": 2}, "worker"),
+        ({}, "workers"),
+    ):
+        refused = await client.put(f"{job}/resize", json=body)
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["field"] == named
+    assert (await client.get(job)).json()["world_size"] == 4
+    await client.delete(job)
+    refused = await client.put(f"{job}/resize", json={"workers": 2})
+    assert refused.status_code == 409
+    assert "restore one of its checkpoints" in refused.json()["detail"]
+
+
 async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
     jobs = [await submitted(client, f"job-{number}") for number in range(5)]
     seen: list[str] = []

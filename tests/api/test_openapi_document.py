@@ -29,6 +29,7 @@ NAMES = {
     "cancelJob",
     "pauseJob",
     "resumeJob",
+    "resizeJob",
     "listEvents",
     "readLogs",
     "listAttempts",

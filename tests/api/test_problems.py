@@ -26,6 +26,7 @@ OTHERS = [
     ("DELETE", "/training/jobs/{id}"),
     ("PUT", "/training/jobs/{id}/pause"),
     ("PUT", "/training/jobs/{id}/resume"),
+    ("PUT", "/training/jobs/{id}/resize"),
     ("DELETE", "/cluster/nodes/{id}"),
     ("DELETE", "/checkpoints/{id}"),
     ("PUT", "/checkpoints/{id}/pin"),

@@ -263,6 +263,9 @@ def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
 def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
     assert cli("pause", running).out.startswith(running)
     cli.cluster.wait_for(running, "paused")
+    assert "resources.workers" in cli("resize", running, "--workers", "0", code=2).err
+    assert "--workers" in cli("resize", running, code=2).err
+    assert cli("resize", running, "--workers", "1", "-o", "json").json["world_size"] == 1
     cli("resume", running)
     cli.cluster.wait_for(running, "running")
     done = cli("resume", running, code=5)

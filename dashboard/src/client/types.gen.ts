@@ -2089,6 +2089,32 @@ export type RecoverySpec = {
 export type Remark = 'not finite' | 'exploding' | 'vanishing' | 'dead';
 
 /**
+ * Resize
+ *
+ * The number of workers that a job shall have: `workers`, or the other two.
+ */
+export type Resize = {
+    /**
+     * Workers
+     *
+     * A fixed number.
+     */
+    workers?: number | null;
+    /**
+     * Min Workers
+     *
+     * Of an elastic job: the fewest; 1 if left out.
+     */
+    min_workers?: number | null;
+    /**
+     * Max Workers
+     *
+     * Of an elastic job: the most.
+     */
+    max_workers?: number | null;
+};
+
+/**
  * ResourcesSpec
  */
 export type ResourcesSpec = {
@@ -2919,6 +2945,66 @@ export type ResumeJobResponses = {
 };
 
 export type ResumeJobResponse = ResumeJobResponses[keyof ResumeJobResponses];
+
+export type ResizeJobData = {
+    body: Resize;
+    path: {
+        /**
+         * Job Id
+         *
+         * The job's id.
+         */
+        job_id: string;
+    };
+    query?: never;
+    url: '/api/v1/training/jobs/{job_id}/resize';
+};
+
+export type ResizeJobErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * There is no such thing
+     */
+    404: Problem;
+    /**
+     * The present state does not allow this
+     */
+    409: Problem;
+    /**
+     * The request is too large
+     */
+    413: Problem;
+    /**
+     * This content type is not accepted
+     */
+    415: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ResizeJobError = ResizeJobErrors[keyof ResizeJobErrors];
+
+export type ResizeJobResponses = {
+    /**
+     * It asks for that number now, and has it as soon as there is room.
+     */
+    202: Job;
+};
+
+export type ResizeJobResponse = ResizeJobResponses[keyof ResizeJobResponses];
 
 export type ListEventsData = {
     body?: never;

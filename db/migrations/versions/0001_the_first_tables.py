@@ -110,6 +110,7 @@ def upgrade() -> None:
         sa.Column("checkpoint_plan", sa.JSON(), nullable=False),
         sa.Column("isolation_seconds", sa.Double(), nullable=True),
         sa.Column("in_place", sa.Boolean(), nullable=False),
+        sa.Column("spec", sa.JSON(), nullable=True),
         sa.Column("generations", sa.JSON(), nullable=False),
         sa.Column("planning", sa.Boolean(), nullable=False),
         sa.Column("rendezvous", sa.JSON(), nullable=True),

@@ -1,0 +1,47 @@
+"""A job's spec with other resources or another strategy than it was submitted with."""
+
+from typing import Any
+
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.resources import changed as changed_resources
+
+_DEGREES = ("data", "pipeline", "shard", "tensor", "servers", "microbatches")
+
+
+def changed_spec(
+    spec: dict[str, Any],
+    resources: dict[str, Any] | None,
+    parallelism: dict[str, Any] | None,
+) -> JobSpec:
+    """
+    Raises:
+        SpecError: the changed spec is not valid.
+    """
+    changed = {**spec}
+    asked = parallelism or {}
+    old = dict(spec["parallelism"])
+    if resources is not None:
+        changed["resources"] = changed_resources(spec["resources"], resources)
+    moves = asked.get("strategy", old["strategy"]) != old["strategy"]
+    if resources is not None or moves:
+        # The old degrees followed from the number of workers and the strategy.
+        old |= dict.fromkeys(_DEGREES)
+    if moves:
+        # Nor does another strategy combine gradients by the old one's algorithm or compression.
+        old.pop("gradient_sync", None)
+    changed["parallelism"] = {**old, **asked}
+    return validate_spec(changed)
+
+
+def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:
+    """For a job that is to have another number of workers. The degrees that its spec gives stay if
+    they go with that number; otherwise they follow from it.
+
+    Raises:
+        SpecError: the job cannot have that number.
+    """
+    try:
+        return validate_spec({**spec, "resources": changed_resources(spec["resources"], resources)})
+    except SpecError:
+        return changed_spec(spec, resources, None)

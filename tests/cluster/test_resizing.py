@@ -1,0 +1,165 @@
+"""A user resizes a job: in place, by its next attempt, or before it starts."""
+
+import pytest
+from support.simulated import SimulatedCluster, spec
+
+from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
+from trainhall.cluster.respec import resized_spec
+from trainhall.cluster.views import JobView
+from trainhall.training.spec import SpecError
+
+
+async def running(hall: SimulatedCluster, **more: object) -> str:
+    """A job whose ranks have begun to train."""
+    job_id = await hall.submit(**more)  # type: ignore[arg-type]
+    await hall.run_until(job_id, "running")
+    await began(hall, job_id)
+    return job_id
+
+
+async def began(hall: SimulatedCluster, job_id: str) -> None:
+    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9})
+    await hall.heartbeat()
+
+
+async def resize(hall: SimulatedCluster, job_id: str, **resources: int) -> JobView:
+    view = await hall.coordinator.jobs.resize(job_id, resources)
+    await hall.settle()
+    return view
+
+
+async def run_at(hall: SimulatedCluster, job_id: str, size: int) -> JobView:
+    """Until the job runs at this size."""
+    for _ in range(20):
+        job = await hall.job(job_id)
+        if (job.state, job.world_size) == ("running", size):
+            return job
+        await hall.work()
+    raise AssertionError(f"job {job_id} is {job.state} ({job.reason}) at {job.world_size}")
+
+
+async def sizes(hall: SimulatedCluster, job_id: str) -> list[list[int]]:
+    """Of each attempt, those of its generations."""
+    attempts = await hall.coordinator.jobs.attempts(job_id)
+    return [[g["world_size"] for g in attempt.generations] for attempt in attempts]
+
+
+@pytest.mark.parametrize("resources", [{"workers": 2}, {"min_workers": 1, "max_workers": 2}])
+async def test_a_data_parallel_job_changes_its_size_in_place(
+    hall: SimulatedCluster, resources: dict[str, int]
+) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, resources=resources)
+    assert (await resize(hall, job_id, workers=4)).spec["resources"]["workers"] == 4
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 4)
+    assert job.reason == "a user resized it; goes on with 4 workers instead of 2"
+    assert node.running(job_id).assignment.launch.spec.resources.workers == 4
+    await hall.heartbeat()
+    await resize(hall, job_id, workers=1)
+    await run_at(hall, job_id, 1)
+    await resize(hall, job_id, min_workers=2, max_workers=3)
+    await run_at(hall, job_id, 3)
+    assert await sizes(hall, job_id) == [[2, 4, 1, 3]]
+    await hall.check()
+
+
+async def test_another_job_saves_and_goes_on_at_its_new_size(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2, parallelism={"strategy": "fsdp", "shard": 2})
+    saved = await hall.save_checkpoint(job_id, 10)
+    await resize(hall, job_id, workers=4)
+    assert node.running(job_id).assignment.goal == "pause"
+    launch = node.running(job_id).assignment.launch
+    assert launch.spec.resources.workers == 2, "what runs is told of its own size to its end"
+    assert (await run_at(hall, job_id, 4)).attempt == 2
+    launch = node.running(job_id).assignment.launch
+    assert (launch.world_size, launch.spec.resources.workers) == (4, 4)
+    assert launch.checkpoint.resume == [saved]
+    assert launch.spec.parallelism.shard == 2, "it goes with the new number"
+    told = [event.reason for event in (await hall.coordinator.jobs.events(job_id)).items]
+    assert any(reason.startswith("a user asks for 4 workers instead of 2") for reason in told), told
+    await hall.check()
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+async def test_a_job_keeps_its_size_until_there_is_room(
+    hall: SimulatedCluster, strategy: str
+) -> None:
+    await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2, parallelism={"strategy": strategy})
+    other = await running(hall, workers=2)
+    told = (await resize(hall, job_id, workers=4)).reason
+    assert told == "a user asks for 4 workers instead of 2 workers; it keeps 2 until it can change"
+    assert (await hall.job(job_id)).state == "running"
+    assert await sizes(hall, job_id) == [[2]]
+    await hall.finish(other)
+    await run_at(hall, job_id, 4)
+    await hall.check()
+
+
+async def test_a_rank_that_falls_before_there_is_room_does_not_end_a_job(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, workers=2)
+    await resize(hall, job_id, workers=4)
+    await hall.heartbeat()
+    node.running(job_id).fall(1)
+    await hall.heartbeat()
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 2)
+    await hall.check()
+
+
+async def test_a_job_that_waits_or_is_paused_starts_at_its_new_size(hall: SimulatedCluster) -> None:
+    job_id = await hall.submit(workers=8)
+    assert (await resize(hall, job_id, workers=2)).world_size == 2
+    await hall.coordinator.jobs.pause(job_id)
+    paused = await resize(hall, job_id, min_workers=1, max_workers=3)
+    assert (paused.state, paused.world_size) == ("paused", 3)
+    await hall.add_node("alpha", slots=2)
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).world_size == 2
+    await hall.check()
+
+
+async def test_a_job_that_pauses_keeps_its_size_until_it_has(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2)
+    await hall.coordinator.jobs.pause(job_id)
+    await resize(hall, job_id, workers=3)
+    assert node.running(job_id).assignment.launch.world_size == 2
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).world_size == 3
+    await hall.check()
+
+
+def test_degrees_that_do_not_go_with_the_new_number_follow_from_it() -> None:
+    given = spec(4, parallelism={"strategy": "tensor", "tensor": 2, "data": 2})
+    larger = resized_spec(given.model_dump(mode="json"), {"workers": 8})
+    assert larger.resources.workers == 8
+    assert larger.parallelism.data is None
+
+
+async def test_what_a_job_cannot_have_is_refused_and_changes_nothing(
+    hall: SimulatedCluster,
+) -> None:
+    jobs = hall.coordinator.jobs
+    job_id = await hall.submit(workers=2, training={"global_batch_size": 12, "steps": 10})
+    before = await hall.job(job_id)
+    for resources in ({"workers": 0}, {"workers": 5}, {"min_workers": 3, "max_workers": 2}):
+        with pytest.raises(SpecError):
+            await jobs.resize(job_id, resources)
+    with pytest.raises(InvalidValue, match="give workers, or min_workers and max_workers"):
+        await jobs.resize(job_id, {})
+    with pytest.raises(NotFound):
+        await jobs.resize("nothing", {"workers": 1})
+    assert await hall.job(job_id) == before
+    assert (await jobs.resize(job_id, {"workers": 2})) == before, "it has that already"
+    await jobs.cancel(job_id)
+    with pytest.raises(WrongState, match="restore one of its checkpoints with other resources"):
+        await jobs.resize(job_id, {"workers": 1})
