@@ -3,10 +3,12 @@
 One outbound websocket per node carries *state, never events*: the agent says what is (`Report`),
 the coordinator says what shall be (`Desired`), each message complete in itself. Losing, repeating
 or reordering any of them is harmless. Bulk data goes over HTTP, each request carrying its own
-position, so that it too may be repeated. Below `/api/v1/agent`:
+position, so that it too may be repeated; small pieces of metrics and logs, which come several times
+a second, share the messages of a second websocket. Below `/api/v1/agent`:
 
     POST /join                                             `JoinRequest` → `JoinReply`
     WS   /connect                                          `Report` ⇄ `Desired`
+    WS   /ship                                             small pieces ⇄ answers (`cluster.pieces`)
     POST /jobs/{job}/attempts/{attempt}/metrics?writer=W   metric frames → `Acked`
     POST /jobs/{job}/attempts/{attempt}/events?writer=W    JSON lines of `RankEvent` → `Acked`
     POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N   bytes → `LogAcked`

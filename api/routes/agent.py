@@ -5,7 +5,11 @@ plain routes, whose few parameters are read by hand: with FastAPI's own reading 
 small batch costs four times as much.
 """
 
+import asyncio
+
+import structlog
 from pydantic import ValidationError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
@@ -14,12 +18,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from trainhall.api.auth import bearer
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.params import checked_id
-from trainhall.api.problems import invalid, refusal_of, shown
-from trainhall.cluster.channel import ChannelClosed
+from trainhall.api.problems import Refusal, invalid, refusal_of, shown
+from trainhall.cluster.channel import ChannelClosed, CloseCode
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import NotFound
+from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
+from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
 from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked
+from trainhall.monitoring.ingest import Ingest
 from trainhall.training.link import RankEvent
+
+log = structlog.get_logger(__name__)
 
 BATCH_BYTES = 16 * 1024 * 1024
 """Limit of one batch of metrics, events or log bytes."""
@@ -63,9 +71,7 @@ async def ship_logs(request: Request) -> Response:
     job_id, attempt = _attempt(request)
     rank = _number(request, "rank", MAX_INT32)
     offset = _number(request, "offset", MAX_OFFSET)
-    stream = request.query_params.get("stream", "")
-    if stream not in ("stdout", "stderr"):
-        raise invalid("stream", stream, "must be stdout or stderr")
+    stream = _checked_stream(request.query_params.get("stream", ""))
     body = await read_body(request, BATCH_BYTES)
     ingest = _coordinator(request).ingest
     following = await ingest.logs(job_id, attempt, rank, stream, offset, body)
@@ -106,6 +112,54 @@ async def commit(request: Request) -> Response:
 
 async def connect(websocket: WebSocket) -> None:
     """The connection of one agent, until either side ends it."""
+    node_id = await _admitted(websocket)
+    if node_id is not None:
+        await _coordinator(websocket).gateway.serve(SocketChannel(websocket), node_id)
+
+
+async def ship(websocket: WebSocket) -> None:
+    """Messages of small pieces (`cluster.pieces`), each stored at once, until the agent leaves."""
+    if await _admitted(websocket) is None:
+        return
+    ingest, channel = _coordinator(websocket).ingest, SocketChannel(websocket)
+    try:
+        while True:
+            message = await channel.receive_bytes()
+            await authenticate(websocket)  # the node may have been removed since
+            answers = await asyncio.gather(*(_store(ingest, *p) for p in decode(message)))
+            await channel.send_text(encode_answers(answers))
+    except ChannelClosed:
+        return
+    except (NotAllowed, NodeWasRemoved) as error:
+        await channel.close(CloseCode.REMOVED, str(error))
+    except ValueError as error:
+        await channel.close(CloseCode.INVALID, str(error))
+
+
+async def _store(ingest: Ingest, piece: Piece, data: bytes) -> Answer:
+    try:
+        job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
+        if piece.kind == "metrics":
+            writer = _checked_writer(piece.writer)
+            return Answer(position=await ingest.metrics(job_id, attempt, writer, data))
+        rank, offset = (
+            _within("rank", piece.rank, MAX_INT32),
+            _within("offset", piece.offset, MAX_OFFSET),
+        )
+        stream = _checked_stream(piece.kind)
+        return Answer(position=await ingest.logs(job_id, attempt, rank, stream, offset, data))
+    except Exception as error:
+        refusal = refusal_of(error)
+        if refusal is None:
+            known = isinstance(error, SQLAlchemyError)
+            told = repr(error)[:500]
+            log.error("nothing was stored", error=told, exc_info=None if known else error)
+            refusal = Refusal(503, "unavailable", "it cannot be stored now")
+        return Answer(refusal=refusal.detail, status=refusal.status)
+
+
+async def _admitted(websocket: WebSocket) -> str | None:
+    """The id of the node that connects; None: it was refused."""
     try:
         node_id = await authenticate(websocket)
     except Exception as error:
@@ -113,9 +167,9 @@ async def connect(websocket: WebSocket) -> None:
         if refusal is None:
             raise
         await websocket.send_denial_response(refusal.response())
-        return
+        return None
     await websocket.accept()
-    await _coordinator(websocket).gateway.serve(SocketChannel(websocket), node_id)
+    return node_id
 
 
 _JOB = "/jobs/{job_id}"
@@ -123,6 +177,7 @@ _FILE = _JOB + "/checkpoints/{name}/files/{path:path}"
 ROUTES = [
     Route("/join", join, methods=["POST"]),
     WebSocketRoute("/connect", connect),
+    WebSocketRoute("/ship", ship),
     Route(_JOB + "/attempts/{attempt:int}/metrics", ship_metrics, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/events", ship_events, methods=["POST"]),
     Route(_JOB + "/attempts/{attempt:int}/logs", ship_logs, methods=["POST"]),
@@ -158,6 +213,13 @@ class SocketChannel:
             # A KeyError is a binary message, which agents don't send.
             raise ChannelClosed(str(error)) from None
 
+    async def receive_bytes(self) -> bytes:
+        try:
+            return await self._websocket.receive_bytes()
+        except (WebSocketDisconnect, RuntimeError, KeyError) as error:
+            # A KeyError is a text, where bytes are sent.
+            raise ChannelClosed(str(error)) from None
+
     async def close(self, code: int, reason: str) -> None:
         if self._closed:
             return
@@ -184,8 +246,11 @@ def _coordinator(connection: HTTPConnection) -> Coordinator:
 
 
 def _attempt(request: Request) -> tuple[str, int]:
-    job_id = checked_id("job", request.path_params["job_id"])
-    attempt: int = request.path_params["attempt"]
+    return _checked_attempt(request.path_params["job_id"], request.path_params["attempt"])
+
+
+def _checked_attempt(job_id: str, attempt: int) -> tuple[str, int]:
+    job_id = checked_id("job", job_id)
     if not 1 <= attempt <= MAX_INT32:
         raise NotFound("attempt", f"{shown(attempt)} of job {job_id}")
     return job_id, attempt
@@ -197,17 +262,32 @@ def _file(request: Request) -> tuple[str, str, str]:
 
 
 def _writer(request: Request) -> str:
-    writer = request.query_params.get("writer", "")
+    return _checked_writer(request.query_params.get("writer", ""))
+
+
+def _checked_writer(writer: str) -> str:
     if not (1 <= len(writer) <= MAX_WRITER and writer.isascii() and writer.isprintable()):
         raise invalid("writer", writer, f"must have 1 to {MAX_WRITER} printable characters")
     return writer
 
 
+def _checked_stream(stream: str) -> str:
+    if stream not in ("stdout", "stderr"):
+        raise invalid("stream", stream, "must be stdout or stderr")
+    return stream
+
+
 def _number(request: Request, name: str, largest: int) -> int:
     text = request.query_params.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= largest):
-        raise invalid(name, text, f"must be a whole number from 0 to {largest}")
-    return int(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    return _within(name, number, largest, text)
+
+
+def _within(name: str, number: int, largest: int, given: object = None) -> int:
+    if not 0 <= number <= largest:
+        told = number if given is None else given
+        raise invalid(name, told, f"must be a whole number from 0 to {largest}")
+    return number
 
 
 def _event(number: int, line: bytes) -> RankEvent:

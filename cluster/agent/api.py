@@ -72,6 +72,7 @@ class Shipping(Protocol):
 
 class CoordinatorApi:
     def __init__(self, options: AgentOptions) -> None:
+        self._options = options
         self._url = options.url
         self.credential = ""
         # Proxies of the environment are for the world outside, not for a coordinator next door.
@@ -191,9 +192,16 @@ def _check(answer: httpx.Response) -> None:
         return
     detail, expected = _problem(answer)
     joining = answer.request.url.path.endswith("/join")
-    if answer.status_code >= 500 or (answer.status_code in _LATER and not joining):
-        raise Unreachable(f"{answer.status_code}: {detail}")
-    raise Refused(answer.status_code, detail, expected)
+    if joining and answer.status_code < 500:
+        raise Refused(answer.status_code, detail, expected)
+    raise failure_of(answer.status_code, detail, expected)
+
+
+def failure_of(status: int, detail: str, expected: int | None = None) -> Unreachable | Refused:
+    """What an answer of this status means."""
+    if status >= 500 or status in _LATER:
+        return Unreachable(f"{status}: {detail}")
+    return Refused(status, detail, expected)
 
 
 def _problem(answer: httpx.Response) -> tuple[str, int | None]:

@@ -49,6 +49,22 @@ class Socket(Protocol):
 Dial = Callable[[], AbstractAsyncContextManager[Socket]]
 
 
+def open_websocket(url: str, credential: str) -> connect:
+    """To be awaited, or entered; a removed node is refused with `InvalidStatus`."""
+    return connect(
+        url,
+        additional_headers={"Authorization": f"Bearer {credential}"},
+        # It costs more time than it saves.
+        compression=None,
+        max_size=MAX_MESSAGE_BYTES,
+        open_timeout=10,
+        ping_interval=10,
+        ping_timeout=20,
+        close_timeout=1,
+        proxy=None,
+    )
+
+
 class Connection:
     """Keeps the coordinator informed and takes what it wants; `run` ends only when that is over."""
 
@@ -133,18 +149,7 @@ class Connection:
             self._pause = min(self._pause * 2, self._options.reconnect_limit_seconds)
 
     def _websocket(self) -> AbstractAsyncContextManager[Socket]:
-        return connect(
-            self._options.websocket_url,
-            additional_headers={"Authorization": f"Bearer {self._credential}"},
-            # It costs more time than it saves.
-            compression=None,
-            max_size=MAX_MESSAGE_BYTES,
-            open_timeout=10,
-            ping_interval=10,
-            ping_timeout=20,
-            close_timeout=1,
-            proxy=None,
-        )
+        return open_websocket(self._options.websocket_url, self._credential)
 
     async def _connect_once(self) -> None:
         async with self._dial() as socket:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent import claims, transfer
-from trainhall.cluster.agent.api import CoordinatorApi, Unreachable
+from trainhall.cluster.agent.api import Unreachable
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.connection import Connection
@@ -31,6 +31,7 @@ from trainhall.cluster.agent.options import (
     NoCredential,
     NodeRemoved,
 )
+from trainhall.cluster.agent.sharing import SharingApi
 from trainhall.cluster.agent.warm_client import WarmParent
 from trainhall.cluster.protocol import Desired, DeviceUse, HostUse, JoinReply, JoinRequest, Report
 
@@ -81,7 +82,7 @@ class Agent:
         self._address = options.own_address()
         self._devices = Devices(options.slots)
         self._warm = WarmParent(data_dir)
-        self._api = CoordinatorApi(options)
+        self._api = SharingApi(options)
         self._attempts = Attempts(data_dir, self._api, self._warm, self._on_change)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())

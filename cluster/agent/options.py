@@ -78,6 +78,11 @@ class AgentOptions:
     def websocket_url(self) -> str:
         return "ws" + self.url.removeprefix("http") + "/connect"
 
+    @property
+    def shipping_url(self) -> str:
+        """Where small pieces of what ranks write go (`cluster.pieces`)."""
+        return "ws" + self.url.removeprefix("http") + "/ship"
+
     def own_address(self) -> str:
         """How other nodes reach this one."""
         if self.address:

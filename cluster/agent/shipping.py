@@ -24,10 +24,8 @@ from trainhall.training.link import AttemptFolder, Launch
 
 logger = logging.getLogger(__name__)
 
-FAST_SECONDS = 0.05
-"""Between two looks while something grows."""
-SLOW_SECONDS = 0.1
-"""Between two looks while attempts run and write nothing."""
+LOOK_SECONDS = 0.1
+"""Between two looks while attempts run. What is found in one look shares a message."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
 series, which rank 0 tells. A request costs a host as much for one number as for thousands."""
@@ -112,7 +110,7 @@ class AttemptShipper:
         self._tasks.pop(spool, None)
         if self.shipped:
             self.save()
-        done()
+            done()  # before that there is nothing to report
 
     @property
     def shipped(self) -> bool:
@@ -271,10 +269,9 @@ class Shipper:
             if not self._attempts:
                 self._some.clear()
                 await self._some.wait()
-            growing = False
             for shipper in list(self._attempts.values()):
-                growing |= shipper.start_growing(self.backoff, self._done)
-            await asyncio.sleep(FAST_SECONDS if growing else SLOW_SECONDS)
+                shipper.start_growing(self.backoff, self._done)
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def close(self) -> None:
         """Stop, and note how far everything came."""

@@ -6,6 +6,7 @@ something is sent twice, which the coordinator notices by sequence or offset.
 
 import json
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Spool(ABC):
     def __init__(self, source: Source, path: Path, api: Shipping) -> None:
         self.source = source
         self.path = path
+        self._file = str(path)
+        """Looked at ten times a second: a path that is text costs a fifth less."""
         self.api = api
         self.offset = 0
         self.sequence = 0
@@ -52,10 +55,7 @@ class Spool(ABC):
 
     def has_more(self) -> bool:
         """There is something in the file that was not looked at."""
-        try:
-            size = self.path.stat().st_size
-        except OSError:
-            return False
+        size = self._size()
         return size > self.offset and size != self._looked_at
 
     async def ship(self) -> bool:
@@ -89,14 +89,18 @@ class Spool(ABC):
 
     def _size(self) -> int:
         try:
-            return self.path.stat().st_size
+            return os.stat(self._file).st_size
         except OSError:
             return 0
 
     def _read(self, limit: int) -> bytes:
-        with self.path.open("rb") as file:
-            file.seek(self.offset)
-            return file.read(limit)
+        fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            # As much memory is taken as is asked for, however little there is.
+            there = max(os.fstat(fd).st_size - self.offset, 0)
+            return os.pread(fd, min(limit, there), self.offset)
+        finally:
+            os.close(fd)
 
     def _give_up(self, reason: str) -> None:
         """Take all that is there as shipped: sending it again would end in the same way."""
@@ -193,8 +197,8 @@ class EventSpool(Spool):
         if batch:
             body = b"".join(raw for raw, _ in batch)
         else:
-            batch = lines[:1]
-            body = await self._uploaded(*batch[0])
+            batch = [lines[0], *self._before_checkpoint(lines[1:])]
+            body = await self._uploaded(*lines[0]) + b"".join(raw for raw, _ in batch[1:])
         told = await self.api.send_events(
             self.source.job_id, self.source.attempt, self.source.writer, body
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import json
 import time
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from trainhall.cluster.pieces import Piece, decode_answers, encode
 from trainhall.training.link import MetricTable, encode_frame, encode_tables
 
 API = "/api/v1"
@@ -43,6 +45,10 @@ async def desired(agent: ClientConnection, attempts: int) -> dict[str, Any]:
 
 def socket_url(url: str) -> str:
     return f"ws{url.removeprefix('http')}{API}/agent/connect"
+
+
+def shipping_url(url: str) -> str:
+    return f"ws{url.removeprefix('http')}{API}/agent/ship"
 
 
 async def joined(client: httpx.AsyncClient) -> tuple[str, dict[str, str]]:
@@ -136,6 +142,72 @@ async def ship(
     assert "all well" in [event["reason"] for event in events]
 
 
+async def test_small_pieces_share_a_message(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        node_id, credential = await joined(client)
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            job = (await client.post(f"{API}/training/jobs", json=SPEC)).json()["id"]
+            attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
+            frames = batch(1, range(1, 6)) + batch(2, range(6, 11))
+            sent: list[tuple[dict[str, Any], bytes]] = [
+                ({"kind": "metrics", "writer": "0-0a0a0a0a"}, frames),
+                ({"kind": "stdout", "rank": 0, "offset": 0}, b"hello\n"),
+                ({"kind": "metrics", "writer": "\0"}, frames),
+                ({"kind": "metrics", "writer": "1-0a0a0a0a"}, b"garbage"),
+                ({"kind": "stdin", "rank": 0}, b"x"),
+                ({"kind": "stderr", "rank": -1}, b"x"),
+                ({"kind": "stderr", "offset": 2**63}, b"x"),
+                ({"kind": "stderr", "attempt": 0}, b"x"),
+                ({"kind": "stderr", "job_id": "nosuchjob"}, b"x"),
+                ({"kind": "stderr", "offset": 7}, b"behind a gap"),
+                ({"kind": "stderr", "rank": 3, "offset": 0}, b"the last\n"),
+            ]
+            whole = {"job_id": job, "attempt": attempt}
+            message = encode(
+                [(Piece(**whole | given, size=len(data)), data) for given, data in sent]
+            )
+            async with connect(shipping_url(url), additional_headers=credential) as shipping:
+                for _ in range(2):
+                    await shipping.send(message)
+                    answers = decode_answers(await shipping.recv())
+            assert [answer.status for answer in answers] == [
+                200, 200, 422, 422, 422, 422, 422, 404, 404, 200, 200
+            ]  # fmt: skip
+            taken = [answer.position for answer in answers if answer.refusal is None]
+            assert taken == [2, len(b"hello\n"), 0, len(b"the last\n")]
+            series = (
+                await client.get(f"{API}/metrics/jobs/{job}", params={"names": "loss"})
+            ).json()
+            steps = [point["step"] for point in series["series"][0]["points"]]
+            assert steps == list(range(1, 11))
+            page = (await client.get(f"{API}/training/jobs/{job}/logs")).json()
+            lines = [(line["rank"], line["text"]) for line in page["items"]]
+            assert sorted(lines) == [(0, "hello"), (3, "the last")]
+        await client.delete(f"{API}/cluster/nodes/{node_id}")
+
+
+async def test_what_is_no_message_of_pieces_ends_the_connection(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as client:
+        node_id, credential = await joined(client)
+        for message in (b"nonsense", "text", encode([]) + b"more"):
+            async with connect(shipping_url(url), additional_headers=credential) as shipping:
+                await shipping.send(message)
+                with pytest.raises(ConnectionClosed):
+                    await shipping.recv()
+        async with connect(shipping_url(url), additional_headers=credential) as shipping:
+            reply = await client.delete(f"{API}/cluster/nodes/{node_id}")
+            assert reply.status_code in (202, 204)
+            await shipping.send(encode([]))
+            with pytest.raises(ConnectionClosed) as caught:
+                await shipping.recv()
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 4403
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(shipping_url(url), additional_headers=credential)
+        assert refused.value.response.status_code == 410
+
+
 async def upload(
     client: httpx.AsyncClient, credential: dict[str, str], job: str, attempt: int
 ) -> None:
@@ -196,9 +268,11 @@ async def until(viewer: ClientConnection, text: str) -> None:
 
 
 async def test_without_a_credential_nobody_connects(url: str) -> None:
-    for headers in ({}, {"Authorization": "Bearer nonsense"}):
+    for address, headers in itertools.product(
+        (socket_url(url), shipping_url(url)), ({}, {"Authorization": "Bearer nonsense"})
+    ):
         with pytest.raises(InvalidStatus) as caught:
-            await connect(socket_url(url), additional_headers=headers)
+            await connect(address, additional_headers=headers)
         assert caught.value.response.status_code == 401
         assert caught.value.response.headers["content-type"] == "application/problem+json"
 

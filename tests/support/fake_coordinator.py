@@ -18,6 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from support.agent_process import until
 from support.ports import bound, reserve
 
+from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
 from trainhall.cluster.protocol import Assignment, Desired, Report
 from trainhall.training.link import Launch, RankEvent, complete_frames
 
@@ -125,6 +126,7 @@ class FakeCoordinator:
             base + "/jobs/{job}/checkpoints/{name}/commit", self._commit, methods=["POST"]
         )
         app.add_api_websocket_route(base + "/connect", self._connect)
+        app.add_api_websocket_route(base + "/ship", self._ship)
         return app
 
     async def _join(self, request: Request) -> Response:
@@ -134,8 +136,32 @@ class FakeCoordinator:
         self.joins += 1
         return _json({"node_id": "n1", "credential": CREDENTIAL})
 
+    async def _ship(self, websocket: WebSocket) -> None:
+        if websocket.headers.get("authorization") != f"Bearer {CREDENTIAL}":
+            await websocket.send_denial_response(_problem(401, "the credential is unknown"))
+            return
+        await websocket.accept()
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                self.requests += 1
+                answers = [self._take(*p) for p in decode(await websocket.receive_bytes())]
+                await websocket.send_text(encode_answers(answers))
+
+    def _take(self, piece: Piece, data: bytes) -> Answer:
+        if piece.kind == "metrics":
+            told = self._take_metrics(piece.job_id, piece.attempt, piece.writer, data)
+            return Answer(position=told)
+        key = (piece.job_id, piece.attempt, piece.rank, piece.kind)
+        following = self._take_log(key, piece.offset, data)
+        if following is None:
+            return Answer(refusal=f"offset {len(self.logs[key])} is expected", status=409)
+        return Answer(position=following)
+
     async def _metrics(self, request: Request, job: str, attempt: int, writer: str) -> Response:
         body = await self._body(request)
+        return _json({"sequence": self._take_metrics(job, attempt, writer, body)})
+
+    def _take_metrics(self, job: str, attempt: int, writer: str, body: bytes) -> int:
         key = ("metrics", job, attempt, writer)
         start = 0
         for frame in complete_frames(body):
@@ -145,7 +171,7 @@ class FakeCoordinator:
                 self.sequences[key] = frame.sequence
             start = frame.end
         assert start == len(body), "only whole frames are sent"
-        return _json({"sequence": self.sequences[key]})
+        return self.sequences[key]
 
     async def _events(self, request: Request, job: str, attempt: int, writer: str) -> Response:
         key = ("events", job, attempt, writer)
@@ -165,12 +191,20 @@ class FakeCoordinator:
         self, request: Request, job: str, attempt: int, rank: int, stream: str, offset: int
     ) -> Response:
         body = await self._body(request)
+        key = (job, attempt, rank, stream)
+        following = self._take_log(key, offset, body)
+        if following is None:
+            return _problem(409, f"offset {len(self.logs[key])} is expected")
+        return _json({"next_offset": following})
+
+    def _take_log(self, key: tuple[str, int, int, str], offset: int, body: bytes) -> int | None:
+        """The offset that is wanted next; None: something before this has not come."""
         assert len(body) <= 256 * 1024
-        log = self.logs[(job, attempt, rank, stream)]
+        log = self.logs[key]
         if offset > len(log):
-            return _problem(409, f"offset {len(log)} is expected")
+            return None
         log += body[len(log) - offset :]
-        return _json({"next_offset": len(log)})
+        return len(log)
 
     async def _put(self, request: Request, job: str, name: str, path: str, sha256: str) -> Response:
         body = await self._body(request)

@@ -43,6 +43,7 @@ class Host:
             self.folder.rank(place.rank).mkdir(parents=True)
             self.spools.append(MetricSpool(self.folder.metrics(place.rank)))
         self.shipper = AttemptShipper(self.folder, self.launch, self.coordinator)  # type: ignore[arg-type]
+        self.done = 0
 
     def write(self) -> None:
         for spool in self.spools:
@@ -51,10 +52,13 @@ class Host:
     async def look(self) -> None:
         """Send what is due, in one loop's turns."""
         for _ in range(100):
-            if not self.shipper.start_growing(Backoff(), lambda: None):
+            if not self.shipper.start_growing(Backoff(), self._count_done):
                 return
             await asyncio.sleep(0)
         raise AssertionError("it never comes to an end")
+
+    def _count_done(self) -> None:
+        self.done += 1
 
 
 async def test_ranks_other_than_the_first_send_in_larger_batches(
@@ -79,9 +83,11 @@ async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
         host.write()
         await host.look()
     assert not host.shipper.shipped
+    assert not host.done, "the coordinator is told when all is shipped, and not of every piece"
     host.shipper.ended = True
     await host.look()
     assert host.shipper.shipped
+    assert host.done
     assert host.coordinator.requests == {"0": 2, "1": 2, "2": 2}
 
 

@@ -1,0 +1,281 @@
+"""Spools whose pieces share the messages of one websocket that breaks at times."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.agent_process import until
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.http11 import Response
+
+from trainhall.cluster.agent import sharing
+from trainhall.cluster.agent.api import CoordinatorApi, Refused, Unreachable
+from trainhall.cluster.agent.options import AgentOptions
+from trainhall.cluster.agent.sharing import SMALL_BYTES, Messages, SharingApi
+from trainhall.cluster.agent.spools import LogSpool, MetricSpool, Source, Spool
+from trainhall.cluster.pieces import MOST_BYTES, Answer, Piece, decode, encode_answers
+from trainhall.training.link import (
+    MetricTable,
+    complete_frames,
+    encode_frame,
+    encode_tables,
+)
+
+
+class Coordinator:
+    """What was committed, of whom; a fault befalls one message each."""
+
+    def __init__(self, faults: list[str] | None = None) -> None:
+        self.faults = faults or []
+        self.logs: dict[tuple[int, str], bytes] = {}
+        self.frames: dict[str, list[bytes]] = {}
+        self.messages: list[list[Piece]] = []
+        self.connections: list[Connection] = []
+        self.refused_jobs: set[str] = set()
+        self.silent = False
+
+    async def dial(self) -> Any:
+        self.connections.append(Connection(self))
+        return self.connections[-1]
+
+    def take(self, piece: Piece, data: bytes) -> Answer:
+        if piece.job_id in self.refused_jobs:
+            return Answer(refusal="there is no such job", status=404)
+        if piece.kind == "metrics":
+            return Answer(position=self._take_frames(piece.writer, data))
+        key = (piece.rank, piece.kind)
+        log = self.logs.get(key, b"")
+        if piece.offset <= len(log):
+            self.logs[key] = log + data[len(log) - piece.offset :]
+        return Answer(position=len(self.logs.get(key, b"")))
+
+    def _take_frames(self, writer: str, data: bytes) -> int:
+        frames, start = self.frames.setdefault(writer, []), 0
+        for frame in complete_frames(data):
+            if frame.sequence == len(frames) + 1:
+                frames.append(data[start : frame.end])
+            start = frame.end
+        return len(frames)
+
+
+class Connection:
+    """A websocket as far as it is used."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self.answers: asyncio.Queue[str | None] = asyncio.Queue()
+        self.transport = self
+        self.ended = False
+
+    async def send(self, message: bytes) -> None:
+        assert not self.ended
+        fault = self._coordinator.faults.pop() if self._coordinator.faults else "none"
+        if fault == "lost message":
+            raise ConnectionClosedError(None, None)
+        pieces = decode(message)
+        self._coordinator.messages.append([piece for piece, _ in pieces])
+        answers = [self._coordinator.take(*piece) for piece in pieces]
+        if not self._coordinator.silent:
+            text = encode_answers(answers)
+            self.answers.put_nowait(None if fault == "lost answer" else text)
+
+    async def recv(self) -> str:
+        answer = await self.answers.get()
+        if answer is None:
+            raise ConnectionClosedError(None, None)
+        return answer
+
+    def abort(self) -> None:
+        self.ended = True
+
+    async def close(self) -> None:
+        self.ended = True
+
+
+class Shared(SharingApi):
+    """An agent's interface whose websocket is one of these."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        super().__init__(AgentOptions(coordinator="http://nobody:1", data_dir=Path("unused")))
+        self._messages = Messages(coordinator.dial)
+
+
+async def ship_all(spool: Spool) -> None:
+    while True:
+        try:
+            if not await spool.ship():
+                return
+        except Unreachable:
+            continue
+
+
+def metric_bytes(count: int) -> bytes:
+    tables = [
+        [MetricTable(None, [step], [0.0], {"loss": [float(step)]})] for step in range(1, count + 1)
+    ]
+    return b"".join(encode_frame(n, encode_tables(table)) for n, table in enumerate(tables, 1))
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    st.lists(st.binary(max_size=3 * SMALL_BYTES // 2), max_size=4),
+    st.lists(st.sampled_from(["none", "lost message", "lost answer"]), max_size=6),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_shared_arrives_once_and_whole(
+    tmp_path_factory: pytest.TempPathFactory,
+    frames: list[int],
+    logs: list[bytes],
+    faults: list[str],
+) -> None:
+    folder = tmp_path_factory.mktemp("spools")
+    coordinator, most = Coordinator(faults), 1 + sum(fault != "none" for fault in faults)
+
+    async def main() -> None:
+        api = Shared(coordinator)
+        spools: list[Spool] = []
+        for rank, count in enumerate(frames):
+            path = folder / f"{rank}.bin"
+            path.write_bytes(metric_bytes(count))
+            spools.append(MetricSpool(Source("job", 1, rank, f"{rank}-00000000"), path, api))
+        for rank, data in enumerate(logs):
+            path = folder / f"{rank}.log"
+            path.write_bytes(data)
+            spools.append(LogSpool(Source("job", 1, rank, ""), path, api, "stdout"))
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.gather(*map(ship_all, spools))
+        finally:
+            await api.close()
+
+    asyncio.run(main())
+    for rank, count in enumerate(frames):
+        arrived = coordinator.frames.get(f"{rank}-00000000", [])
+        assert b"".join(arrived) == metric_bytes(count)
+    for rank, data in enumerate(logs):
+        assert coordinator.logs.get((rank, "stdout"), b"") == data
+    assert len(coordinator.connections) <= most
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+@pytest.fixture
+async def api(coordinator: Coordinator) -> AsyncIterator[Shared]:
+    shared = Shared(coordinator)
+    yield shared
+    await shared.close()
+    assert all(connection.ended for connection in coordinator.connections)
+
+
+async def test_what_is_sent_at_the_same_time_is_one_message(
+    coordinator: Coordinator, api: Shared
+) -> None:
+    for _ in range(2):
+        await asyncio.gather(
+            *(api.send_metrics("job", 1, f"{rank}-0", metric_bytes(1)) for rank in range(8)),
+            api.send_logs("job", 1, 0, "stdout", 0, b"hello"),
+            api.send_logs("other", 1, 0, "stderr", 0, b"hello"),
+        )
+    assert [len(message) for message in coordinator.messages] == [10, 10]
+    assert len(coordinator.connections) == 1
+
+
+async def test_a_message_is_no_larger_than_it_may_be(coordinator: Coordinator, api: Shared) -> None:
+    count = 2 * MOST_BYTES // SMALL_BYTES + 1
+    data = bytes(SMALL_BYTES)
+    told = await asyncio.gather(
+        *(api.send_logs("job", 1, rank, "stdout", 0, data) for rank in range(count))
+    )
+    assert told == [SMALL_BYTES] * count
+    sizes = [sum(piece.size for piece in message) for message in coordinator.messages]
+    assert sizes == [MOST_BYTES, MOST_BYTES, SMALL_BYTES]
+
+
+async def test_what_is_large_has_a_request_of_its_own(
+    coordinator: Coordinator, api: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = []
+
+    async def send(_: CoordinatorApi, *given: Any) -> int:
+        sent.append(len(given[-1]))
+        return 1
+
+    monkeypatch.setattr(CoordinatorApi, "send_logs", send)
+    monkeypatch.setattr(CoordinatorApi, "send_metrics", send)
+    await api.send_logs("job", 1, 0, "stdout", 0, bytes(SMALL_BYTES + 1))
+    await api.send_metrics("job", 1, "0-0", bytes(SMALL_BYTES + 1))
+    assert sent == [SMALL_BYTES + 1] * 2
+    assert coordinator.messages == []
+
+
+async def test_a_piece_that_is_refused_holds_up_no_other(
+    coordinator: Coordinator, api: Shared
+) -> None:
+    coordinator.refused_jobs = {"gone"}
+    gone, told = await asyncio.gather(
+        api.send_logs("gone", 1, 0, "stdout", 0, b"x"),
+        api.send_logs("job", 1, 0, "stdout", 0, b"hello"),
+        return_exceptions=True,
+    )
+    assert isinstance(gone, Refused)
+    assert (gone.status, gone.detail, told) == (404, "there is no such job", 5)
+
+
+async def test_a_coordinator_that_is_silent_is_left(
+    coordinator: Coordinator, api: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator.silent = True
+    monkeypatch.setattr(sharing, "ANSWER_SECONDS", 0.01)
+    with pytest.raises(Unreachable, match="no answer within"):
+        await api.send_logs("job", 1, 0, "stdout", 0, b"hello")
+    assert coordinator.connections[0].ended
+    coordinator.silent = False
+    monkeypatch.undo()
+    assert await api.send_logs("job", 1, 0, "stdout", 0, b"hello") == 5
+
+
+async def test_who_left_before_the_answer_disturbs_nobody(
+    coordinator: Coordinator, api: Shared
+) -> None:
+    coordinator.silent = True
+    leaves = asyncio.create_task(api.send_logs("job", 1, 0, "stdout", 0, b"hello"))
+    await until("a message", lambda: coordinator.messages)
+    stays = asyncio.create_task(api.send_logs("job", 1, 1, "stdout", 0, b"world"))
+    leaves.cancel()
+    await asyncio.wait({leaves})
+    coordinator.silent = False
+    answer = encode_answers([Answer(position=5)])
+    coordinator.connections[0].answers.put_nowait(answer)
+    assert await stays == 5
+    assert coordinator.logs == {(0, "stdout"): b"hello", (1, "stdout"): b"world"}
+
+
+async def test_nothing_waits_for_an_agent_that_ends(coordinator: Coordinator, api: Shared) -> None:
+    coordinator.silent = True
+    sent = asyncio.create_task(api.send_logs("job", 1, 0, "stdout", 0, b"hello"))
+    await until("a message", lambda: coordinator.messages)
+    await api.close()
+    with pytest.raises(Unreachable):
+        await sent
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(410, Refused), (401, Unreachable), (503, Unreachable)]
+)
+async def test_a_connection_that_is_refused_is_told_as_a_request_would_be(
+    status: int, expected: type[Exception]
+) -> None:
+    async def dial() -> Any:
+        raise InvalidStatus(Response(status, "why", Headers()))
+
+    piece = Piece(job_id="job", attempt=1, kind="stdout", size=1)
+    with pytest.raises(expected, match="why"):
+        await Messages(dial).send(piece, b"x")
