@@ -4,7 +4,8 @@ One after the other, in the queue's order (`queue_order`), every waiting job is
 
 1. passed by if it may not start yet: its restart has to wait a little, the cluster could never hold
    it, or a quota is used up. It keeps nobody waiting;
-2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible;
+2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible
+   beside what waiting jobs of its priority could use;
 3. else, as the first of its group (of jobs that the same nodes serve in the same way), given a
    reservation (`reservation`), and if jobs of lower priority can make room, they do (`preemption`);
 4. else told to wait behind that one, unless it is sure to end before what it takes is needed.
@@ -86,6 +87,8 @@ class Pass:
     def __post_init__(self) -> None:
         self.supply = Supply(self.facts)
         self._quotas = QuotaUse(self.options.quotas, self.facts)
+        self._waiting: list[JobFacts] = []
+        """The queue."""
         self._quota_waits: set[tuple[str, str]] = set()
         """Projects and users of whom a job waits for their quota."""
         self._needs: dict[tuple[str, int], Needs] = {}
@@ -105,6 +108,7 @@ class Pass:
     def run(self) -> list[QueueEntry]:
         waiting = [job for job in self.facts.jobs if job.state in WAITING_STATES]
         waiting.sort(key=lambda job: queue_order(job, self.options))
+        self._waiting = waiting
         return [self._consider(job, position) for position, job in enumerate(waiting, start=1)]
 
     def _consider(self, job: JobFacts, position: int) -> QueueEntry:
@@ -122,7 +126,7 @@ class Pass:
         room = self._quotas.room(job)
         if room is not None and room < least:
             return self._over_quota(job, position, served)
-        placed = self._place(job, served, room)
+        placed = self._place(job, position, served, room)
         if placed is None and served.reservation is not None:
             placed = self._place_before_reserved(job, served)
         if placed is not None:
@@ -136,15 +140,44 @@ class Pass:
         return self._waits(job, position, kind, reason, waits_its_turn=True)
 
     def _place(
-        self, job: JobFacts, served: Served, room: int | None
+        self, job: JobFacts, position: int, served: Served, room: int | None
     ) -> Sequence[PlacedNode] | None:
-        """As many workers as possible on what is free and not kept for others."""
+        """As many workers as possible on what is free and neither kept nor left for others."""
         one_host = served.group.one_host
         most = served.part.most(one_host=one_host)
         if room is not None:
             most = min(most, room)
+        least, largest = job.sizes[0], min(most, job.sizes[-1])
+        if least < largest:
+            free = served.part.most(one_host=False)
+            left = self._wanted_behind(job, position, served, free - least)
+            most = max(least, min(most, free - left))
         fitting = bisect_right(job.sizes, most)
         return served.part.place(job.sizes[fitting - 1], one_host=one_host) if fitting else None
+
+    def _wanted_behind(self, job: JobFacts, position: int, served: Served, most: int) -> int:
+        """How many of the devices that could serve a job could let others of its priority start
+        that wait behind it; no more than `most`. What it took of these it would not give back."""
+        wanted = 0
+        node_ids = set(served.part.node_ids)
+        for other in self._waiting[position:]:
+            if wanted >= most:
+                break
+            if other.priority >= job.priority and self._could_start(other, served, node_ids):
+                wanted += other.sizes[0]
+        return min(wanted, most)
+
+    def _could_start(self, job: JobFacts, served: Served, node_ids: Set[str]) -> bool:
+        """Whether nothing but devices keeps a job from starting on these nodes."""
+        if not self._could_take(job, served.group, node_ids):
+            return False
+        start = not_before(job, self.options)
+        room = self._quotas.room(job)
+        return (
+            (start is None or start <= self.now)
+            and self.supply.for_job(job).capacity >= job.sizes[0]
+            and (room is None or room >= job.sizes[0])
+        )
 
     def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
         """On devices that are kept, if it is expected to end before they are needed."""

@@ -19,9 +19,9 @@ _HOSTS = 3
 _SAVED_EVERY = 50
 
 
-def _shape() -> Shape:
+def _shape(times: tuple[tuple[str, float], ...] = ()) -> Shape:
     own_network = why_not_root() is None
-    times = (*QUICK, ("grow_after_seconds", 0.5))
+    times = (*times, ("grow_after_seconds", 0.5))
     return Shape(hosts=_HOSTS, slots=1, own_network=own_network, times=times)
 
 
@@ -123,7 +123,7 @@ class _InPlace:
 
 def lost_in_place(play: Play) -> None:
     """A job over three hosts loses a rank, then a host, which returns: it goes on in place."""
-    with play.stage.cluster(_shape()) as cluster:
+    with play.stage.cluster(_shape(QUICK)) as cluster:
         running = _InPlace(play, cluster)
         for number in range(play.runs):
             host = cluster.hosts[(number + 1) % _HOSTS]

@@ -118,6 +118,13 @@ def test_a_fallen_rank_is_replaced_where_it_was() -> None:
     assert (found.restarts, found.restarts_step) == (1, 10)
 
 
+def test_of_a_smaller_size_are_those_that_have_the_state() -> None:
+    hurt = with_told(attempt({"a": (0, 1, 2), "b": (0,)}), "a", fallen=fallen(0, 1))
+    nodes = (node("a", 3), node("b", 1, NodeState.LOST))
+    assert regrouped(decision(hurt, job(1, 2, 4), *nodes)) == {"a": (0, 2)}
+    assert regrouped(decision(hurt, job(1, 4), *nodes)) == {"a": (2,)}
+
+
 def test_what_fell_in_an_earlier_generation_was_answered() -> None:
     hurt = with_told(attempt({"a": (0, 1)}), "a", generation=2, fallen=fallen(1, generation=2))
     assert decision(hurt, job(2), node("a", 2)) is None

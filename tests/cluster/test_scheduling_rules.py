@@ -20,7 +20,7 @@ from support.scheduling import (
     step,
 )
 
-from trainhall.cluster.facts import ClusterFacts, NodeState
+from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeState
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.preemption import Candidate, make_room
@@ -142,6 +142,25 @@ def test_an_elastic_job_takes_the_largest_size_that_is_free() -> None:
     facts = cluster([node("a", 4), node("b", 3)], [], [job(1, 8, sizes=(2, 4, 6, 8))])
     (entry,) = schedule(NOW, facts, OPTIONS)
     assert sum(len(host.device_indices) for host in entry.placed or ()) == 6
+
+
+def test_an_elastic_job_leaves_what_waiting_jobs_of_its_priority_could_start_on() -> None:
+    elastic = job(1, 6, sizes=tuple(range(1, 7)))
+    impossible = job(2, 9)
+    late = job(3, 2, restarts=9, last_ended_at=NOW)
+    other_kind = job(4, 1, device="cuda")
+    nobody = (impossible, late, other_kind, job(5, 4, priority=-1, queued_at=NOW))
+
+    def placed(*behind: JobFacts) -> list[int]:
+        facts = cluster([node("a", 4), node("b", 2)], [], [elastic, *behind])
+        entries = schedule(NOW, facts, OPTIONS)
+        return [sum(len(h.device_indices) for h in e.placed or ()) for e in entries]
+
+    assert placed(*nobody)[0] == 6
+    assert placed(job(2, 2)) == [4, 2]
+    assert placed(job(2, 1), *nobody, job(6, 1))[0] == 4
+    assert placed(job(2, 6, sizes=tuple(range(1, 7)))) == [5, 1], "of two elastic ones, too"
+    assert placed(job(2, 6)) == [1, 0], "what it could use is kept free, as for one that runs"
 
 
 # Order
