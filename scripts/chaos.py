@@ -56,7 +56,7 @@ def main() -> int:
             closing(Stage(Path(folder))) as stage,
         ):
             for scenario in chosen:
-                if why := scenario.cannot():
+                if why := scenario.obstacle():
                     skipped.append(f"{scenario.name}: NOT PLAYED, {why}")
                     continue
                 runs = options.runs or (scenario.few if options.few else scenario.runs)

@@ -18,7 +18,7 @@ from support.cluster import FINAL, TRAINHALL, Cluster, Program
 from support.waiting import eventually
 
 from chaos import coordinator, guard
-from chaos.network import ClientInside, Network, network
+from chaos.network import ClientInside, Network, network, why_not_root
 
 _GROUPS = Path("/sys/fs/cgroup")
 LOST_SECONDS = 6.0
@@ -252,6 +252,29 @@ def memory_group() -> Path | None:
         if (tree / "cgroup.procs").exists():
             return tree / f"trainhall-chaos-{os.getpid()}"
     return None
+
+
+def memory_limit(group: Path) -> Path | None:
+    """The file of a group that takes its limit in bytes; None: this group limits no memory."""
+    files = (group / name for name in ("memory.max", "memory.limit_in_bytes"))
+    return next((file for file in files if file.exists()), None)
+
+
+def why_no_memory_limit() -> str | None:
+    """Why ranks cannot be given a memory limit here."""
+    if why := why_not_root():
+        return why
+    group = memory_group()
+    if group is None:
+        return f"there are no control groups in {_GROUPS}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        return f"no control group can be made: {error}"
+    try:
+        return "its control groups do not limit memory" if memory_limit(group) is None else None
+    finally:
+        group.rmdir()
 
 
 def _mount_small_disk(folder: Path) -> None:

@@ -15,14 +15,15 @@ _AT_ONCE = 6
 """Jobs: more than there is room for, so that some wait."""
 _PATIENCE_SECONDS = 120
 """From the last command on a job to its end."""
-_COMMANDS = ("pause",) * 4 + ("resume",) * 3 + ("cancel",)
+_COMMANDS = ("pause",) * 4 + ("resume",) * 3 + ("resize",) * 3 + ("cancel",)
 _DRAIN_CHANCE = 0.05
 _RESOURCES = (
     {"workers": 1, "device": "cpu"},
     {"workers": 2, "device": "cpu"},
     {"min_workers": 1, "max_workers": 3, "device": "cpu"},
 )
-"""The last of them is resized whenever devices come free or are asked for."""
+"""What a job begins with, or is resized to. The last also changes its size by itself, whenever
+devices come free or are asked for."""
 
 
 @dataclass
@@ -72,7 +73,7 @@ def random_commands(play: Play) -> None:
             if chance.random() < _DRAIN_CHANCE:
                 _toggle_drain(play, cluster)
             time.sleep(chance.uniform(0, 0.1))
-        report.figure("times that an elastic job went on at another size", resizes)
+        report.figure("times that a job went on at another size", resizes)
         for host in cluster.hosts:
             cluster.post(f"/cluster/nodes/{cluster.node(host)['id']}/undrain")
         for node in cluster.get("/cluster/nodes")["items"]:
@@ -97,6 +98,10 @@ def _command(play: Play, cluster: ChaosCluster, subject: _Subject, command: str)
     path = f"{cluster.url}/api/v1/training/jobs/{subject.job}"
     if command == "cancel":
         reply = cluster.http.delete(path)
+    elif command == "resize":
+        wanted = play.chance.choice(_RESOURCES)
+        asked = {name: count for name, count in wanted.items() if name != "device"}
+        reply = cluster.http.put(f"{path}/resize", json=asked)
     else:
         reply = cluster.http.put(f"{path}/{command}")
     play.report.inject(command)

@@ -6,7 +6,7 @@ from typing import Any
 
 from support.waiting import eventually
 
-from chaos.clusters import PATIENT, ChaosCluster, memory_group
+from chaos.clusters import PATIENT, ChaosCluster, memory_group, memory_limit
 from chaos.curves import every_step_once
 from chaos.host_faults import wait_for_checkpoint
 from chaos.jobs import script, stepping
@@ -115,11 +115,12 @@ def ended_script(play: Play) -> None:
 def out_of_memory(play: Play) -> None:
     """The kernel ends a rank for want of memory: the reason says so, the next attempt completes."""
     group = memory_group()
-    assert group is not None, "this kernel has no memory control groups"
+    assert group is not None
     with play.stage.cluster(PATIENT) as cluster:
         group.mkdir(exist_ok=True)
-        limit = "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
-        (group / limit).write_text(str(_GROUP_BYTES))
+        limit = memory_limit(group)
+        assert limit is not None
+        limit.write_text(str(_GROUP_BYTES))
         for number in play.times():
             text = _FAILS_FIRST.format(fault=_IN_GROUP.format(group=str(group), take_all=_TAKE_ALL))
             spec = script(play.folder, f"greedy-{number}", text, workers=2)

@@ -7,12 +7,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from chaos.clusters import ChaosCluster, Shape, chaos_cluster
-from chaos.network import why_not_root
 from chaos.report import Report, Violated
 
 
@@ -91,27 +90,23 @@ class Play:
         return Path(tempfile.mkdtemp(prefix="truth-", dir=self.stage.folder))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Scenario:
     name: str
     play: Callable[[Play], None]
     runs: int
     """How often its fault happens in full (`make chaos`)."""
-    few: int
+    few: int = field(default=1, kw_only=True)
     """The same in the tests."""
-    slow: bool = False
+    slow: bool = field(default=False, kw_only=True)
     """`make slow` plays it, rather than `make test`."""
-    root: bool = False
-    """It takes Linux and root: networks, mounts or control groups are made."""
+    obstacle: Callable[[], str | None] = field(default=lambda: None, kw_only=True)
+    """Why it cannot be played on this machine; None: it can."""
 
     @property
     def about(self) -> str:
         """The first line of its documentation."""
         return (self.play.__doc__ or "").strip().splitlines()[0]
-
-    def cannot(self) -> str | None:
-        """Why it cannot be played here."""
-        return why_not_root() if self.root else None
 
     def run(self, stage: Stage, seed: int, runs: int, *, limit_seconds: float = math.inf) -> Report:
         """Play it; a failure is in the report. No fault begins after `limit_seconds`."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos import clusters
 from chaos.catalogue import SCENARIOS
 from chaos.stage import Scenario, Stage
 
@@ -27,13 +28,24 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     ],
 )
 def test_it_holds(scenario: Scenario, stage: Stage) -> None:
-    if why := scenario.cannot():
+    if why := scenario.obstacle():
         pytest.skip(f"NOT PLAYED HERE: {why}")
     report = scenario.run(stage, SEED, scenario.few)
     assert report.problem is None, "\n".join(report.lines())
 
 
+def test_a_machine_without_memory_limits_is_named_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "why_not_root", lambda: None)
+    monkeypatch.setattr(clusters, "_GROUPS", tmp_path)
+    assert clusters.why_no_memory_limit() == f"there are no control groups in {tmp_path}"
+    (tmp_path / "cgroup.procs").touch()
+    assert clusters.why_no_memory_limit() == "its control groups do not limit memory"
+    assert [path.name for path in tmp_path.iterdir()] == ["cgroup.procs"]
+
+
 def test_a_scenario_that_did_nothing_does_not_hold(tmp_path: Path) -> None:
     with closing(Stage(tmp_path)) as stage:
-        report = Scenario(name="idle", play=lambda play: None, runs=1, few=1).run(stage, SEED, 1)
+        report = Scenario("idle", lambda play: None, 1).run(stage, SEED, 1)
     assert "nothing was injected" in (report.problem or "")
