@@ -14,6 +14,10 @@ from chaos.network import why_not_root
 from chaos.stage import Play
 
 _SURE_SECONDS = 60
+_SUSPECTED_HOST = Shape(
+    hosts=1, own_network=True, times=(("heartbeat_seconds", 0.3), ("suspect_after_seconds", 2.0))
+)
+"""Suspected after seconds, and given up as late as in production."""
 
 
 def _silent_hosts() -> Shape:
@@ -98,7 +102,7 @@ def partition(play: Play) -> None:
 def short_partition(play: Play) -> None:
     """A host is cut off for less than the lost timeout: nothing restarts, no step is missing."""
     report = play.report
-    with play.stage.cluster(_silent_hosts()) as cluster:
+    with play.stage.cluster(_SUSPECTED_HOST) as cluster:
         assert cluster.net is not None
         job = cluster.submit(stepping(workers=1))
         cluster.wait_for_step(job, 10)

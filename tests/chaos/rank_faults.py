@@ -28,6 +28,7 @@ _IN_GROUP = """from pathlib import Path
     Path({group!r}, "cgroup.procs").write_text(str(os.getpid()))
     {take_all}"""
 _GROUP_BYTES = 1 << 26
+_SURE_SECONDS = 60
 
 
 def killed_rank(play: Play) -> None:
@@ -44,7 +45,6 @@ def killed_rank(play: Play) -> None:
             cluster.ranks(job)[rank].send_signal(number)
             report.inject(f"rank ended by {number.name}")
             _wait_for_next(cluster, job, before)
-            cluster.wait_for_step(job, before["step"] + 5)
             report.slowest("s, slowest until five steps further", time.monotonic() - began)
             report.check("the job stepped on", True)
             failure = _failure(cluster, job, before)
@@ -54,14 +54,17 @@ def killed_rank(play: Play) -> None:
 
 
 def _wait_for_next(cluster: ChaosCluster, job: str, before: Any) -> None:
-    """Until a later attempt runs, or a later generation of the same."""
+    """Until a later attempt runs, or a later generation of the same, and has taken five steps."""
     token = (before["attempt"], before["generation"])
 
     def runs() -> bool:
         now = cluster.job(job)
         return (now["attempt"], now["generation"]) > token and now["state"] == "running"
 
-    eventually("the job to run again", runs, timeout=60)
+    eventually("the job to run again", runs, timeout=_SURE_SECONDS)
+    # Those who live have told steps of before the fault that were not known then.
+    eventually("its next step", lambda: cluster.first_step(job), timeout=_SURE_SECONDS, every=0.2)
+    cluster.wait_for_step(job, cluster.job(job)["step"] + 5)
 
 
 def _failure(cluster: ChaosCluster, job: str, before: Any) -> Any:
@@ -87,7 +90,6 @@ def hung_rank(play: Play) -> None:
             cluster.ranks(job)[rank].send_signal(signal.SIGSTOP)
             report.inject("rank stopped by SIGSTOP")
             _wait_for_next(cluster, job, before)
-            cluster.wait_for_step(job, before["step"] + 5)
             report.slowest("s, slowest until five steps further", time.monotonic() - began)
             report.check("the job stepped on", True)
             failure = _failure(cluster, job, before)
