@@ -18,6 +18,7 @@ import re
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
+from io import FileIO
 from pathlib import Path
 
 from trainhall.cluster.errors import Damaged, InvalidValue, NoRoom, NotFound, TooLarge
@@ -78,10 +79,7 @@ class Store:
             return
         limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
         temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
-        try:
-            writer = await asyncio.to_thread(_Writer, temporary)
-        except (FileExistsError, NotADirectoryError):
-            raise InvalidValue("path", path, "a part of it was uploaded as a file") from None
+        writer = _Writer(temporary)
         try:
             pending = bytearray()
             async for chunk in chunks:
@@ -91,16 +89,15 @@ class Store:
                 if len(pending) >= _BLOCK:
                     await asyncio.to_thread(writer.write, bytes(pending))
                     pending.clear()
-            await asyncio.to_thread(writer.write, bytes(pending))
-            found = await asyncio.to_thread(writer.finish)
-            if sha256 is not None and found != sha256.lower():
-                raise Damaged(f"{path}: its SHA-256 is {found}, not {sha256}; send it again")
-            try:
-                await asyncio.to_thread(temporary.replace, target)
-            except IsADirectoryError:
-                raise InvalidValue("path", path, "was uploaded as a folder") from None
+            # One hop to a thread for all of a small file.
+            await asyncio.to_thread(writer.finish, bytes(pending), target, sha256)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidValue("path", path, "a part of it was uploaded as a file") from None
+        except IsADirectoryError:
+            raise InvalidValue("path", path, "was uploaded as a folder") from None
         finally:
-            await asyncio.to_thread(writer.discard)
+            if not writer.is_done:
+                await asyncio.to_thread(writer.discard)
 
     async def commit(self, job_id: str, name: str) -> None:
         """Make an upload the checkpoint that it is, if it is complete and whole. Idempotent.
@@ -215,28 +212,49 @@ class _Writer:
     """One file on its way in: hashed as it is written, durable before it gets its name."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
-        self._file = path.open("xb", buffering=0)
+        self._file: FileIO | None = None
         self._digest = hashlib.sha256()
         self.size = 0
+        self.is_done = False
 
     def write(self, data: bytes) -> None:
+        """
+        Raises:
+            FileExistsError, NotADirectoryError: a part of the path is a file.
+        """
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("xb", buffering=0)
         view = memoryview(data)
         while view:
             view = view[self._file.write(view) or 0 :]
         self._digest.update(data)
         self.size += len(data)
 
-    def finish(self) -> str:
+    def finish(self, data: bytes, target: Path, sha256: str | None) -> None:
+        """Write the last of it and give it its name.
+
+        Raises:
+            FileExistsError, NotADirectoryError: a part of the path is a file.
+            IsADirectoryError: the target is a folder.
+            Damaged: what came is not what `sha256` says.
+        """
+        self.write(data)
+        assert self._file is not None
         os.fsync(self._file.fileno())
         self._file.close()
-        return self._digest.hexdigest()
+        found = self._digest.hexdigest()
+        if sha256 is not None and found != sha256.lower():
+            raise Damaged(f"{target.name}: its SHA-256 is {found}, not {sha256}; send it again")
+        self._path.replace(target)
+        self.is_done = True
 
     def discard(self) -> None:
         """What did not get its name goes."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
 
 
 def _inside(root: Path, job_id: str, name: str, path: str | None = None) -> Path:

@@ -10,13 +10,15 @@ from typing import Any, Protocol
 
 from trainhall.cluster.agent.api import Refused, Shipping, Unreachable
 from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved, Problem
-from trainhall.training.checkpoint.manifest import Manifest, read_manifest, verify_files
+from trainhall.training.checkpoint.manifest import FileRecord, Manifest, read_manifest, verify_files
 from trainhall.training.checkpoint.names import MANIFEST, parse_name, scan
 from trainhall.training.checkpoint.removal import remove_checkpoint, vanish
 
 logger = logging.getLogger(__name__)
 
 RETRY_LIMIT_SECONDS = 10.0
+FILES_AT_ONCE = 4
+"""Of a checkpoint: each waits for the coordinator's disk."""
 KEPT_COPIES = 2
 """Of what was uploaded this host keeps so many: the newest, for a quick restart, and its fallback.
 What else is kept, and for how long, is the coordinator's affair."""
@@ -60,8 +62,19 @@ async def upload(api: Shipping, folder: Path, job_id: str, event: dict[str, Any]
 
 async def _send(api: Shipping, path: Path, job_id: str) -> None:
     manifest = await asyncio.to_thread(_manifest_of, path, job_id, path.name)
-    for file in manifest.files:
-        await api.put_file(job_id, path.name, file.path, path / file.path, file.sha256)
+    turns = asyncio.Semaphore(FILES_AT_ONCE)
+
+    async def put(file: FileRecord) -> None:
+        async with turns:
+            await api.put_file(job_id, path.name, file.path, path / file.path, file.sha256)
+
+    puts = [asyncio.ensure_future(put(file)) for file in manifest.files]
+    try:
+        await asyncio.gather(*puts)
+    finally:
+        for each in puts:
+            each.cancel()
+        await asyncio.gather(*puts, return_exceptions=True)
     digest = hashlib.sha256(await asyncio.to_thread((path / MANIFEST).read_bytes)).hexdigest()
     await api.put_file(job_id, path.name, MANIFEST, path / MANIFEST, digest)
 

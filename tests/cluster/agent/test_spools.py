@@ -242,6 +242,22 @@ async def test_a_checkpoint_is_told_after_its_upload(tmp_path: Path) -> None:
     )
 
 
+async def test_what_is_told_behind_a_checkpoint_goes_with_it(tmp_path: Path) -> None:
+    path, batches = tmp_path / "events.jsonl", []
+    path.write_bytes(event_lines("checkpoint", "note", "paused", "checkpoint"))
+
+    class Counting(Sink):
+        async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+            batches.append(lines.count(b"\n"))
+            return await super().send_events(job_id, attempt, writer, lines)
+
+    async def upload(_job: str, _data: dict[str, Any]) -> str | None:
+        return None
+
+    await ship_all(EventSpool(SOURCE, path, Counting(), upload))
+    assert batches == [3, 1]
+
+
 @given(cuts, st.lists(st.sampled_from(["none", "lost request", "lost answer"]), max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_events_arrive_in_order(

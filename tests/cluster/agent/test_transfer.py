@@ -1,5 +1,6 @@
 """Checkpoints over the wire: verified on arrival, told of when complete, removed with care."""
 
+import asyncio
 import hashlib
 import shutil
 from pathlib import Path
@@ -105,6 +106,44 @@ async def test_there_and_back(tmp_path: Path) -> None:
     for file in (*FILES, "manifest.json"):
         assert (there / NAME / file).read_bytes() == (path / file).read_bytes()
     assert [p.name for p in there.iterdir()] == [NAME]
+
+
+class WaitingStore(Store):
+    """Takes no file before several are on their way."""
+
+    def __init__(self, together: int) -> None:
+        super().__init__()
+        self._missing = together
+        self._all_there = asyncio.Event()
+
+    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+        self._missing -= 1
+        if self._missing <= 0:
+            self._all_there.set()
+        await self._all_there.wait()
+        await super().put_file(job_id, name, path, file, sha256)
+
+
+async def test_files_wait_for_the_disk_together_and_the_manifest_comes_last(
+    tmp_path: Path,
+) -> None:
+    files = {f"shard-{i}.safetensors": bytes([i]) * 10 for i in range(6)}
+    write_checkpoint(tmp_path, files)
+    store = WaitingStore(transfer.FILES_AT_ONCE)
+    assert await transfer.upload(store, tmp_path, "job", {"name": NAME}) is None
+    assert sorted(store.steps[:6]) == sorted(files)
+    assert store.steps[6:] == ["manifest.json", "commit"]
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing_under_way(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, {f"shard-{i}.safetensors": bytes([i]) for i in range(6)})
+    store = WaitingStore(2)
+    store.away = 1
+    before = asyncio.all_tasks()
+    with pytest.raises(Unreachable):
+        await transfer.upload(store, tmp_path, "job", {"name": NAME})
+    assert asyncio.all_tasks() == before
+    assert await transfer.upload(store, tmp_path, "job", {"name": NAME}) is None
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "manifest"])
