@@ -55,6 +55,7 @@ class Carried(NamedTuple):
     gradients_told: int
     not_finite: int
     saved_step: int
+    network: dict[str, Any] | None
 
 
 class ElasticLoop(Loop):
@@ -158,6 +159,7 @@ class ElasticLoop(Loop):
         self.recorder.last = dict(carried.last)
         self.capture.go_on(carried.gradients_told)
         self.not_finite = carried.not_finite
+        self.network = carried.network
         self.saving.saved_step = carried.saved_step
         self.pulse.begin(self.state.step)
         own = {k: t for k, t in self.unsent.items() if k.startswith(RESIDUAL)}
@@ -205,6 +207,7 @@ class ElasticLoop(Loop):
             gradients_told=self.capture.told,
             not_finite=self.not_finite,
             saved_step=self.saving.saved_step,
+            network=self.network,
         )
 
     def asked(self) -> choose.Asked:
@@ -221,7 +224,6 @@ class ElasticLoop(Loop):
         if self.state.step == 0:
             self.resume()
             self.settled = self.state.step
-            self.examine_network()
             return self.train(self.begun)
         self.loaded_at = time.time()
         if self.saves_again:

@@ -252,7 +252,6 @@ class Loop:
         """Train to the end, or to the step at which all ranks agree to stop; the exit code."""
         begun = time.monotonic()
         self.resume()
-        self.examine_network()
         return self.train(begun)
 
     def train(self, begun: float) -> int:
@@ -285,6 +284,8 @@ class Loop:
         if not self.prepared:
             with self.progress.while_(Doing.SAVING):
                 self.saving.prepare()
+                if beat.command is Command.RUN:
+                    self.examine_network()
             self.prepared = True
         if beat.command is Command.STOP:
             return EXIT_STOPPED
@@ -346,10 +347,13 @@ class Loop:
         )
 
     def examine_network(self) -> None:
-        """Tell what the links carry, where the job could combine its gradients in another way."""
+        """Tell what the links carry, where the job could combine its gradients in another way.
+
+        Once, and not before the first step: that is what everybody waits for.
+        """
         spec = self.place.launch.spec
         combines = spec.parallelism.strategy == "ddp" and not self.training.reproducible
-        if self.world_size > 1 and combines:
+        if self.network is None and self.world_size > 1 and combines:
             bucket_mb = spec.parallelism.gradient_sync.bucket_mb
             self.network = network.examine(
                 self.strategy, spec.gradient_sync, bucket_mb, self.device
