@@ -68,6 +68,7 @@ class _Connection:
     """Number of the newest report that was taken."""
     confirms: bool = False
     """Ranks there depend on when their node was heard last: each report is confirmed."""
+    address: str = ""
     stored: object = None
     """What of the last report is stored at once when it changes; None: store the next anyway."""
     withheld: set[tuple[str, int]] = field(default_factory=set)
@@ -269,7 +270,10 @@ class Gateway:
             connection.stored = None  # to be confirmed by the next report, even an equal one
         if up_to_date and connection.withheld != stored.withheld:
             connection.withheld = stored.withheld
-        connection.changed.set()
+            connection.changed.set()
+        if report.removed or report.address != connection.address:
+            connection.address = report.address
+            connection.changed.set()
         for other in stored.told:
             self.wake(other)
         if stored.changed:
