@@ -107,7 +107,7 @@ def verify(
       trainhall verify --compare out/ 3f2a
 
     \b
-    Exit codes: 0 all agree, 1 one differs or fails, 2 wrong input, 130 stopped.
+    Exit codes: 0 all agree, 1 one differs, fails or is unclear, 2 wrong input, 130 stopped.
     """  # fmt: skip
     if compare is not None:
         if file is not None:
@@ -222,6 +222,11 @@ def _page(results: "list[Result]") -> str:
     lines += [
         f"\n{r.strategy}, {r.mesh} failed: {r.reason}" for r in compared if r.verdict == "failed"
     ]
+    unclear: dict[str, list[str]] = {}
+    for result in compared:
+        if result.verdict == "unclear":
+            unclear.setdefault(result.reason, []).append(f"{result.strategy}, {result.mesh}")
+    lines += [f"\nUnclear: {'; '.join(who)}\n      {why}" for why, who in unclear.items()]
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
         if result.verdict == "does not fit":

@@ -28,13 +28,15 @@ from trainhall.training.link import (
 )
 from trainhall.training.spec import JobSpec
 from trainhall.training.verify.candidates import WHOLE, Candidate, Partition, serial
-from trainhall.training.verify.tolerance import Dtype
+from trainhall.training.verify.tolerance import KINDS, Dtype, Tolerance, tolerance
 
 JOB_ID = "verify"
 SHOWN_LINES = 20
-KINDS = ("loss", "gradient_norm", "gradient", "weight")
+DISTURBED: dict[Dtype, float] = {"float64": 1e-15, "float32": 5e-7}
+"""By which share first weights are changed to see what a job makes of rounding: some of the last
+digits, as other orders of addition do."""
 
-Verdict = Literal["agrees", "differs", "failed", "does not fit"]
+Verdict = Literal["agrees", "differs", "unclear", "failed", "does not fit"]
 
 
 @dataclass
@@ -46,7 +48,7 @@ class Result:
     parallelism: dict[str, Any]
     verdict: Verdict
     reason: str = ""
-    """Why it does not fit, or failed."""
+    """Why it does not fit, failed, or is unclear."""
     baseline_microbatches: int | None = None
     """Into how many parts the baseline cut a batch."""
     errors: list[dict[str, Any]] = field(default_factory=list)
@@ -84,6 +86,8 @@ class Comparison:
         self._shims = shims
         self._reference = folder / "serial"
         self._attempts = 0
+        self._disturbed: list[dict[str, Any]] | None = None
+        """What the baseline computes otherwise from slightly other weights, if that was needed."""
 
     def run(self, candidates: list[Candidate]) -> list[Result]:
         """A result for each candidate; those that do not fit have theirs without a run.
@@ -117,14 +121,29 @@ class Comparison:
 
     def _baseline(self, partition: Partition) -> None:
         shutil.rmtree(self._reference, ignore_errors=True)
+        self._disturbed = None
         parts = partition.samples * partition.microbatches
         say("One process" + (f", each batch in {parts} parts …" if parts > 1 else " …"))
         spec = serial(self._document, partition)
         folder, status = self._attempt(spec, record=True, parts=partition.samples)
-        if status.outcome is not Outcome.COMPLETED:
-            lines = status.failure.log_tail.splitlines()[-SHOWN_LINES:] if status.failure else []
-            raise CliError(f"the serial baseline failed: {_told(status)}", lines)
+        _check_baseline(status)
         shutil.rmtree(folder.path)
+
+    def _disturb(self, partition: Partition) -> list[dict[str, Any]]:
+        """What the baseline computes otherwise, by step, from slightly other first weights.
+
+        Raises:
+            CliError: it fails.
+        """
+        say("One process, with first weights that differ in their last digits …")
+        folder, status = self._attempt(
+            serial(self._document, partition), record=False, parts=partition.samples,
+            disturbed=DISTURBED[self._dtype],
+        )  # fmt: skip
+        _check_baseline(status)
+        steps = _read(folder)
+        shutil.rmtree(folder.path)
+        return steps
 
     def _compare(self, candidate: Candidate, partition: Partition) -> Result:
         assert candidate.spec is not None
@@ -138,9 +157,7 @@ class Comparison:
             baseline_microbatches=partition.samples * partition.microbatches,
             seconds=round(time.monotonic() - began, 3),
         )
-        if folder.comparison.exists():
-            lines = folder.comparison.read_text().splitlines()
-            _judge(result, [json.loads(line) for line in lines])
+        _judge(result, _read(folder))
         if status.outcome is not Outcome.COMPLETED:
             # Only its ranks can judge a task of the user's own.
             refusal = _refusal(folder, status)
@@ -149,11 +166,16 @@ class Comparison:
         elif len(result.errors) != candidate.spec.training.steps:
             result.verdict = "failed"
             result.reason = f"only {len(result.errors)} steps were compared"
+        elif result.verdict == "differs":
+            if self._disturbed is None:
+                self._disturbed = self._disturb(partition)
+            allowed = tolerance(self._dtype, candidate.spec.gradient_sync.compression)
+            _doubt(result, self._disturbed, DISTURBED[self._dtype], allowed)
         shutil.rmtree(folder.path)
         return result
 
     def _attempt(
-        self, spec: JobSpec, *, record: bool, parts: int = 1
+        self, spec: JobSpec, *, record: bool, parts: int = 1, disturbed: float = 0.0
     ) -> tuple[AttemptFolder, ShimStatus]:
         self._attempts += 1
         folder = AttemptFolder(self._folder / "attempts" / str(self._attempts))
@@ -170,7 +192,11 @@ class Comparison:
             code=spec.code,
             checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
             trace=TracePlan(
-                reference=str(self._reference), record=record, dtype=self._dtype, parts=parts
+                reference=str(self._reference),
+                record=record,
+                dtype=self._dtype,
+                parts=parts,
+                disturbed=disturbed,
             ),
         )
         replace_json(folder.launch, launch)
@@ -191,6 +217,19 @@ def _refused(candidate: Candidate) -> Result:
     )
 
 
+def _check_baseline(status: ShimStatus) -> None:
+    if status.outcome is not Outcome.COMPLETED:
+        lines = status.failure.log_tail.splitlines()[-SHOWN_LINES:] if status.failure else []
+        raise CliError(f"the serial baseline failed: {_told(status)}", lines)
+
+
+def _read(folder: AttemptFolder) -> list[dict[str, Any]]:
+    """What each step computed otherwise than the baseline."""
+    if not folder.comparison.exists():
+        return []
+    return [json.loads(line) for line in folder.comparison.read_text().splitlines()]
+
+
 def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
     for step in steps:
         result.errors.append({"step": step["step"], **{kind: step[kind] for kind in KINDS}})
@@ -207,6 +246,26 @@ def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
         result.first = result.first or first
         if name:
             result.first_layer = result.first_layer or first
+
+
+def _doubt(
+    result: Result, disturbed: list[dict[str, Any]], share: float, allowed: Tolerance
+) -> None:
+    """Say so where one process differs from itself as early as a strategy does from it: such a job
+    makes any rounding grow, and a bug that showed no earlier cannot be told from that."""
+    assert result.first is not None
+    for errors in disturbed[: result.first["step"]]:
+        for kind in KINDS:
+            if not errors[kind] <= allowed.of(kind, errors["step"]):
+                result.verdict = "unclear"
+                result.reason = (
+                    f"one process whose first weights are changed by {share:g} of their size also "
+                    f"differs from itself, at step {errors['step']} by {errors[kind]:.1e} "
+                    f"({kind.replace('_', ' ')}): this job makes rounding grow, so what differs "
+                    "from there on may be no more than that. It is often batch norm over very few "
+                    "values: give it larger batches or images, or fewer micro-batches"
+                )
+                return
 
 
 def _refusal(folder: AttemptFolder, status: ShimStatus) -> str | None:

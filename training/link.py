@@ -134,6 +134,8 @@ class TracePlan(LinkModel):
     parts: int = 1
     """Of a run of one rank: how many ranks the compared ones divide a batch's samples among. Batch
     norm's running statistics are those of the first."""
+    disturbed: float = 0.0
+    """Of a run of one rank: by which share, in the mean, its first weights are changed."""
 
 
 class Launch(LinkModel):

@@ -107,6 +107,31 @@ class Normed(Task):
         inputs, targets = batch
         return nn.functional.mse_loss(model(inputs), targets), ()
 """
+# The logistic map doubles a difference at each turn, and so any rounding.
+CHAOTIC = """
+import torch
+from torch import nn
+
+from trainhall.task import Task, TensorData
+
+
+class Chaotic(Task):
+    def __init__(self, params, job):
+        draw = torch.Generator().manual_seed(0)
+        self.train_data = TensorData(
+            torch.randn(40, 6, generator=draw), torch.randn(40, 2, generator=draw)
+        )
+
+    def build_model(self):
+        return nn.Linear(6, 2)
+
+    def loss(self, model, batch):
+        inputs, targets = batch
+        outputs = model(inputs).sigmoid()
+        for _ in range(40):
+            outputs = 3.99 * outputs * (1 - outputs)
+        return nn.functional.mse_loss(outputs, targets), ()
+"""
 JOB = """
 name: planted
 task: {name: "planted:Planted"}
@@ -219,6 +244,7 @@ def test_an_mlp_is_compared_under_every_strategy_that_fits(start: Start, tmp_pat
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.slow
 def test_a_cnn_is_compared(start: Start, tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
     spec = "{name: cnn, task: {name: mnist, params: {root: .}}, training: {global_batch_size: 8}}"
@@ -226,6 +252,7 @@ def test_a_cnn_is_compared(start: Start, tmp_path: Path) -> None:
     assert set(found) == {*(f"ddp, {mesh}" for mesh in DDP_ON_TWO), "model, pipeline 2"}
 
 
+@pytest.mark.slow
 def test_a_resnet_is_compared(start: Start, tmp_path: Path) -> None:
     write_images(tmp_path / "images", each=5)
     spec = """
@@ -296,6 +323,21 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     assert "SIGABRT" in out
     # A task of one's own is judged by its ranks.
     assert "\n      the model's 2 layers cannot be cut into pipeline 2 × 2 stages each" in out
+
+
+def test_a_job_that_makes_rounding_grow_is_not_held_against_a_strategy(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "planted.py").write_text(CHAOTIC)
+    job = JOB.replace("planted:Planted", "planted:Chaotic")
+    code, out, err = finished(
+        start(job, "--strategies", "fsdp", "--workers", "2", "--steps", "3", "-o", "json")
+    )
+    assert code == 1, err
+    results = json.loads(out)["results"]
+    assert {result["verdict"] for result in results} == {"unclear"}
+    assert all("also differs from itself, at step" in result["reason"] for result in results)
+    assert err.count("differ in their last digits") == 1
 
 
 def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainhall.training.verify.snapshot import Snapshot
-from trainhall.training.verify.tolerance import FLOOR, Tolerance
+from trainhall.training.verify.tolerance import FLOOR, KINDS, Kind, Tolerance
 
 
 class NotComparable(RuntimeError):
@@ -21,8 +21,7 @@ class NotComparable(RuntimeError):
 class Deviation:
     """How far apart one number or tensor of two runs is."""
 
-    kind: str
-    """`gradient`, `weight`, `gradient_norm` or `loss`."""
+    kind: Kind
     name: str
     """The parameter's or buffer's, or empty."""
     relative: float
@@ -41,13 +40,7 @@ class Judge:
     def __init__(
         self, tolerance: Tolerance, names: Sequence[str], backward_order: Sequence[str]
     ) -> None:
-        self._allowed = {
-            "gradient": tolerance.gradient,
-            "weight": tolerance.weight,
-            "gradient_norm": tolerance.gradient,
-            "loss": tolerance.loss,
-        }
-        self._judged_steps = tolerance.steps
+        self._tolerance = tolerance
         self._places = {
             "gradient": {name: i for i, name in enumerate(backward_order)},
             "weight": {name: i for i, name in enumerate(names)},
@@ -66,15 +59,11 @@ class Judge:
             self._number("gradient_norm", reference.norm, found.norm),
             self._number("loss", reference.loss, found.loss),
         ]
-        judged = reference.step <= self._judged_steps
-        beyond = [
-            d
-            for d in deviations
-            if not d.relative <= (self._allowed[d.kind] if judged else math.inf)
-        ]
+        step = reference.step
+        beyond = [d for d in deviations if not d.relative <= self._tolerance.of(d.kind, step)]
         first = beyond[0] if beyond else None
-        told: dict[str, Any] = {"step": reference.step}
-        for kind in self._allowed:
+        told: dict[str, Any] = {"step": step}
+        for kind in KINDS:
             told[kind] = _worst(d.relative for d in deviations if d.kind == kind)
         return told | {
             "beyond": len(beyond),
@@ -84,7 +73,7 @@ class Judge:
         }
 
     def _tensors(
-        self, kind: str, reference: Mapping[str, Tensor], found: Mapping[str, Tensor]
+        self, kind: Kind, reference: Mapping[str, Tensor], found: Mapping[str, Tensor]
     ) -> list[Deviation]:
         if reference.keys() != found.keys():
             lacking = ", ".join(sorted(reference.keys() ^ found.keys()))
@@ -101,7 +90,7 @@ class Judge:
             for name in sorted(reference, key=lambda name: (places.get(name, len(places)), name))
         ]
 
-    def _number(self, kind: str, reference: float, found: float) -> Deviation:
+    def _number(self, kind: Kind, reference: float, found: float) -> Deviation:
         floor = self._floor(kind, abs(reference))
         return Deviation(kind, "", abs(found - reference) / max(abs(reference), floor))
 

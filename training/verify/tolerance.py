@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 from trainhall.parallelism.gradient_sync import CompressionName
 
 Dtype = Literal["float64", "float32"]
+Kind = Literal["loss", "gradient_norm", "gradient", "weight"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,17 @@ class Tolerance:
     weight: float
     steps: float = inf
     """Later ones are told, and judged by being numbers alone."""
+
+    def of(self, kind: Kind, step: int) -> float:
+        """The largest that is allowed to a kind of number at a step."""
+        if step > self.steps:
+            return inf
+        return {
+            "loss": self.loss,
+            "gradient": self.gradient,
+            "gradient_norm": self.gradient,
+            "weight": self.weight,
+        }[kind]
 
 
 TOLERANCES: dict[Dtype, Tolerance] = {

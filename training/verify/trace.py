@@ -79,6 +79,12 @@ class TracedLoop(Loop):
         for module in self.strategy.model.modules():
             if isinstance(module, _DropoutNd):
                 module.p = 0.0
+        if plan.disturbed:
+            draw = torch.Generator().manual_seed(0)
+            with torch.no_grad():
+                for weight in self.strategy.parameters.values():
+                    changes = torch.randn(weight.shape, generator=draw, dtype=weight.dtype)
+                    weight.mul_(1 + plan.disturbed * changes.to(weight.device))
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The steps, as all ranks take them; the tensors are rank 0's alone."""
