@@ -26,10 +26,13 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
 """Between two looks while attempts run. What is found in one look shares a message."""
+SILENT_SECONDS = 0.3
+"""Between two looks at a file of a rank that is not rank 0 and has written nothing since the last:
+most looks of a host with many ranks are at such files."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
-series, which rank 0 tells. A request costs a host as much for one number as for thousands."""
-SAVE_SECONDS = 1.0
+series, which rank 0 tells. A piece costs a host as much for one number as for thousands."""
+SAVE_SECONDS = 5.0
 """How far the saved positions may be behind."""
 RETRY_SECONDS = 0.1
 RETRY_LIMIT_SECONDS = 2.0
@@ -98,9 +101,12 @@ class AttemptShipper:
         now = time.monotonic()
         for spool in self.spools:
             waits = not self.ended and now < self._due.get(spool, now)
-            if spool not in self._tasks and not waits and spool.has_more():
-                if isinstance(spool, MetricSpool) and spool.source.rank > 0:
-                    self._due[spool] = now + OTHERS_SECONDS
+            if waits or spool in self._tasks:
+                continue
+            more, is_other = spool.has_more(), spool.source.rank > 0
+            if is_other and (not more or isinstance(spool, MetricSpool)):
+                self._due[spool] = now + (OTHERS_SECONDS if more else SILENT_SECONDS)
+            if more:
                 task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
                 self._tasks[spool] = task
                 task.add_done_callback(functools.partial(self._finished, spool, done))

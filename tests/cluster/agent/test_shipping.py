@@ -25,10 +25,17 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
+        self.log_bytes = 0
 
     async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
         self.requests[writer.partition("-")[0]] += 1
         return 1_000_000
+
+    async def send_logs(
+        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+    ) -> int:
+        self.log_bytes += len(data)
+        return offset + len(data)
 
 
 class Host:
@@ -75,6 +82,27 @@ async def test_ranks_other_than_the_first_send_in_larger_batches(
     now += shipping.OTHERS_SECONDS
     await host.look()
     assert host.coordinator.requests == {"0": 8, "1": 2, "2": 2}
+
+
+async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
+    host = Host(tmp_path)
+    await host.look()
+    missing = []
+    for line in range(8):
+        with host.folder.stdout(2).open("ab") as file:
+            file.write(b"x")
+        host.shipper.start_growing(Backoff(), lambda: None)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        missing.append(line + 1 - host.coordinator.log_bytes)
+        now += shipping.LOOK_SECONDS
+    soon = round(shipping.SILENT_SECONDS / shipping.LOOK_SECONDS) + 1
+    assert missing[0] == 1
+    assert missing[soon:] == [0] * (8 - soon)
 
 
 async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
