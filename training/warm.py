@@ -75,6 +75,8 @@ def warm_up(modules: list[str]) -> None:
     Raises:
         NotWarm: one of them cannot be imported, or leaves threads behind.
     """
+    # Imports leave hardly any garbage behind: looking for it takes a fifth of their time.
+    gc.disable()
     added = {k: v for k, v in _THREAD_LIMITS.items() if k not in os.environ}
     os.environ.update(added)
     # It served its purpose in the process's own memory and is nothing that a script should see.
@@ -103,6 +105,7 @@ def warm_up(modules: list[str]) -> None:
         )
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def num_threads() -> int:

@@ -14,7 +14,7 @@ import pytest
 from support.waiting import eventually
 
 PROBE = '''
-import json, os, random, signal, sys
+import gc, json, os, random, signal, sys
 
 def probe(path):
     """Write down what this process looks like from within."""
@@ -23,6 +23,7 @@ def probe(path):
         "session": os.getsid(0),
         "parent": os.getppid(),
         "torch": "torch" in sys.modules,
+        "collects": gc.isenabled(),
         "random": random.random(),
         "files": sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else [],
         "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
@@ -89,6 +90,7 @@ def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
         assert told[i]["pid"] == told[i]["session"] == pid
         assert told[i]["parent"] == warm.process.pid
         assert told[i]["torch"]
+        assert told[i]["collects"]
         assert told[i]["threads"] == 1
         assert told[i]["sigint"]
         assert told[i]["openblas"] is None
