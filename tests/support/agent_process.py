@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from support.waiting import Pauses
 
 from trainhall.cluster.agent.processes import MARK
 from trainhall.training.link import CheckpointPlan, Launch, RankPlace
@@ -147,10 +148,11 @@ def script(folder: Path, text: str, *arguments: str, workers: int = 1, **recover
 async def until(what: str, check: Callable[[], T], *, seconds: float = 60.0) -> T:
     """The first truthy value of `check`, without holding up the coordinator in this process."""
     deadline = asyncio.get_running_loop().time() + seconds
+    pauses = Pauses(0.02)
     while True:
         value = check()
         if value:
             return value
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"waited {seconds:g} s in vain for {what}; last seen: {value!r}")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pauses.next())
