@@ -271,8 +271,9 @@ class JobService:
                 attempt = await session.get(Attempt, (job_id, job.attempt), with_for_update=True)
                 assert attempt is not None
                 attempt.spec = attempt.spec or job.spec
-                if job.world_size not in sizes and state is not JobState.PAUSING:
-                    told += f"; it keeps {job.world_size} until it can change"
+                if state is not JobState.PAUSING:
+                    if job.world_size not in sizes:
+                        told += f"; it keeps {job.world_size} until it can change"
                     job.reason = told
             else:
                 job.world_size = spec.resources.workers

@@ -93,6 +93,9 @@ async def test_a_job_keeps_its_size_until_there_is_room(
     assert told == "a user asks for 4 workers instead of 2 workers; it keeps 2 until it can change"
     assert (await hall.job(job_id)).state == "running"
     assert await sizes(hall, job_id) == [[2]]
+    back = await resize(hall, job_id, workers=2)
+    assert back.reason == "a user asks for 2 workers instead of 4 workers"
+    await resize(hall, job_id, workers=4)
     await hall.finish(other)
     await run_at(hall, job_id, 4)
     await hall.check()
