@@ -125,7 +125,7 @@ def lost_in_place(play: Play) -> None:
     """A job over three hosts loses a rank, then a host, which returns: it goes on in place."""
     with play.stage.cluster(_shape(QUICK)) as cluster:
         running = _InPlace(play, cluster)
-        for number in range(play.runs):
+        for number in play.times():
             host = cluster.hosts[(number + 1) % _HOSTS]
             running.after(
                 "a rank killed",
@@ -176,7 +176,7 @@ def killed_while_regrouping(play: Play) -> None:
             else:
                 other.power_on()
 
-        for number in range(play.runs):
+        for number in play.times():
             host = cluster.hosts[number % _HOSTS]
             next_one = cluster.hosts[(number + 1) % _HOSTS]
             for what, other in (
@@ -196,7 +196,7 @@ def hung_over_hosts(play: Play) -> None:
     report = play.report
     with play.stage.cluster(_shape()) as cluster:
         job = cluster.submit(_spec(0.02))
-        for _ in range(play.runs):
+        for _ in play.times():
             host = play.chance.choice(cluster.hosts)
             cluster.wait_for_step(job, cluster.job(job)["step"] + 30)
             before = cluster.job(job)
