@@ -24,7 +24,12 @@ def incidents(client: Client, job: Any) -> str | None:
         attempts = list(client.items(f"/training/jobs/{job['id']}/attempts"))
     except CliError:
         return None  # how the job stands is known without it
-    found = [(a["attempt"], incident) for a in attempts for incident in a["timeline"]][::-1]
+    found = [
+        (attempt["attempt"], incident)
+        for attempt in reversed(attempts)
+        for incident in reversed(attempt["timeline"])
+        if incident["failure"]["cause"] != "preempted"  # it only made room, or moved
+    ]
     if not found:
         return None
     told = [_told(number, incident) for number, incident in found[:SHOWN]]

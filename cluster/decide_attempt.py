@@ -22,7 +22,7 @@ from trainhall.cluster.hangs import hang_of
 from trainhall.cluster.isolated import end_others, may_still_run, to_end_first
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.restarts import AfterFailure, after_failure
+from trainhall.cluster.restarts import AfterFailure, after_failure, node_lost
 from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Outcome
 
@@ -200,7 +200,7 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         if failure is not None:
             why = f"{describe(failure)} while it was being paused; it resumes from its checkpoint"
             return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
-        return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "paused")
+        return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "a user paused it")
     if failure is None:
         why = attempt.reason
         moved = Failure(message=why, cause=Cause.PREEMPTED, step=job.step or None)
@@ -322,15 +322,8 @@ def _lose(
     Args:
         node: the first of the hosts; None: it was removed.
     """
-    why = f"node {hosts[0].node_name} {'was removed' if node is None else 'is lost'}"
-    failure = Failure(
-        message=why,
-        cause=Cause.NODE_LOST,
-        evidence="removed" if node is None else f"not heard for {node.silent_seconds:.0f} s",
-        node=hosts[0].node_name,
-        step=job.step or None,
-        time=now.timestamp() - (node.silent_seconds if node is not None else 0.0),
-    )
+    failure = node_lost(now, hosts[0].node_name, node, job.step)
+    why = failure.message
     ends = {
         JobState.PAUSING: (JobState.PAUSED, f"{why} before it had saved; paused"),
         JobState.CANCELLING: (

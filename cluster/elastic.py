@@ -40,7 +40,7 @@ from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.placement import PlacedNode
 from trainhall.cluster.quota_use import QuotaUse
 from trainhall.cluster.quotas import Quota, Quotas
-from trainhall.cluster.restarts import after_failure
+from trainhall.cluster.restarts import after_failure, node_lost
 from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec import JobSpec
 
@@ -173,7 +173,9 @@ class _Losses:
     fallen: tuple[tuple[HostFacts, Fallen], ...] = ()
     """Ranks that failed on hosts that stay."""
     failure: Failure | None = None
-    """The first that was told; a lost node is none."""
+    """The first that was told."""
+    lost: Failure | None = None
+    """Of the first node that is lost or was removed: it costs no restart."""
     why: str = ""
 
     def __bool__(self) -> bool:
@@ -185,7 +187,7 @@ def decide_size(
 ) -> Decision | None:
     """What an active attempt asks for because it lost ranks or could have more; None: nothing, or
     nothing that is different for it than for any other attempt."""
-    losses = _losses_of(attempt, spare)
+    losses = _losses_of(now, attempt, job, spare)
     if losses:
         return _answer(attempt, job, losses, spare)
     if _size(attempt) not in job.sizes:
@@ -193,12 +195,13 @@ def decide_size(
     return _grow(now, attempt, job, spare, options)
 
 
-def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
+def _losses_of(now: datetime, attempt: AttemptFacts, job: JobFacts, spare: Spare) -> _Losses:
     if not attempt.in_place:
         return _Losses()
     hosts: list[HostFacts] = []
     fallen: list[tuple[HostFacts, Fallen]] = []
     failures: list[Failure] = []
+    lost: list[Failure] = []
     why: list[str] = []
     for host in attempt.hosts:
         node, told = spare.nodes.get(host.node_id), host.told
@@ -212,7 +215,8 @@ def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
             continue  # it is at its end
         elif node is None or node.state is NodeState.LOST:
             hosts.append(host)
-            why.append(f"{name} {'was removed' if node is None else 'is lost'}")
+            lost.append(node_lost(now, host.node_name, node, job.step))
+            why.append(lost[-1].message)
         elif node.removing or node.state is NodeState.DRAINING:
             hosts.append(host)
             why.append(f"{name} is drained")
@@ -222,7 +226,11 @@ def _losses_of(attempt: AttemptFacts, spare: Spare) -> _Losses:
                 failures.append(rank.failure.model_copy(update={"node": host.node_name}))
                 why.append(describe(rank.failure))
     return _Losses(
-        tuple(hosts), tuple(fallen), next(iter(failures), None), "; ".join(dict.fromkeys(why))
+        tuple(hosts),
+        tuple(fallen),
+        next(iter(failures), None),
+        next(iter(lost), None),
+        "; ".join(dict.fromkeys(why)),
     )
 
 
@@ -277,7 +285,7 @@ def _regroup_after(
         reason=told,
         restarts=restarts,
         restarts_step=step,
-        failure=losses.failure,
+        failure=losses.failure or losses.lost,
     )
 
 

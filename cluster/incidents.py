@@ -141,11 +141,13 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
         done = "the attempt ended" if attempt.finished_at is not None else "its ranks are ended"
     else:
         done = f"attempt {following.number} took its place"
+    # One that made room for others then waits in the queue: that is no part of a way back.
+    moved = attempt.failure.get("cause") == Cause.PREEMPTED
     return _incident(
         generation=attempt.generation,
         failure=attempt.failure,
         done=done,
-        detected_at=detected,
+        detected_at=None if moved else detected,
         regrouped_at=following.started_at if following is not None else None,
         begun=following.began.get("1") if following is not None else None,
     )

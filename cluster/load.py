@@ -29,6 +29,7 @@ from trainhall.cluster.lifecycle import (
 )
 from trainhall.cluster.told import read_told
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure
 
 # A pass follows every change, and building a statement takes as long as running it.
@@ -269,7 +270,9 @@ def _last_regrouped(attempt: Attempt) -> datetime | None:
 def _failed_before(attempt: Attempt) -> Failure | None:
     for generation in reversed(attempt.generations):
         if generation.get("failure"):
-            return Failure.model_validate(generation["failure"])
+            failure = Failure.model_validate(generation["failure"])
+            if failure.cause is not Cause.NODE_LOST:
+                return failure
     return None
 
 

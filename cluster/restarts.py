@@ -6,9 +6,11 @@ no restart. A device that breaks again takes its node out of use (`node_faults`)
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 
-from trainhall.cluster.facts import JobFacts
+from trainhall.cluster.facts import JobFacts, NodeFacts
 from trainhall.cluster.node_faults import is_node_fault
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure
 
 _PASSING = re.compile(
@@ -57,6 +59,24 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
         goes_on=not _is_final(failure) and not repeated and restarts <= job.max_restarts,
         is_free=False,
         repeated=repeated,
+    )
+
+
+def node_lost(now: datetime, name: str, node: NodeFacts | None, step: int) -> Failure:
+    """What a job fails with whose host is given up.
+
+    Args:
+        node: None: it was removed.
+        step: the newest of the job.
+    """
+    silent = node.silent_seconds if node is not None else 0.0
+    return Failure(
+        message=f"node {name} {'was removed' if node is None else 'is lost'}",
+        cause=Cause.NODE_LOST,
+        evidence="removed" if node is None else f"not heard for {silent:.0f} s",
+        node=name,
+        step=step or None,
+        time=now.timestamp() - silent,
     )
 
 

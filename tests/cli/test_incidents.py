@@ -63,3 +63,9 @@ def test_the_newest_come_first_and_the_rest_are_counted() -> None:
 def test_a_job_without_failures_tells_none() -> None:
     assert told([], []) is None
     assert told(job={"id": "j", "attempt": 0}) is None
+
+
+def test_a_job_that_made_room_or_moved_has_not_failed() -> None:
+    moved = incident()
+    moved["failure"] = {**moved["failure"], "cause": "preempted"}
+    assert told([moved]) is None

@@ -22,6 +22,7 @@ from trainhall.cluster.facts import (
 from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Fallen, Outcome
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,6 +117,25 @@ def test_a_fallen_rank_is_replaced_where_it_was() -> None:
     assert regrouped(found) == {"a": (0, 1)}
     assert isinstance(found, Regroup)
     assert (found.restarts, found.restarts_step) == (1, 10)
+
+
+def test_a_lost_host_is_told_as_what_failed_and_costs_no_restart() -> None:
+    held = attempt({"a": (0,), "b": (0,)})
+    found = decision(held, job(1, 2), node("a", 1), node("b", 1, NodeState.LOST))
+    assert isinstance(found, Regroup)
+    assert found.failure is not None
+    assert (found.failure.cause, found.failure.node) == (Cause.NODE_LOST, "b")
+    assert (found.restarts, found.restarts_step) == (None, None)
+    drained = decision(held, job(1, 2), node("a", 1), node("b", 1, NodeState.DRAINING))
+    assert isinstance(drained, Regroup)
+    assert drained.failure is None
+    # A rank's own failure says more.
+    spread = attempt({"a": (0, 1), "b": (0,)})
+    both = with_told(spread, "a", fallen=fallen(0))
+    found = decision(both, job(1, 2, 3), node("a", 2), node("b", 1, NodeState.LOST))
+    assert isinstance(found, Regroup)
+    assert found.failure is not None
+    assert found.failure.signal == KILLED.signal
 
 
 def test_of_a_smaller_size_are_those_that_have_the_state() -> None:

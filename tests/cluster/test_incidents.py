@@ -73,6 +73,16 @@ def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
     assert incident.detect_seconds == 90.0
 
 
+def test_the_queue_is_no_part_of_the_way_back_of_a_job_that_was_moved() -> None:
+    moved = failed(10, cause=Cause.PREEMPTED, step=40, time=None)
+    first = attempt(1, 0, state="paused", failure=moved, finished_at=at(11))
+    second = attempt(2, 3600, state="running")
+    began(second, 1, at(3601).timestamp(), at(3602).timestamp(), 41)
+    (incident,) = incidents_of(first, second)
+    assert (incident.detect_seconds, incident.regroup_seconds) == (None, None)
+    assert (incident.load_seconds, incident.steps_redone) == (1.0, 0)
+
+
 def test_a_regrouping_in_place_is_an_incident_of_its_own() -> None:
     def generation(number: int, seconds: float, size: int, failure: Any = None) -> dict[str, Any]:
         time = at(seconds).isoformat()

@@ -2,7 +2,7 @@ import { Text, Tooltip } from "@mantine/core";
 import { count, duration, plural } from "@/shared/format";
 import { MOVING, TONES } from "@/shared/ui/state-badge";
 import tones from "@/shared/ui/tones.module.css";
-import { type Fate, type Save, type Stretch, timeByState } from "./timeline";
+import { type Failed, type Fate, type Save, type Stretch, timeByState } from "./timeline";
 import classes from "./timeline.module.css";
 
 interface Mark {
@@ -13,8 +13,7 @@ interface Mark {
 
 interface Props {
   stretches: Stretch[];
-  /** Failures, with their messages; times in milliseconds. */
-  failures: { time: number; message: string }[];
+  failures: Failed[];
   saves: Save[];
 }
 

@@ -17,6 +17,7 @@ import {
   chaptersOf,
   checkpointsTold,
   type Entry,
+  failuresOf,
   savesOf,
   stretches,
   workersOf,
@@ -40,16 +41,11 @@ export function TimelineTab({ job, live }: { job: Job; live: JobLive }) {
   }
   if (!attempts.data || last === undefined) return <Skeleton height={160} />;
   const ended = job.finished_at ? Date.parse(job.finished_at) : Date.parse(last.time);
-  const failures = attempts.data.flatMap(({ failure, finished_at }) =>
-    failure && finished_at && failure.cause !== "preempted"
-      ? [{ time: Date.parse(finished_at), message: failure.message }]
-      : [],
-  );
   return (
     <Stack gap="md">
       <StateBar
         stretches={stretches(events, isFinal(job.state) ? ended : now)}
-        failures={failures}
+        failures={failuresOf(attempts.data)}
         saves={savesOf(events)}
       />
       {chaptersOf(events, attempts.data).map((chapter) => (

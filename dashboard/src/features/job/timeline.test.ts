@@ -4,6 +4,7 @@ import {
   chaptersOf,
   checkpointsTold,
   endOf,
+  failuresOf,
   savesOf,
   stretches,
   timeByState,
@@ -47,6 +48,20 @@ describe("stretches", () => {
 
   it("never end before they begin, as when a clock is behind", () => {
     expect(stretches(events, 1000).at(-1)?.end).toBe(16_000);
+  });
+});
+
+describe("failuresOf", () => {
+  it("marks what was answered in place, too, and nothing that only made room", () => {
+    const incident = (second: number | null, cause: string) => ({
+      failure: { cause, message: `${cause}!` },
+      detected_at: second === null ? null : new Date(second * 1000).toISOString(),
+    });
+    const timeline = [incident(1, "node_lost"), incident(2, "killed"), incident(null, "preempted")];
+    expect(failuresOf([{ timeline: timeline as unknown as Attempt["timeline"] }])).toEqual([
+      { time: 1000, message: "node_lost!" },
+      { time: 2000, message: "killed!" },
+    ]);
   });
 });
 

@@ -58,6 +58,23 @@ export function savesOf(events: readonly JobEvent[]): Save[] {
   return [...saves.values()];
 }
 
+/** A failure as the attempts tell it; times in milliseconds. */
+export interface Failed {
+  time: number;
+  message: string;
+}
+
+/** What failed, whether ranks that were left regrouped in place or the attempt ended. */
+export function failuresOf(attempts: readonly Pick<Attempt, "timeline">[]): Failed[] {
+  return attempts
+    .flatMap(({ timeline }) => timeline)
+    .flatMap(({ failure, detected_at }) =>
+      detected_at !== null && failure.cause !== "preempted"
+        ? [{ time: Date.parse(detected_at), message: failure.message }]
+        : [],
+    );
+}
+
 /** Many events about checkpoints in a few words: "6 saved, 3 given up". */
 export function checkpointsTold(entry: Entry): string {
   const words: Record<Fate, string> = { kept: "saved", corrupt: "corrupt", "given up": "given up" };
