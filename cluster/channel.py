@@ -14,7 +14,7 @@ class CloseCode(IntEnum):
     STOPPING = 1001
     """The coordinator shuts down; connect again."""
     INVALID = 4400
-    """A message that is no valid report."""
+    """A message that is not understood."""
     REMOVED = 4403
     """The node was removed; its credential is void."""
     SILENT = 4408

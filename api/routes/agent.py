@@ -6,6 +6,7 @@ small batch costs four times as much.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 from pydantic import ValidationError
@@ -21,7 +22,7 @@ from trainhall.api.params import checked_id
 from trainhall.api.problems import Refusal, invalid, refusal_of, shown
 from trainhall.cluster.channel import ChannelClosed, CloseCode
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
+from trainhall.cluster.errors import NotFound
 from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
 from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked
 from trainhall.monitoring.ingest import Ingest
@@ -121,41 +122,59 @@ async def ship(websocket: WebSocket) -> None:
     """Messages of small pieces (`cluster.pieces`), each stored at once, until the agent leaves."""
     if await _admitted(websocket) is None:
         return
-    ingest, channel = _coordinator(websocket).ingest, SocketChannel(websocket)
+    channel = SocketChannel(websocket)
     try:
         while True:
-            message = await channel.receive_bytes()
-            await authenticate(websocket)  # the node may have been removed since
-            answers = await asyncio.gather(*(_store(ingest, *p) for p in decode(message)))
-            await channel.send_text(encode_answers(answers))
+            pieces = decode(await channel.receive_bytes())
+            results = await _stored(websocket, pieces)
+            await channel.send_text(encode_answers([_answer(result) for result in results]))
     except ChannelClosed:
         return
-    except (NotAllowed, NodeWasRemoved) as error:
-        await channel.close(CloseCode.REMOVED, str(error))
     except ValueError as error:
         await channel.close(CloseCode.INVALID, str(error))
 
 
-async def _store(ingest: Ingest, piece: Piece, data: bytes) -> Answer:
+async def _stored(
+    websocket: WebSocket, pieces: Sequence[tuple[Piece, bytes]]
+) -> Sequence[int | BaseException]:
+    """The position of each piece, or why it was not taken."""
+    results: Sequence[int | BaseException]
     try:
-        job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
-        if piece.kind == "metrics":
-            writer = _checked_writer(piece.writer)
-            return Answer(position=await ingest.metrics(job_id, attempt, writer, data))
-        rank, offset = (
-            _within("rank", piece.rank, MAX_INT32),
-            _within("offset", piece.offset, MAX_OFFSET),
-        )
-        stream = _checked_stream(piece.kind)
-        return Answer(position=await ingest.logs(job_id, attempt, rank, stream, offset, data))
+        await authenticate(websocket)  # the node may have been removed since
     except Exception as error:
-        refusal = refusal_of(error)
-        if refusal is None:
-            known = isinstance(error, SQLAlchemyError)
-            told = repr(error)[:500]
-            log.error("nothing was stored", error=told, exc_info=None if known else error)
-            refusal = Refusal(503, "unavailable", "it cannot be stored now")
-        return Answer(refusal=refusal.detail, status=refusal.status)
+        results = [error] * len(pieces)
+    else:
+        ingest = _coordinator(websocket).ingest
+        stores = (_store(ingest, piece, data) for piece, data in pieces)
+        results = await asyncio.gather(*stores, return_exceptions=True)
+    failures = {
+        repr(result)[:500]: result
+        for result in results
+        if isinstance(result, Exception) and refusal_of(result) is None
+    }
+    for told, failure in failures.items():
+        known = isinstance(failure, SQLAlchemyError)
+        log.error("pieces were not stored", error=told, exc_info=None if known else failure)
+    return results
+
+
+async def _store(ingest: Ingest, piece: Piece, data: bytes) -> int:
+    job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
+    if piece.kind == "metrics":
+        return await ingest.metrics(job_id, attempt, _checked_writer(piece.writer), data)
+    stream = _checked_stream(piece.kind)
+    rank = _within("rank", piece.rank, MAX_INT32)
+    offset = _within("offset", piece.offset, MAX_OFFSET)
+    return await ingest.logs(job_id, attempt, rank, stream, offset, data)
+
+
+def _answer(result: int | BaseException) -> Answer:
+    if isinstance(result, int):
+        return Answer(position=result)
+    if not isinstance(result, Exception):
+        raise result
+    refusal = refusal_of(result) or Refusal(503, "unavailable", "it cannot be stored now")
+    return Answer(refusal=refusal.detail, status=refusal.status)
 
 
 async def _admitted(websocket: WebSocket) -> str | None:

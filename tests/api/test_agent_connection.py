@@ -187,7 +187,7 @@ async def test_small_pieces_share_a_message(url: str) -> None:
         await client.delete(f"{API}/cluster/nodes/{node_id}")
 
 
-async def test_what_is_no_message_of_pieces_ends_the_connection(url: str) -> None:
+async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         for message in (b"nonsense", "text", encode([]) + b"more"):
@@ -198,11 +198,10 @@ async def test_what_is_no_message_of_pieces_ends_the_connection(url: str) -> Non
         async with connect(shipping_url(url), additional_headers=credential) as shipping:
             reply = await client.delete(f"{API}/cluster/nodes/{node_id}")
             assert reply.status_code in (202, 204)
-            await shipping.send(encode([]))
-            with pytest.raises(ConnectionClosed) as caught:
-                await shipping.recv()
-            assert caught.value.rcvd is not None
-            assert caught.value.rcvd.code == 4403
+            piece = Piece(job_id="abc", attempt=1, kind="stdout", size=1)
+            await shipping.send(encode([(piece, b"x")]))
+            (answer,) = decode_answers(await shipping.recv())
+            assert answer.status == 410
         with pytest.raises(InvalidStatus) as refused:
             await connect(shipping_url(url), additional_headers=credential)
         assert refused.value.response.status_code == 410
