@@ -5,9 +5,10 @@ import contextvars
 import selectors
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _running: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
 
@@ -48,26 +49,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Seconds since the loop was made."""
         return self._passing.now
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         stoppable = _Callback(callback, args, context)
         stoppable.handle = super().call_soon(stoppable, context=stoppable.context)
         return stoppable.handle
 
-    def call_at(  # type: ignore[override]
+    def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         stoppable = _Callback(callback, args, context)
         stoppable.handle = handle = super().call_at(when, stoppable, context=stoppable.context)
         return handle
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: object, func: Callable[..., T], *args: Any
+    def run_in_executor(
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> "asyncio.Future[T]":
         future: asyncio.Future[T] = self.create_future()
         try:
