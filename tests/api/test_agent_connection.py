@@ -9,10 +9,12 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.exc import OperationalError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from trainhall.cluster.pieces import Piece, decode_answers, encode
+from trainhall.monitoring.ingest import Ingest
 from trainhall.training.link import MetricTable, encode_frame, encode_tables
 
 API = "/api/v1"
@@ -205,6 +207,23 @@ async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: s
         with pytest.raises(InvalidStatus) as refused:
             await connect(shipping_url(url), additional_headers=credential)
         assert refused.value.response.status_code == 410
+
+
+async def test_pieces_wait_for_a_database_that_is_away(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> int:
+        raise OperationalError("insert", {}, OSError("the server is gone"))
+
+    monkeypatch.setattr(Ingest, "logs", away)
+    piece = Piece(job_id="abc", attempt=1, kind="stdout", size=1)
+    async with httpx.AsyncClient(base_url=url) as client:
+        _, credential = await joined(client)
+    async with connect(shipping_url(url), additional_headers=credential) as shipping:
+        for _ in range(2):
+            await shipping.send(encode([(piece, b"x")] * 2))
+            answers = decode_answers(await shipping.recv())
+            assert [answer.status for answer in answers] == [503, 503]
 
 
 async def upload(
