@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -55,6 +55,16 @@ PARTS = {
     "step": "until the first step",
 }
 """As they are told of an incident."""
+PAUSE_PARTS = (
+    "of a pause until the ranks had saved",
+    "until the attempt was over, its checkpoint being on the coordinator",
+    "until its processes were seen to be gone",
+)
+RESUME_PARTS = (
+    "of a resume until devices were granted",
+    "until all ranks had met and had their state",
+    "until the first step",
+)
 
 
 @dataclass
@@ -67,6 +77,15 @@ class Recovery:
     in_place: bool = False
 
 
+@dataclass
+class Command:
+    """A pause or a resume."""
+
+    seconds: float
+    parts: tuple[float | None, ...]
+    """Seconds, by `PAUSE_PARTS` or `RESUME_PARTS`."""
+
+
 class Job:
     """Trainhall's job, by what its coordinator tells and what its processes are."""
 
@@ -74,6 +93,7 @@ class Job:
         self._api = api
         reply = api.post("/training/jobs", json=SPEC).raise_for_status()
         self.id = str(reply.json()["id"])
+        self._events_read = 0
         self.wait_for_step(2 * SAVE_STEPS)
 
     def state(self) -> dict[str, Any]:
@@ -132,9 +152,22 @@ class Job:
         ]
         return told[-1] if told else None
 
-    def pause(self) -> float:
-        """Seconds until the checkpoint is committed and every process is gone."""
+    def _news(self) -> list[dict[str, Any]]:
+        """Events since the last call."""
+        found: list[dict[str, Any]] = []
+        while True:
+            query = {"after": self._events_read, "limit": 500}
+            reply = self._api.get(f"/training/jobs/{self.id}/events", params=query)
+            items = reply.raise_for_status().json()["items"]
+            if not items:
+                return found
+            self._events_read = items[-1]["seq"]
+            found += items
+
+    def pause(self) -> Command:
+        """Until the checkpoint is committed and every process is gone."""
         ranks = rank_processes(self.id)
+        self._news()
         began = time.time()
         self._api.put(f"/training/jobs/{self.id}/pause").raise_for_status()
 
@@ -143,15 +176,24 @@ class Job:
             return True if over and not any(rank.is_running() for rank in ranks) else None
 
         wait_for("the pause", is_over, every=0.01)
-        return time.time() - began
+        over = time.time()
+        news = self._news()
+        saved = time_of(news, lambda event: event["reason"].startswith("stopped at step"))
+        ended = time_of(news, lambda event: event["data"].get("state") == "paused")
+        return Command(over - began, differences(began, saved, ended, over))
 
-    def resume(self) -> float:
-        """Seconds until the next step is done."""
+    def resume(self) -> Command:
+        """Until the next step is done."""
         step = self.state()["step"]
+        self._news()
         began = time.time()
         self._api.put(f"/training/jobs/{self.id}/resume").raise_for_status()
         self.wait_for_step(step + SAVE_STEPS)
-        return self.steps(step + 1)[0][1] - began
+        stepped = self.steps(step + 1)[0][1]
+        news = self._news()
+        granted = time_of(news, lambda event: event["data"].get("state") == "starting")
+        loaded = time_of(news, lambda event: "resumed_from" in event["data"])
+        return Command(stepped - began, differences(began, granted, loaded, stepped))
 
 
 class Torchrun:
@@ -249,6 +291,18 @@ def next_step(steps: list[tuple[int, float]], killed: float) -> tuple[int, float
     return max(pairs)[1]
 
 
+def time_of(events: list[dict[str, Any]], is_it: Callable[[dict[str, Any]], bool]) -> float | None:
+    """Of the first such event, seconds since the epoch."""
+    return next((seconds_of(event["time"]) for event in events if is_it(event)), None)
+
+
+def differences(*times: float | None) -> tuple[float | None, ...]:
+    return tuple(
+        None if before is None or after is None else after - before
+        for before, after in itertools.pairwise(times)
+    )
+
+
 def seconds_of(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
@@ -283,14 +337,15 @@ def main() -> None:
         pauses = [(job.pause(), job.resume()) for _ in range(options.commands)]
         api.delete(f"/training/jobs/{job.id}").raise_for_status()
         wait_for("the end", lambda: True if job.state()["state"] == "cancelled" else None)
-    _print_parts(ours + row)
+    print("\nwhere the time goes (medians)")
+    _print_parts(PARTS.values(), [recovery.parts for recovery in ours + row])
+    _print_parts(PAUSE_PARTS, [pause.parts for pause, _ in pauses])
+    _print_parts(RESUME_PARTS, [resume.parts for _, resume in pauses])
     _report(ours, peers, hung, row, pauses)
 
 
-def _print_parts(recoveries: list[Recovery]) -> None:
-    print("\nwhere the time goes (medians)")
-    columns = zip(*(recovery.parts for recovery in recoveries), strict=True)
-    for part, column in zip(PARTS.values(), columns, strict=True):
+def _print_parts(names: Iterable[str], rows: list[tuple[float | None, ...]]) -> None:
+    for part, *column in zip(names, *rows, strict=True):
         told = [seconds for seconds in column if seconds is not None]
         if told:
             print(f"  {statistics.median(told):8.3f} s {part}")
@@ -301,7 +356,7 @@ def _report(
     peers: list[Recovery],
     hung: int,
     row: list[Recovery],
-    pauses: list[tuple[float, float]],
+    pauses: list[tuple[Command, Command]],
 ) -> None:
     mine = statistics.median(r.seconds for r in ours)
     figures = [Figure("SIGKILL to next step", mine, "s")]
@@ -318,7 +373,8 @@ def _report(
         figures.append(Figure("recoveries in a row", len(row)))
         figures.append(Figure("slowest of them", max(r.seconds for r in row), "s"))
     if pauses:
-        paused, resumed = (statistics.median(column) for column in zip(*pauses, strict=True))
+        paused = statistics.median(pause.seconds for pause, _ in pauses)
+        resumed = statistics.median(resume.seconds for _, resume in pauses)
         figures.append(Figure("pause", paused, "s", at_most=GOAL_PAUSE_SECONDS))
         figures.append(Figure("resume to next step", resumed, "s", at_most=GOAL_RESUME_SECONDS))
     report(*figures)
