@@ -316,6 +316,8 @@ class JobSpec(SpecModel):
             self._take_the_largest()
         else:
             self._check_size()
+        if self.script is not None:
+            self._check_task_only()
         return self
 
     def _check_size(self) -> None:
@@ -327,21 +329,36 @@ class JobSpec(SpecModel):
         if self.task is not None:
             self._check_batch()
 
+    def _check_task_only(self) -> None:
+        """What a script would never see."""
+        for name in TrainingSpec.model_fields:
+            value = getattr(self.training, name)
+            if value != getattr(TrainingSpec(), name) and name != "reproducible":
+                raise problem_at(("training", name), value,
+                    "is for tasks; a script trains by itself, so leave it out, or pass it in "
+                    "script.args",
+                )  # fmt: skip
+        for name in ("every_steps", "every_seconds"):
+            if (value := getattr(self.checkpoint, name)) is not None:
+                raise problem_at(("checkpoint", name), value,
+                    "is for tasks; a script says itself when it saves (trainhall.checkpoint.save), "
+                    "so leave it out",
+                )  # fmt: skip
+
     def _take_the_largest(self) -> None:
         """Let `resources.workers` of an elastic job be the largest number that is possible."""
-        refused: PydanticCustomError | None = None
+        refused: list[PydanticCustomError] = []
         for workers in reversed(self.resources.asked):
             reason = self._obstacle_at(workers)
             if reason is None:
                 resources = self.resources.model_copy(update={"workers": workers})
                 object.__setattr__(self, "resources", resources)
                 return
-            refused = refused or reason
-        assert refused is not None
-        problems = (refused.context or {})["problems"]
-        loc, value, message = problems[0]
+            refused.append(reason)
+        loc, value, message = _problem_of(refused[0])
         least, most = self.resources.asked[0], self.resources.asked[-1]
-        if least < most:
+        # What is wrong at every size alike has nothing to do with the size.
+        if any(_problem_of(each) != (loc, value, message) for each in refused):
             message = (
                 f"no number of workers from {least} to {most} is possible; with {most}: {message}"
             )
@@ -552,3 +569,9 @@ class JobSpec(SpecModel):
         # `task: null` beside a script would be refused by a reader who takes the keys as given.
         data: dict[str, Any] = handler(self)
         return {k: v for k, v in data.items() if v is not None or k not in ("task", "script")}
+
+
+def _problem_of(error: PydanticCustomError) -> tuple[tuple[str | int, ...], Any, str]:
+    """The first of what `problem_at` raised."""
+    found: tuple[tuple[str | int, ...], Any, str] = (error.context or {})["problems"][0]
+    return found

@@ -1,10 +1,18 @@
 """The part of a job spec that says how many devices it takes, and of which kind."""
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.problems import problem_at
@@ -12,7 +20,22 @@ from trainhall.training.spec.problems import problem_at
 MAX_WORKERS = 4096
 _ELASTIC = ("min_workers", "max_workers")
 
-LabelKey = Annotated[str, Field(min_length=1, max_length=64)]
+_NODE_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def _label_that_nodes_may_have(key: str) -> str:
+    if not _NODE_LABEL.fullmatch(key):
+        raise PydanticCustomError(
+            "label",
+            "no node can have such a label: letters, digits, dots, dashes and underscores, "
+            "beginning and ending with a letter or digit",
+        )
+    return key
+
+
+LabelKey = Annotated[
+    str, Field(min_length=1, max_length=128), AfterValidator(_label_that_nodes_may_have)
+]
 LabelValue = Annotated[str, Field(max_length=256)]
 Workers = Annotated[int, Field(ge=1, le=MAX_WORKERS)]
 

@@ -77,6 +77,40 @@ def test_a_single_number_of_workers_is_no_range() -> None:
     assert message.startswith("64 does not divide by 3 workers")
 
 
+def test_what_is_wrong_at_every_size_is_told_without_sizes() -> None:
+    with pytest.raises(SpecError) as caught:
+        validate_spec({
+            "name": "x", "script": {"path": "/x.py"}, "parallelism": {"strategy": "fsdp"},
+            "resources": {"min_workers": 2, "max_workers": 4},
+        })  # fmt: skip
+    assert caught.value.problems[0].message.startswith("fsdp is for tasks; a script spreads")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"training": {"global_batch_size": 8}},
+        {"training": {"steps": 3}},
+        {"checkpoint": {"every_steps": 3}},
+        {"checkpoint": {"every_seconds": 3}},
+    ],
+)
+def test_a_script_is_not_given_what_only_tasks_heed(given: dict[str, Any]) -> None:
+    script = {"name": "x", "script": {"path": "/x.py"}}
+    again = validate_spec(validate_spec(script).model_dump(mode="json"))
+    assert again.script is not None
+    with pytest.raises(SpecError) as caught:
+        validate_spec({**script, **given})
+    assert "is for tasks" in caught.value.problems[0].message
+
+
+def test_a_selector_has_labels_that_nodes_may_have() -> None:
+    assert spec({"selector": {"rack.row-1": "c", "a" * 128: "x"}}).resources.selector
+    field, message = problem({"selector": {"gpu type": "a100"}})
+    assert field.startswith("resources.selector")
+    assert "no node can have such a label" in message
+
+
 def test_an_attempt_gets_a_spec_of_one_size() -> None:
     elastic = spec({"max_workers": 4})
     one = elastic.at(2)
