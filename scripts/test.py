@@ -7,8 +7,9 @@ from steps import Step, run_all
 
 # Many tests wait for processes that they started, so one more than there are processors.
 WORKERS = min(8, (os.cpu_count() or 1) + 1)
-# A file's tests stay together: they share a wheel, a coordinator, a browser or warm ranks.
-PARALLEL = ["-n", str(WORKERS), "--dist", "loadfile"]
+# A file's tests stay together: they share a wheel, a coordinator, a browser or warm ranks. Files
+# come in our order (tests/support/whole_runs.py); xdist's has those with few long tests last.
+PARALLEL = ["-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
 STEPS = [
     Step("the dashboard's tests", ["npm", "test", "--silent"], "dashboard"),
     Step("the Python tests", [sys.executable, "-m", "pytest", "-q", *PARALLEL]),

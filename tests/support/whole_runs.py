@@ -1,0 +1,61 @@
+"""What a run of many files needs: long ones first, failures at once, and where the time went."""
+
+from collections import Counter
+
+import pytest
+
+_SHOWN = 10
+_CLUSTERS = ("acceptance", "browser")
+"""Marks of tests that take seconds; most others take a hundredth of one."""
+_RANKS = {"ranks", "run", "coordinator"}
+"""Fixtures of tests that start ranks or an agent alone."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let the files that take longest come first, so that no worker ends long after the others."""
+    if not hasattr(config, "workerinput"):
+        return
+    guesses: Counter[str] = Counter()
+    for item in items:
+        guesses[_file(item.nodeid)] += _guess(item)
+    # A stable sort: tests of one file stay in their order.
+    items.sort(key=lambda item: (-guesses[file := _file(item.nodeid)], file))
+
+
+def _guess(item: pytest.Item) -> int:
+    """How long a test takes, by what it starts; in no unit."""
+    if any(item.get_closest_marker(mark) for mark in _CLUSTERS):
+        return 100
+    return 20 if _RANKS & set(getattr(item, "fixturenames", ())) else 1
+
+
+class Told:
+    """Names what failed when it does, since the whole may take a quarter of an hour."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[_file(report.nodeid)] += report.duration
+        if report.failed:
+            self._terminal.ensure_newline()
+            self._terminal.write_line(f"FAILED {report.nodeid} ({report.when})", red=True)
+
+    def pytest_terminal_summary(self) -> None:
+        self._terminal.section(f"slowest {_SHOWN} files")
+        for file, seconds in self._seconds.most_common(_SHOWN):
+            self._terminal.write_line(f"{seconds:7.1f} s  {file}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    distributing = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if distributing and terminal is not None:
+        config.pluginmanager.register(Told(terminal))
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
