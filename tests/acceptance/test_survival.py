@@ -145,7 +145,8 @@ def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(cluster: Clust
     ]  # fmt: skip
 
 
-def test_nothing_is_left_on_the_host(cluster: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_left_on_the_host(cluster_of_its_own: Cluster, tmp_path: Path) -> None:
+    cluster = cluster_of_its_own
     job = cluster.submit(paced_job(100))
     cluster.wait_for(job, "completed")
     other = cluster.submit(paced_job(3000))
@@ -166,7 +167,8 @@ def test_nothing_is_left_on_the_host(cluster: Cluster, tmp_path: Path) -> None:
     assert [p for p in cluster.runtime.rglob("*") if not p.is_dir()] == []
 
 
-def test_the_warm_parent_may_die_too(cluster: Cluster) -> None:
+def test_the_warm_parent_may_die_too(cluster_of_its_own: Cluster) -> None:
+    cluster = cluster_of_its_own
     job = cluster.submit(paced_job(200))
     cluster.wait_for_step(job, 20)
     ranks = [p.pid for p in cluster.rank_processes(job)]

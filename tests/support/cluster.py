@@ -58,6 +58,10 @@ class Program:
                 start_new_session=True,
             )
 
+    def ended(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None
+
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
@@ -119,6 +123,14 @@ class Cluster:
     def start_coordinator(self) -> None:
         self.coordinator.start()
         eventually("the coordinator to be ready", self.is_ready, timeout=90)
+
+    def start_what_ended(self) -> None:
+        """Give the next test a whole cluster, whatever the last one left."""
+        if self.coordinator.ended():
+            self.start_coordinator()
+        if self.agent.ended():
+            self.agent.start()
+        eventually("the node to be ready", self.node_is_ready)
 
     def is_ready(self) -> bool:
         assert self.coordinator.process is not None
