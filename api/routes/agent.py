@@ -22,7 +22,7 @@ from trainhall.api.params import checked_id
 from trainhall.api.problems import Refusal, invalid, refusal_of, shown
 from trainhall.cluster.channel import ChannelClosed, CloseCode
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import NotFound
+from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
 from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
 from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked
 from trainhall.monitoring.ingest import Ingest
@@ -130,6 +130,9 @@ async def ship(websocket: WebSocket) -> None:
             await channel.send_text(encode_answers([_answer(result) for result in results]))
     except ChannelClosed:
         return
+    except (NotAllowed, NodeWasRemoved) as error:
+        # Not answered: the agent may have joined anew meanwhile, and then sends it all again.
+        await channel.close(CloseCode.REMOVED, str(error))
     except ValueError as error:
         await channel.close(CloseCode.INVALID, str(error))
 
@@ -137,11 +140,15 @@ async def ship(websocket: WebSocket) -> None:
 async def _stored(
     websocket: WebSocket, pieces: Sequence[tuple[Piece, bytes]]
 ) -> Sequence[int | BaseException]:
-    """The position of each piece, or why it was not taken."""
+    """The position of each piece, or why it was not taken.
+
+    Raises:
+        NotAllowed, NodeWasRemoved: the node has joined anew, or was removed.
+    """
     results: Sequence[int | BaseException]
     try:
-        await authenticate(websocket)  # the node may have been removed since
-    except Exception as error:
+        await authenticate(websocket)
+    except SQLAlchemyError as error:
         results = [error] * len(pieces)
     else:
         ingest = _coordinator(websocket).ingest

@@ -200,10 +200,11 @@ async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: s
         async with connect(shipping_url(url), additional_headers=credential) as shipping:
             reply = await client.delete(f"{API}/cluster/nodes/{node_id}")
             assert reply.status_code in (202, 204)
-            piece = Piece(job_id="abc", attempt=1, kind="stdout", size=1)
-            await shipping.send(encode([(piece, b"x")]))
-            (answer,) = decode_answers(await shipping.recv())
-            assert answer.status == 410
+            await shipping.send(encode([]))
+            with pytest.raises(ConnectionClosed) as caught:
+                await shipping.recv()
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 4403
         with pytest.raises(InvalidStatus) as refused:
             await connect(shipping_url(url), additional_headers=credential)
         assert refused.value.response.status_code == 410
