@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,6 +78,24 @@ def start(tmp_path: Path) -> Iterator[Any]:
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of `SPEC` that is over, to be looked at."""
+    folder = tmp_path_factory.mktemp("finished")
+    spec = folder / "job.yaml"
+    spec.write_text(SPEC)
+    run = Run(spec, folder / "out")
+    code, told = run.finish()
+    assert code == 0, told
+    return run
+
+
+@pytest.fixture
+def output(finished: Run, tmp_path: Path) -> Path:
+    """The same, to be gone on with: in the folder `out` of the test's own."""
+    return Path(shutil.copytree(finished.output, tmp_path / "out"))
+
+
 def ranks_in(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
@@ -106,10 +125,8 @@ def last_step(output: Path) -> int:
     return int(json.loads(whole[-1])["step"]) if whole else 0
 
 
-def test_a_run_writes_metrics_checkpoints_and_a_result(start) -> None:
-    run = start(SPEC, "out")
-    code, told = run.finish()
-    assert code == 0, told
+def test_a_run_writes_metrics_checkpoints_and_a_result(finished: Run) -> None:
+    run = finished
     lines = metrics(run.output)
     assert [line["step"] for line in lines] == list(range(1, 31))
     assert {"loss", "accuracy", "learning_rate", "gradient_norm", "step_seconds"} <= set(lines[0])
@@ -135,13 +152,11 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(start) -> None:
     assert names == ["step-00000010-a1-g1", "step-00000030-a1-g1"]
 
 
-def test_an_equal_spec_gives_equal_weights(start) -> None:
-    hashes = set()
-    for name in ("a", "b"):
-        run = start(SPEC, name)
-        assert run.finish()[0] == 0
-        hashes.add(json.loads((run.output / "result.json").read_text())["weights_sha256"])
-    assert len(hashes) == 1
+def test_an_equal_spec_gives_equal_weights(start, finished: Run) -> None:
+    run = start(SPEC, "out")
+    assert run.finish()[0] == 0
+    results = [json.loads((r.output / "result.json").read_text()) for r in (run, finished)]
+    assert results[0]["weights_sha256"] == results[1]["weights_sha256"]
 
 
 def test_a_folder_that_is_not_empty_is_refused(start, tmp_path: Path) -> None:
@@ -210,23 +225,19 @@ def test_a_killed_run_leaves_no_process_and_goes_on(start, tmp_path: Path) -> No
     assert [json.loads(line)["step"] for line in captured] == list(range(10, 151, 10))
 
 
-def test_what_is_complete_is_left_alone(start) -> None:
-    run = start(SPEC, "out")
-    assert run.finish()[0] == 0
-    before = (run.output / "result.json").read_bytes()
+def test_what_is_complete_is_left_alone(start, output: Path) -> None:
+    before = (output / "result.json").read_bytes()
     code, told = start(SPEC, "out", "--resume").finish()
     assert code == 0
     assert "complete already" in told
-    assert (run.output / "result.json").read_bytes() == before
+    assert (output / "result.json").read_bytes() == before
     code, told = start(SPEC, "out", "--resume", "--set", "training.steps=40").finish()
     assert code == 0, told
-    assert [line["step"] for line in metrics(run.output)] == list(range(1, 41))
+    assert [line["step"] for line in metrics(output)] == list(range(1, 41))
 
 
-def test_a_damaged_checkpoint_is_passed_over(start) -> None:
-    run = start(SPEC, "out")
-    assert run.finish()[0] == 0
-    newest = run.output / "checkpoints" / "step-00000030-a1-g1"
+def test_a_damaged_checkpoint_is_passed_over(start, output: Path) -> None:
+    newest = output / "checkpoints" / "step-00000030-a1-g1"
     tensors = next(newest.glob("**/*.safetensors"))
     data = bytearray(tensors.read_bytes())
     data[len(data) // 2] ^= 1
