@@ -44,6 +44,7 @@ GRACE = "5 grace period"
 ONCE = "8 counted once"
 DEVICES = "devices"
 DRAINED = "drained nodes"
+QUOTAS = "quotas"
 LIVENESS = "liveness"
 
 _SLACK_SECONDS = 1e-6
@@ -62,9 +63,11 @@ BEGAN_AMONG_NODES = f"{GRACE}: a coordinator began with nodes"
 SENT_AGAIN = f"{ONCE}: what had been sent before was sent again"
 TAKEN_OVER = f"{DEVICES}: a device went from one attempt to another"
 DRAINED_NODE = f"{DRAINED}: a node was drained"
+AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, TOLD_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
+    AT_QUOTA,
 )  # fmt: skip
 
 _AttemptKey = tuple[str, int]
@@ -182,6 +185,7 @@ class Inspector:
         rows = self._db.execute(
             "SELECT a.job_id, a.number, a.state, a.goal, a.failure, a.rendezvous, "
             "a.revoked, a.allocation, a.generation, j.attempt, j.generation, "
+            "json_extract(j.spec, '$.project'), "
             "(SELECT count(*) FROM checkpoints c WHERE c.job_id = a.job_id "
             " AND c.attempt = a.number), "
             "(SELECT json_group_array(g.node_id || ' ' || g.device_index) FROM grants g "
@@ -189,9 +193,10 @@ class Inspector:
             "FROM attempts a JOIN jobs j ON j.id = a.job_id"
         )
         active: Counter[str] = Counter()
+        held: Counter[str | None] = Counter()
         for (
             job_id, number, state, goal, failure, rendezvous, revoked, allocation, generation,
-            newest, newest_generation, checkpoints, grants,
+            newest, newest_generation, project, checkpoints, grants,
         ) in rows:  # fmt: skip
             key = (job_id, number)
             before = self._attempts.get(key)
@@ -221,13 +226,28 @@ class Inspector:
                     for host in json.loads(allocation)
                     for rank in host["ranks"]
                 }
+                held[project] += len(needed)
                 # After a regrouping it also holds what its processes have yet to leave.
                 if missing := needed - set(json.loads(grants)):
                     raise Violation(DEVICES, f"attempt {key} is {state} without {missing}")
+        self._check_quotas(held)
         for job_id, state in self._jobs.items():
             if active[job_id] != (1 if state in ACTIVE_STATES else 0):
                 raise Violation(
                     TRANSITIONS, f"job {job_id} is {state} with {active[job_id]} active attempts"
+                )
+
+    def _check_quotas(self, held: Counter[str | None]) -> None:
+        """
+        Args:
+            held: devices of active attempts, by their jobs' project.
+        """
+        for project, most in self._options.quotas.projects.items():
+            self._story.checks[QUOTAS] += 1
+            self._story.exercised[AT_QUOTA] += held[project] == most
+            if held[project] > most:
+                raise Violation(
+                    QUOTAS, f"project {project} may hold {most} devices, and holds {held[project]}"
                 )
 
     def _check_nodes(self) -> None:

@@ -14,6 +14,7 @@ from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.protocol import Desired
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.simulation import chance
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
@@ -33,6 +34,7 @@ from trainhall.training.link import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
+LIMITED_PROJECT, LIMITED_DEVICES = "limited", 2
 OPTIONS = ClusterOptions(
     heartbeat_seconds=1.5,
     suspect_after_seconds=3.0,
@@ -44,6 +46,7 @@ OPTIONS = ClusterOptions(
     housekeeping_seconds=60.0,
     # What is packed is not read here, and it is proved elsewhere.
     packing_seconds=1e6,
+    quotas=Quotas(projects={LIMITED_PROJECT: LIMITED_DEVICES}),
 )
 """Shorter than in production, in the same order: most nodes are given up while jobs run."""
 FAULTY_SECONDS = (8.0, 16.0)
@@ -290,11 +293,14 @@ def _fate(random_: random.Random) -> Fate | None:
 
 
 def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
+    workers = min(slots, random_.choice([1, 1, 2, 2, 3, 5]))
     return validate_spec(
         {
             "name": f"job {number}",
+            # One that is larger than its quota would wait for ever.
+            "project": LIMITED_PROJECT if workers <= LIMITED_DEVICES else None,
             "task": {"name": "synthetic"},
-            "resources": {"workers": min(slots, random_.choice([1, 1, 2, 2, 3, 5]))},
+            "resources": {"workers": workers},
             "training": {"steps": random_.randint(3, 50), "global_batch_size": 60},
             "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 16)},
             "recovery": {

@@ -5,6 +5,7 @@ import pytest
 from trainhall.cluster.agent import reconcile
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.quota_use import QuotaUse
 from trainhall.cluster.rank_events import RankEvents
 from trainhall.cluster.simulator import faults, host, invariants, ranks, world
 from trainhall.cluster.simulator.run import Result, run_seed
@@ -80,3 +81,21 @@ def test_shims_that_go_on_however_long_they_hear_nobody(monkeypatch: pytest.Monk
     monkeypatch.setattr(ranks.Shim, "_heed_isolation", heed_nothing)
     monkeypatch.setattr(faults, "WEIGHTS", {"isolate": 1})
     assert (first_problem().problem or "").startswith(invariants.ISOLATED)
+
+
+def test_quotas_that_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a project holds already is not held against its next job. Nothing else goes wrong."""
+    spec_of = world._spec
+
+    def limited(random_, number, slots):  # type: ignore[no-untyped-def]
+        spec = spec_of(random_, number, slots)
+        workers = {"workers": min(slots, world.LIMITED_DEVICES)}
+        resources = spec.resources.model_copy(update=workers)
+        return spec.model_copy(
+            update={"resources": resources, "project": world.LIMITED_PROJECT, "priority": 0}
+        )
+
+    monkeypatch.setattr(world, "_spec", limited)
+    monkeypatch.setattr(QuotaUse, "take", lambda self, job, count: None)
+    monkeypatch.setattr(faults, "WEIGHTS", {"jump_clock": 1})
+    assert (first_problem().problem or "").startswith(invariants.QUOTAS)
