@@ -92,7 +92,6 @@ class Session:
         self._stopping: Stopping | None = None
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
-        self._left = False
         self.loaded_step = 0
 
     @property
@@ -163,7 +162,6 @@ class Session:
             self._tell("paused", {"step": saved})
         elif command is Command.PAUSE:
             self._tell("note", {"message": self._unsaved_pause()})
-        self._left = True
         raise SystemExit(code)
 
     def _unsaved_pause(self) -> str:
@@ -249,7 +247,7 @@ class Session:
             return
         with contextlib.suppress(Exception):  # as in the thread that writes
             self.reporter.flush()
-        if self._left and "torch.distributed" in sys.modules:
+        if "torch.distributed" in sys.modules:
             # What the script registered to run at its end still runs, and its exit code stands.
             importlib.import_module(_TORCH_PART).end_with_groups()
 

@@ -34,15 +34,27 @@ def join(device: torch.device, master: str) -> None:
 
 
 def end_with_groups() -> None:
-    """Let this process end without the destructors of process groups: Gloo's can deadlock."""
+    """Let this process end as long as threads of its process groups are at work.
+
+    A thread of Gloo's gives a finished collective's tensors back after the result is out, and may
+    need Python for that. When Python is ending that ends the thread, within C++ that must not be
+    left so, and the process aborts: `terminate called without an active exception`. Such a thread
+    halts instead, as it does from Python 3.14 on. Nor do destructors of groups run, which wait for
+    their threads.
+    """
     if not dist.is_initialized():
         return
     for group in _groups():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
-    # Nor may libraries be torn down under the groups' threads. glibc hands the exit code over.
+    libc = ctypes.CDLL(None)
     with contextlib.suppress(AttributeError):
-        libc = ctypes.CDLL(None)
+        # std::set_terminate of the C++ library that torch uses, whichever it is.
+        ctypes.CDLL(torch._C.__file__)._ZSt13set_terminatePFvvE(libc.pause)
+    with contextlib.suppress(AttributeError):
+        # Nor may libraries be torn down under the groups' threads. glibc hands the exit code over;
+        # what C has in its buffers is written before.
         libc.on_exit(libc._exit, None)
+        libc.__cxa_atexit(libc.fflush, None, None)
 
 
 def _groups() -> set[dist.ProcessGroup]:
@@ -79,12 +91,7 @@ def all_errors(group: Any, error: str | None) -> list[str | None]:
 
 
 def settle(group: Any) -> None:
-    """Behind a group's last collective, before Python ends: wait for what its threads still hold.
-
-    A thread of Gloo's gives a finished collective's tensors back after the result is out. If it
-    needs Python for that when Python is ending, the process aborts. A barrier comes behind all
-    that came before it, and holds no tensors.
-    """
+    """See that nobody leaves while another still waits for its numbers."""
     if group is not None:
         dist.barrier(group)
 

@@ -1,5 +1,8 @@
 """The process groups that end with a script's rank."""
 
+import subprocess
+import sys
+
 import pytest
 import torch.distributed as dist
 
@@ -16,3 +19,31 @@ def test_groups_are_known_with_and_without_torchs_own_list(monkeypatch: pytest.M
         monkeypatch.undo()
     finally:
         dist.destroy_process_group()
+
+
+AT_WORK = """
+import atexit, sys, time
+import torch
+import torch.distributed as dist
+
+def collect():
+    # Its thread gives back the tensors, which nobody else has any more: it waits for Python.
+    sys.setswitchinterval(60)
+    for _ in range(8):
+        dist.all_gather([torch.empty(1)], torch.ones(1), async_op=True)
+    until = time.monotonic() + 0.05
+    while time.monotonic() < until:
+        pass
+
+atexit.register(collect)  # before the SDK does: it runs behind all of the SDK's
+import trainhall as th
+th.init()
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+sys.exit(7)
+"""
+
+
+def test_a_process_ends_while_threads_of_its_groups_are_at_work() -> None:
+    """It was ended by SIGABRT; and a script of its own end leaves its groups as they are."""
+    ended = subprocess.run([sys.executable, "-c", AT_WORK], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (7, "")
