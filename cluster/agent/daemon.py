@@ -37,7 +37,7 @@ from trainhall.cluster.protocol import Desired, DeviceUse, HostUse, JoinReply, J
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 """Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
 STOP_MARGIN_SECONDS = 3.0
 """Beyond the longest grace of a script, until every rank has to be gone."""

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.1
 """Between two looks while attempts run. What is found in one look shares a message."""
-SILENT_SECONDS = 0.3
+SILENT_SECONDS = 0.5
 """Between two looks at a file of a rank that is not rank 0 and has written nothing since the last:
 most looks of a host with many ranks are at such files."""
 OTHERS_SECONDS = 2.0
@@ -104,8 +104,10 @@ class AttemptShipper:
             if waits or spool in self._tasks:
                 continue
             more, is_other = spool.has_more(), spool.source.rank > 0
-            if is_other and (not more or isinstance(spool, MetricSpool)):
-                self._due[spool] = now + (OTHERS_SECONDS if more else SILENT_SECONDS)
+            if is_other and isinstance(spool, MetricSpool):
+                self._due[spool] = now + OTHERS_SECONDS
+            elif is_other and not more:
+                self._due[spool] = now + SILENT_SECONDS
             if more:
                 task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
                 self._tasks[spool] = task
