@@ -6,7 +6,7 @@ each may wait until the thread gets a turn.
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any
 
 import aiosqlite
@@ -44,6 +44,10 @@ class Cursor:
 
     async def __aenter__(self) -> "Cursor":
         return self
+
+    def __await__(self) -> Generator[Any, None, "Cursor"]:
+        # SQLAlchemy 2.0 awaits a cursor where later versions enter it.
+        return self.__aenter__().__await__()
 
     async def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         await self._in_thread(self._run, "execute", statement, parameters)

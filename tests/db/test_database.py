@@ -226,6 +226,14 @@ async def test_a_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch)
     await database.close()
 
 
+async def test_a_cursor_is_entered_or_awaited_as_the_version_of_sqlalchemy_wants() -> None:
+    connection = await sqlite_driver.connect(":memory:")
+    for cursor in (await connection.cursor().__aenter__(), await connection.cursor()):
+        await cursor.execute("SELECT 7")
+        assert await cursor.fetchall() == [(7,)]
+    await connection.close()
+
+
 async def test_a_statement_that_nobody_waits_for_any_more_leaves_the_connection_usable() -> None:
     database = Database("sqlite://")
     await database.migrate()
