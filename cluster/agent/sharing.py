@@ -29,6 +29,8 @@ SMALL_BYTES = 64 * 1024
 """What is larger has a request of its own, so that what is live waits for no backlog."""
 ANSWER_SECONDS = 30.0
 """For a message to be taken and answered, a new connection included."""
+REMOVED = 410
+"""A connection is refused with it for good."""
 
 
 class SharingApi(CoordinatorApi):
@@ -144,8 +146,11 @@ class Messages:
                 await self._socket.send(message)
                 answers = decode_answers(await self._socket.recv())
         except InvalidStatus as error:
-            status = error.response.status_code
-            raise failure_of(status, f"{status} {error.response.reason_phrase}") from None
+            told = f"{error.response.status_code} {error.response.reason_phrase}"
+            if error.response.status_code == REMOVED:
+                raise Refused(REMOVED, told) from None
+            # It says nothing of the pieces: a proxy answers so, or an older coordinator.
+            raise Unreachable(told) from None
         except TimeoutError:
             raise Unreachable(f"no answer within {ANSWER_SECONDS:g} s") from None
         except (OSError, WebSocketException, ValueError) as error:

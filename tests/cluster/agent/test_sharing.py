@@ -268,9 +268,10 @@ async def test_nothing_waits_for_an_agent_that_ends(coordinator: Coordinator, ap
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(410, Refused), (401, Unreachable), (503, Unreachable)]
+    ("status", "expected"),
+    [(410, Refused), *((later, Unreachable) for later in (400, 401, 403, 404, 421, 503))],
 )
-async def test_a_connection_that_is_refused_is_told_as_a_request_would_be(
+async def test_only_a_node_that_was_removed_gives_up_what_it_has_to_ship(
     status: int, expected: type[Exception]
 ) -> None:
     async def dial() -> Any:
