@@ -34,7 +34,7 @@ def _label_that_nodes_may_have(key: str) -> str:
 
 
 LabelKey = Annotated[
-    str, Field(min_length=1, max_length=128), AfterValidator(_label_that_nodes_may_have)
+    str, Field(min_length=1, max_length=64), AfterValidator(_label_that_nodes_may_have)
 ]
 LabelValue = Annotated[str, Field(max_length=256)]
 Workers = Annotated[int, Field(ge=1, le=MAX_WORKERS)]

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from trainhall.api.schemas.nodes import NewNode
 from trainhall.training.spec import JobSpec, SpecError, parse_spec
 from trainhall.training.spec.parse import validate_spec
 
@@ -105,7 +107,11 @@ def test_a_script_is_not_given_what_only_tasks_heed(given: dict[str, Any]) -> No
 
 
 def test_a_selector_has_labels_that_nodes_may_have() -> None:
-    assert spec({"selector": {"rack.row-1": "c", "a" * 128: "x"}}).resources.selector
+    assert spec({"selector": {"rack.row-1": "c", "a" * 64: "x"}}).resources.selector
+    assert NewNode(labels={"a" * 64: "x"})
+    with pytest.raises(ValidationError):
+        NewNode(labels={"a" * 65: "x"})
+    assert problem({"selector": {"a" * 65: "x"}})[0].startswith("resources.selector")
     field, message = problem({"selector": {"gpu type": "a100"}})
     assert field.startswith("resources.selector")
     assert "no node can have such a label" in message
