@@ -8,7 +8,7 @@ from typing import Any
 from support.waiting import eventually
 
 from chaos.clusters import LOST_SECONDS, QUICK, ChaosCluster, Host, Shape
-from chaos.host_faults import every_step_once
+from chaos.curves import every_step_once
 from chaos.network import why_not_root
 from chaos.stage import Play
 

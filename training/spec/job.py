@@ -331,9 +331,10 @@ class JobSpec(SpecModel):
 
     def _check_task_only(self) -> None:
         """What a script would never see."""
+        untouched = TrainingSpec()
         for name in TrainingSpec.model_fields:
             value = getattr(self.training, name)
-            if value != getattr(TrainingSpec(), name) and name != "reproducible":
+            if value != getattr(untouched, name):
                 raise problem_at(("training", name), value,
                     "is for tasks; a script trains by itself, so leave it out, or pass it in "
                     "script.args",
