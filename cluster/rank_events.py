@@ -167,6 +167,8 @@ class RankEvents:
         loaded = data.get("loaded")
         if generation is None or step is None or not isinstance(loaded, int | float):
             return
+        if str(generation) in attempt.began:
+            return  # told again by ranks that went on without the one that had told it
         stepped = _time(event.time, self._clock.now())
         began(attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step)
         await session.flush()

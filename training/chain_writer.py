@@ -10,10 +10,11 @@ from torch import Tensor
 
 from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, as_number, next_link
 from trainhall.training.data import Indices, Sampler, mix
-from trainhall.training.link import MetricSpool, MetricTable
+from trainhall.training.link import MetricTable
 from trainhall.training.pulse import Rows
 
 _Words = npt.NDArray[np.uint64]
+Write = Callable[[Sequence[MetricTable]], None]
 
 
 def samples_digest(indices: Indices, first: int) -> int:
@@ -33,19 +34,19 @@ class ChainWriter:
 
     Args:
         gather: every rank's vector, in rank order.
-        spool: where rank 0 writes; other ranks have None.
+        write: called with tables of the whole job, on every rank.
         first_place: of this rank's samples in each global batch.
     """
 
     def __init__(
         self,
         gather: Callable[[Rows], list[Rows]],
-        spool: MetricSpool | None,
+        write: Write,
         *,
         first_place: int,
     ) -> None:
         self._gather = gather
-        self._spool = spool
+        self._write_tables = write
         self._first_place = first_place
         self._digests: list[int] = []
 
@@ -94,8 +95,8 @@ class ChainWriter:
         self._write([step], {WEIGHTS: [as_number(digest)]})
 
     def _write(self, steps: Sequence[int], columns: dict[str, Sequence[float]]) -> None:
-        if self._spool is not None and steps:
-            self._spool.append([MetricTable(None, steps, [time.time()] * len(steps), columns)])
+        if steps:
+            self._write_tables([MetricTable(None, steps, [time.time()] * len(steps), columns)])
 
 
 def catch_up(
@@ -104,7 +105,7 @@ def catch_up(
     first_step: int,
     losses: Sequence[float],
     norms: Sequence[float],
-    spool: MetricSpool,
+    write: Write,
 ) -> str:
     """Link steps whose ranks can tell each other no more what they have read; the newest link.
 
@@ -119,5 +120,5 @@ def catch_up(
     for _ in losses:
         (samples,) = dealt.next_batch(0, 1, 1)
         digests.append(samples_digest(samples.numpy(), 0) % 2**64)
-    writer = ChainWriter(lambda mine: [mine], spool, first_place=0)
+    writer = ChainWriter(lambda mine: [mine], write, first_place=0)
     return writer.add(link, first_step, digests, losses, norms)

@@ -31,6 +31,7 @@ from trainhall.training.pulse import Beat, Rows
 from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.standing import (
     Standing,
+    is_told,
     is_unsettled,
     lacking,
     means_of,
@@ -106,6 +107,8 @@ class ElasticLoop(Loop):
         """Have this rank go on from where the source stands. A collective."""
         rank = place.environment.rank
         if rank == source:
+            if not is_told(standings, source):
+                self.job_wide.tell_again()
             self.hand_in(means_of(standings, source), is_source=True)
         carried: Carried = share_object(self.carried, source, process_group.cpu_group())
         if rank != source and self.standing.rows is not None:
@@ -138,7 +141,8 @@ class ElasticLoop(Loop):
         self.standing = dataclasses.replace(self.standing, told=self.standing.step, rows=None)
         if not len(means):
             return
-        columns = self.recorder.hand_in(means, peak_memory_bytes(self.device), for_all=is_source)
+        peak = peak_memory_bytes(self.device)
+        columns = self.recorder.hand_in(means, peak, for_all=is_source).columns
         if is_source and self.carried is not None and self.training.reproducible:
             extra = self.carried.extra
             extra["chain"] = catch_up(
@@ -147,7 +151,7 @@ class ElasticLoop(Loop):
                 first,
                 columns["loss"],
                 columns["gradient_norm"],
-                self.place.metrics,
+                self.place.metrics.append,
             )
 
     def carry_on(self) -> None:
@@ -258,6 +262,9 @@ class ElasticLoop(Loop):
         if self.control.command is Command.STOP:
             raise Leave
         if beat.generation > self.membership.generation:
+            # Behind this rank 0, which may leave, is known to have told all.
+            process_group.say_goodbye()
+            self.job_wide.forget()
             raise Regrouping
         return beat
 

@@ -91,7 +91,6 @@ class GradientCapture:
         report, self._pending = self._pending, None
         if report is None:
             return None
-        self.told = max(self.told, report.request)
         squares = self._by_entry(
             {name: norm.double() ** 2 / report.copies[name] for name, norm in report.norms.items()}
         )
@@ -101,6 +100,8 @@ class GradientCapture:
         dist.all_reduce(squares, group=self._group)
         dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self._group)
         counts = self._counts(report) if report.request else None
+        # Only now: should the exchange break off, the request is answered by another step.
+        self.told = max(self.told, report.request)
         return GradientRecord(
             step=report.step,
             request=report.request,

@@ -25,6 +25,7 @@ from trainhall.training.control import Control
 from trainhall.training.data import Sampler
 from trainhall.training.evaluate import evaluate
 from trainhall.training.gradients import GradientCapture
+from trainhall.training.job_wide import JobWide
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
@@ -153,12 +154,13 @@ class Loop:
             self.training, self.reader, place.environment.local_world_size
         )
         self.pulse = Pulse(group)
+        self.job_wide = JobWide(self.rank, place.metrics, place.events)
         self.chain: ChainWriter | None = None
         if self.training.reproducible:
             part = self.training.global_batch_size // self.strategy.num_parts
             self.chain = ChainWriter(
                 self.pulse.gather,
-                place.metrics if self.rank == 0 else None,
+                self.job_wide.append,
                 first_place=part * (self.strategy.samples or 0),
             )
         self.loader = Loader(
@@ -187,6 +189,7 @@ class Loop:
             device=self.device,
             clock=self.clock,
             spool=place.metrics,
+            job_wide=self.job_wide,
             metric_names=self.task.metric_names,
             global_batch_size=self.training.global_batch_size,
             expected_bubble=self.strategy.expected_bubble,
@@ -377,6 +380,8 @@ class Loop:
         self.progress.step(step)
         self.state.step = step
         self.recorder.step(step, means, norm, rate)
+        # Rank 0 has had its part in this step, and so is behind all that it told before.
+        self.job_wide.forget()
 
     def watch(self, step: int) -> GradientWatch | None:
         """What is told of a step's gradients, if anything is."""
@@ -521,8 +526,7 @@ class Loop:
 
     def tell(self, kind: str, data: dict[str, Any]) -> None:
         """An event of the whole job, told by rank 0."""
-        if self.rank == 0:
-            self.place.events.append(kind, data)
+        self.job_wide.tell(kind, data)
 
 
 def run(place: Place) -> int:

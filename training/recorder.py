@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES, StepClock
+from trainhall.training.job_wide import JobWide
 from trainhall.training.link import MetricSpool, MetricTable
 from trainhall.training.pulse import Beat, Rows
 from trainhall.training.utilization import Utilization
@@ -26,6 +27,7 @@ class Recorder:
         device: torch.device,
         clock: StepClock,
         spool: MetricSpool,
+        job_wide: JobWide,
         metric_names: Sequence[str],
         global_batch_size: int,
         expected_bubble: float | None = None,
@@ -35,6 +37,7 @@ class Recorder:
     ) -> None:
         """
         Args:
+            spool: for what is this rank's own.
             sending: the clock is told when gradients are on their way.
             compressing: it is also told when they are compressed.
             expected_bubble: of a strategy with a pipeline: what `bubble_fraction` is shown beside.
@@ -44,6 +47,7 @@ class Recorder:
         self._device = device
         self._clock = clock
         self._spool = spool
+        self._job_wide = job_wide
         self._measured = ["loss", *metric_names]
         self._batch = global_batch_size
         self._expected_bubble = expected_bubble
@@ -90,19 +94,21 @@ class Recorder:
 
     def write(self, beat: Beat) -> dict[str, Sequence[float]]:
         """Write the steps whose `rows` were exchanged in `beat`; returns the job-wide columns."""
-        return self.hand_in(beat.means, beat.peak_memory_bytes, for_all=self._rank == 0)
+        writes = self._rank == 0
+        table = self.hand_in(beat.means, beat.peak_memory_bytes, for_all=writes)
+        if table.steps and not writes:
+            self._job_wide.append([table])
+        return table.columns
 
-    def hand_in(
-        self, means: Rows, peak_memory: float, *, for_all: bool
-    ) -> dict[str, Sequence[float]]:
-        """Write the steps of the last `rows`; returns the job-wide columns.
+    def hand_in(self, means: Rows, peak_memory: float, *, for_all: bool) -> MetricTable:
+        """Write the steps of the last `rows`; returns the job-wide table.
 
         Args:
             means: of `rows` over the ranks.
-            for_all: write the job-wide columns as well.
+            for_all: write the job-wide table as well, in one frame.
         """
         if not self._steps:
-            return {}
+            return MetricTable(None, [], [], {})
         own = dict(zip(self._timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
         own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
         tables = [MetricTable(self._rank, self._steps, self._times, own)]
@@ -121,19 +127,20 @@ class Recorder:
                 self._utilization.percent(seconds) for seconds in columns["step_seconds"]
             ]
         self.last |= {name: values[-1] for name, values in columns.items()}
+        job_wide = MetricTable(None, self._steps, self._times, columns)
         if for_all:
-            tables.append(MetricTable(None, self._steps, self._times, columns))
+            tables.append(job_wide)
         self._spool.append(tables)
         self._steps, self._times, self._rates = [], [], []
         self._norms, self._values, self._taken = [], [], []
-        return columns
+        return job_wide
 
     def write_points(self, step: int, metrics: dict[str, float]) -> None:
-        """Write one point of each of the job's metrics, as rank 0: those of an evaluation, say."""
+        """Write one point of each of the job's metrics: those of an evaluation, say."""
         self.last |= metrics
-        if self._rank == 0 and metrics:
+        if metrics:
             columns: dict[str, Sequence[float]] = {n: [v] for n, v in metrics.items()}
-            self._spool.append([MetricTable(None, [step], [time.time()], columns)])
+            self._job_wide.append([MetricTable(None, [step], [time.time()], columns)])
 
     def finite(self) -> dict[str, float]:
         """`last` without NaN and infinity, which JSON cannot carry."""

@@ -23,7 +23,8 @@ class Standing:
     gave_up_save: bool = False
     """It was writing a checkpoint, which is given up."""
     was_first: bool = False
-    """It was rank 0 until now, and so knows what became of the last checkpoint."""
+    """It was rank 0 until now, and so knows what became of the last checkpoint, and has told what
+    there was to tell of the whole job."""
 
 
 def source_of(standings: Sequence[Standing]) -> int | None:
@@ -66,6 +67,11 @@ def means_of(standings: Sequence[Standing], source: int) -> Rows:
                 counts[i - begin] += 1
     means: Rows = total / counts
     return means
+
+
+def is_told(standings: Sequence[Standing], source: int) -> bool:
+    """Whether what all ranks have exchanged as far as the source was certainly written."""
+    return any(s.was_first and s.told >= standings[source].told for s in standings)
 
 
 def must_save(standings: Sequence[Standing]) -> bool:

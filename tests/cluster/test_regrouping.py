@@ -55,6 +55,11 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     (told,) = [event for event in events if event.kind == "regrouped"]
     assert told.data["generation"] == 2
     assert told.data["failure"]["signal"] == 9
+    # The one that told it may die at once, and another one cannot know that it had.
+    for _ in range(2):
+        await hall.tell(job_id, "stepped", {"generation": 2, "step": 8, "loaded": 1.0})
+    events = (await hall.coordinator.jobs.events(job_id)).items
+    assert [event.kind for event in events].count("recovered") == 1
     await hall.check()
 
 

@@ -2,13 +2,14 @@
 
 import os
 import signal
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from trainhall.task import Task, TaskParams, TensorData
-from trainhall.training.pulse import Pulse, Rows
+from trainhall.training.link import MetricSpool
+from trainhall.training.pulse import Pulse
 
 
 class DyingTask(Task):
@@ -17,15 +18,19 @@ class DyingTask(Task):
     class Params(TaskParams):
         by: int
         """The rank that dies, if it is of the first generation."""
+        at: Literal["gathering", "writing"]
         before: int
-        """Of its gatherings, the one that it does not take part in any more."""
+        """Of its gatherings, or of the frames that it writes, the one that it does not come to."""
 
     def __init__(self, params: Params, job: Any) -> None:
         line = torch.linspace(-1, 1, 64).reshape(64, 1)
         self.train_data = TensorData(line, 2 * line)
         first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
         if first and int(os.environ["RANK"]) == params.by:
-            _die_before_gathering(params.before)
+            if params.at == "gathering":
+                _die_before(Pulse, "gather", params.before)
+            else:
+                _die_before(MetricSpool, "append", params.before)
 
     def build_model(self) -> nn.Module:
         return nn.Linear(1, 1)
@@ -35,12 +40,12 @@ class DyingTask(Task):
         return (model(inputs) - targets).square().mean(), ()
 
 
-def _die_before_gathering(number: int) -> None:
-    gather, left = Pulse.gather, iter(range(number, 0, -1))
+def _die_before(owner: type, name: str, number: int) -> None:
+    method, left = getattr(owner, name), iter(range(number, 0, -1))
 
-    def gather_or_die(pulse: Pulse, vector: Rows) -> list[Rows]:
+    def call_or_die(*arguments: Any) -> Any:
         if next(left, 0) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return gather(pulse, vector)
+        return method(*arguments)
 
-    setattr(Pulse, "gather", gather_or_die)  # noqa: B010 - mypy refuses the other way
+    setattr(owner, name, call_or_die)

@@ -13,6 +13,7 @@ from support.shims import Run
 from support.waiting import eventually
 
 from trainhall.cluster.agent import claims, processes
+from trainhall.monitoring.codec import decode_frames
 from trainhall.training.link import (
     CheckpointPlan,
     Launch,
@@ -105,6 +106,15 @@ class Elastic(Run):
             found += [json.loads(line) for line in path.read_text().splitlines()]
         found.sort(key=lambda event: event["time"])
         return [event["data"] for event in found if event["kind"] == kind]
+
+    def job_wide(self, name: str) -> list[int]:
+        """The steps of which ranks have told a job-wide number."""
+        steps: list[int] = []
+        for path in self.folder.path.glob("ranks/*/metrics*.bin"):
+            for table in decode_frames(path.read_bytes()):
+                if table.rank is None and name in table.columns:
+                    steps += table.steps.tolist()
+        return steps
 
     def result(self) -> dict[str, Any]:
         """What a job that completes tells."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from trainhall.training.standing import (
     Standing,
+    is_told,
     is_unsettled,
     lacking,
     means_of,
@@ -77,6 +78,15 @@ def test_numbers_that_were_told_are_not_told_again() -> None:
     found = [Standing(5, 3, np.ones((2, 1))), Standing(5, 5, np.empty((0, 1)))]
     assert source_of(found) == 1
     assert not len(means_of(found, 1))
+
+
+def test_what_was_exchanged_is_told_again_unless_rank_0_is_left_and_had_come_as_far() -> None:
+    assert is_told([Standing(5, 5, was_first=True), Standing(5, 5)], 0)
+    assert is_told([Standing(5, 5), Standing(5, 5, was_first=True)], 0)
+    assert not is_told([Standing(0), Standing(5, 5), Standing(5, 5)], 1)
+    # The exchange broke off on rank 0 alone: it has nothing to write, and rank 1 no numbers left.
+    found = [Standing(5, 3, np.ones((2, 1)), was_first=True), Standing(5, 5, np.empty((0, 1)))]
+    assert not is_told(found, source_of(found) or 0)
 
 
 def test_a_save_is_made_again_unless_somebody_knows_of_its_end() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from trainhall.parallelism.sheets import peak_flops
 from trainhall.training.clock import HostClock
-from trainhall.training.link import Command, MetricSpool
+from trainhall.training.job_wide import JobWide
+from trainhall.training.link import Command, EventSpool, MetricSpool
 from trainhall.training.pulse import Beat
 from trainhall.training.reading import Reader
 from trainhall.training.recorder import Recorder
@@ -62,9 +63,10 @@ def test_peaks_are_known_by_the_names_that_torch_says() -> None:
 
 
 def test_it_is_written_beside_the_times_of_steps(tmp_path: Path) -> None:
-    clock = HostClock()
+    clock, spool = HostClock(), MetricSpool(tmp_path / "metrics")
     recorder = Recorder(
-        rank=0, device=torch.device("cpu"), clock=clock, spool=MetricSpool(tmp_path / "metrics"),
+        rank=0, device=torch.device("cpu"), clock=clock, spool=spool,
+        job_wide=JobWide(0, spool, EventSpool(tmp_path / "events", 0)),
         metric_names=(), global_batch_size=1, utilization=Utilization(flops=5e5, peak=1e6),
     )  # fmt: skip
     clock.start()

@@ -41,6 +41,13 @@ def with_changes(**training: Any) -> dict[str, Any]:
     return {**SPEC, "training": {**SPEC["training"], **training}}
 
 
+def dying(**params: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": "support.dying_task:DyingTask", "params": params},
+        "training": {**SPEC["training"], "steps": 40, "optimizer": "sgd"},
+    }
+
+
 def weights(run: Elastic) -> tuple[str, str]:
     result = run.result()
     assert result["steps"] == run.launch.spec.training.steps
@@ -106,16 +113,23 @@ def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(st
 
 def test_a_rank_that_dies_between_two_exchanges_leaves_no_gap_in_the_chain(start: Start) -> None:
     """What was measured has been exchanged by then, and which samples were read has not."""
-    params = {"by": 1, "before": 6}
-    spec = {
-        "task": {"name": "support.dying_task:DyingTask", "params": params},
-        "training": {**SPEC["training"], "steps": 40, "optimizer": "sgd"},
-    }
+    spec = dying(by=1, at="gathering", before=6)
     undisturbed, run = start(spec, 1), start(spec, 2)
     run.reach(1)
     run.wait_for_fallen(1)
     run.regroup([0])
     assert weights(run) == weights(undisturbed)
+
+
+def test_what_rank_0_did_not_come_to_write_the_others_tell(start: Start) -> None:
+    """All have exchanged what they measured, so nobody tells it as numbers of the next group."""
+    run = start(dying(by=0, at="writing", before=4), 2)
+    run.reach(1)
+    run.wait_for_fallen(0)
+    run.regroup([1])
+    assert run.result()["steps"] == 40
+    for name in ("loss", "gradient_norm", "chain_link", "chain_samples"):
+        assert set(run.job_wide(name)) == set(range(1, 41)), name
 
 
 @pytest.mark.slow
