@@ -45,5 +45,7 @@ sys.exit(7)
 
 def test_a_process_ends_while_threads_of_its_groups_are_at_work() -> None:
     """It was ended by SIGABRT; and a script of its own end leaves its groups as they are."""
-    ended = subprocess.run([sys.executable, "-c", AT_WORK], capture_output=True, text=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_WORK], capture_output=True, text=True, timeout=60
+    )
     assert (ended.returncode, ended.stderr) == (7, "")
