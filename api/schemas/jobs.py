@@ -161,9 +161,9 @@ class Resize(Body):
     workers: StrictInt | None = None
     """A fixed number."""
     min_workers: StrictInt | None = None
-    """Of an elastic job: the fewest; 1 if left out."""
+    """Of an elastic job: the fewest. Left out, they stay; of a job that had a fixed number, 1."""
     max_workers: StrictInt | None = None
-    """Of an elastic job: the most."""
+    """Of an elastic job: the most. Left out, they stay."""
 
 
 class RankPlacement(Schema):

@@ -148,6 +148,14 @@ def test_degrees_that_do_not_go_with_the_new_number_follow_from_it() -> None:
     assert larger.parallelism.data is None
 
 
+def test_the_end_of_a_range_that_is_left_out_stays() -> None:
+    elastic = spec(resources={"min_workers": 4, "max_workers": 8}).model_dump(mode="json")
+    assert list(resized_spec(elastic, {"max_workers": 6}).resources.asked) == [4, 5, 6]
+    assert list(resized_spec(elastic, {"min_workers": 7}).resources.asked) == [7, 8]
+    fixed = spec(4).model_dump(mode="json")
+    assert list(resized_spec(fixed, {"max_workers": 2}).resources.asked) == [1, 2]
+
+
 async def test_what_a_job_cannot_have_is_refused_and_changes_nothing(
     hall: SimulatedCluster,
 ) -> None:

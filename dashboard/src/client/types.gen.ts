@@ -2103,13 +2103,13 @@ export type Resize = {
     /**
      * Min Workers
      *
-     * Of an elastic job: the fewest; 1 if left out.
+     * Of an elastic job: the fewest. Left out, they stay; of a job that had a fixed number, 1.
      */
     min_workers?: number | null;
     /**
      * Max Workers
      *
-     * Of an elastic job: the most.
+     * Of an elastic job: the most. Left out, they stay.
      */
     max_workers?: number | null;
 };
