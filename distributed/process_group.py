@@ -1,5 +1,6 @@
 """Joining and leaving the process group of one generation of an attempt."""
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -77,7 +78,7 @@ def join(
     """Become a member of the default process group, as `joined` does.
 
     Args:
-        superseded: asked every now and then while other ranks are waited for.
+        superseded: asked every now and then while other ranks are waited for, by other threads too.
 
     Raises:
         NotJoined: not every rank came in time.
@@ -89,13 +90,14 @@ def join(
     call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT, superseded)
     # Groups are named by a number, which one that could not be joined would have used up.
     dist.distributed_c10d._world.group_count = 0
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-        store=ours,
-        rank=environment.rank,
-        world_size=environment.world_size,
-        timeout=COLLECTIVE_TIMEOUT if superseded is None else CONNECT_TIMEOUT,
-    )
+    with _unless(superseded, environment.master_port):
+        dist.init_process_group(
+            "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+            store=ours,
+            rank=environment.rank,
+            world_size=environment.world_size,
+            timeout=COLLECTIVE_TIMEOUT if superseded is None else CONNECT_TIMEOUT,
+        )
     if superseded is not None:
         _set_timeout(cpu_group(), COLLECTIVE_TIMEOUT)
 
@@ -140,6 +142,51 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
             continue
         store.set_timeout(JOIN_TIMEOUT)
         return store
+
+
+@contextmanager
+def _unless(superseded: Callable[[], bool] | None, port: int) -> Iterator[None]:
+    """Within it ranks connect, which is broken off once `superseded` says so.
+
+    A rank that died behind the roll call tells no address, and the others wait for it in the store.
+
+    Args:
+        port: of the store.
+
+    Raises:
+        Superseded: `superseded` said so. Whatever was connected is of no use.
+    """
+    if superseded is None:
+        yield
+        return
+    connected, broken_off = Event(), Event()
+
+    def look() -> None:
+        while not connected.wait(_ASK_SECONDS):
+            if broken_off.is_set() or superseded():
+                broken_off.set()
+                _hang_up(port)
+
+    looking = Thread(target=look, name="connecting", daemon=True)
+    looking.start()
+    try:
+        yield
+    except RuntimeError:
+        if not broken_off.is_set():
+            raise
+    finally:
+        connected.set()
+        looking.join()
+    if broken_off.is_set():
+        raise Superseded("another generation of the ranks has begun")
+
+
+def _hang_up(port: int) -> None:
+    """Have whatever waits for an answer of the store fail: torch has no other way to tell it."""
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.raddr and connection.raddr.port == port:
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as ours:
+                ours.shutdown(socket.SHUT_RDWR)
 
 
 def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:

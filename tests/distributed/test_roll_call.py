@@ -59,16 +59,38 @@ def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
 def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # `join` would choose one for the whole process
     monkeypatch.setattr(process_group, "_REACH_TIMEOUT", timedelta(seconds=0.2))
-    with bound() as silent:
-        environment = RankEnvironment(
-            rank=0,
-            local_rank=0,
-            world_size=2,
-            local_world_size=1,
-            master_addr="127.0.0.1",
-            master_port=silent.getsockname()[1],
+    with bound() as silent, pytest.raises(Superseded):
+        process_group.join(
+            rank_0_of_2(silent.getsockname()[1]),
+            device=torch.device("cpu"),
+            namespace="2",
+            superseded=lambda: True,
         )
-        with pytest.raises(Superseded):
-            process_group.join(
-                environment, device=torch.device("cpu"), namespace="2", superseded=lambda: True
-            )
+
+
+def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    server.set("2/here/1", "")
+    called = server.num_keys() + 1
+    with pytest.raises(Superseded):
+        process_group.join(
+            rank_0_of_2(server.port),
+            device=torch.device("cpu"),
+            namespace="2",
+            # Behind its own call rank 0 tells its address, and waits for that of rank 1.
+            superseded=lambda: server.num_keys() > called,
+        )
+
+
+def rank_0_of_2(port: int) -> RankEnvironment:
+    return RankEnvironment(
+        rank=0,
+        local_rank=0,
+        world_size=2,
+        local_world_size=1,
+        master_addr="127.0.0.1",
+        master_port=port,
+    )
