@@ -94,7 +94,12 @@ _SAVED_STEPS = (
 _METRICS_OF_WAITING = (
     select(Job.id, JobProgress.metrics)
     .join(JobProgress, JobProgress.job_id == Job.id)
-    .where(Job.state.in_([s.value for s in WAITING_STATES]), Job.attempt > 0)
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
+    .where(
+        Job.state.in_([s.value for s in WAITING_STATES]),
+        # One that was resized since, or restored with other resources, has another pace.
+        Attempt.world_size == Job.world_size,
+    )
 )
 _ATTEMPTS = (
     select(Attempt, Job.spec["task"]["name"].as_string())

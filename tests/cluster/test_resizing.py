@@ -1,11 +1,14 @@
 """A user resizes a job: in place, by its next attempt, or before it starts."""
 
 import pytest
+from sqlalchemy import update
 from support.simulated import SimulatedCluster, spec
 
 from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
+from trainhall.cluster.load import load_facts
 from trainhall.cluster.respec import resized_spec
 from trainhall.cluster.views import JobView
+from trainhall.db.models import JobProgress
 from trainhall.training.spec import SpecError
 
 
@@ -126,6 +129,26 @@ async def test_a_job_that_waits_or_is_paused_starts_at_its_new_size(hall: Simula
     await hall.run_until(job_id, "running")
     assert (await hall.job(job_id)).world_size == 2
     await hall.check()
+
+
+async def test_the_pace_of_another_size_is_not_that_of_a_job_that_waits(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, workers=2)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+
+    async def pace() -> float | None:
+        async with hall.db.transaction() as session:
+            await session.execute(update(JobProgress).values(metrics={"step_seconds": 0.5}))
+            (job,) = (await load_facts(session, hall.coordinator.hearing)).jobs
+        return job.step_seconds
+
+    await hall.coordinator.jobs.resume(job_id)
+    assert await pace() == 0.5
+    await hall.coordinator.jobs.resize(job_id, {"workers": 1})
+    assert await pace() is None, "backfilled by it, it would keep others waiting for their devices"
 
 
 async def test_a_job_that_pauses_keeps_its_size_until_it_has(hall: SimulatedCluster) -> None:
