@@ -1,8 +1,8 @@
 """Ships what the ranks write, live, for as long as it takes.
 
 One loop looks at the sizes of all spools of all attempts; a spool that grew gets a task that sends
-until nothing is left. So an idle host costs a few `stat` calls, and a slow request holds up nobody
-else.
+until nothing is left. So an idle host costs a few `stat` calls, and a large request holds up nobody
+else; small pieces share messages, and wait for each other (`sharing`).
 """
 
 import asyncio
