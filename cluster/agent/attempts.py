@@ -34,6 +34,7 @@ from trainhall.cluster.agent.reconcile import (
     Action,
     Ask,
     Conclude,
+    EndAs,
     Forget,
     Plan,
     Prepare,
@@ -173,11 +174,15 @@ class Attempts:
         before, status = attempt.token, attempt.status
         if status is None or status.generation <= before[2]:
             return
-        attempt.token = (*before[:2], status.generation)
         attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
-        self._attempts[attempt.token] = self._attempts.pop(before)
-        self.shipper.move(before, attempt.token)
+        self._rename(attempt, (*before[:2], status.generation))
         self._ship_all_of(attempt)
+
+    def _rename(self, attempt: Attempt, token: Token) -> None:
+        """It is of a later generation now."""
+        self.shipper.move(attempt.token, token)
+        self._attempts[token] = self._attempts.pop(attempt.token)
+        attempt.token = token
 
     def _ship_all_of(self, attempt: Attempt) -> None:
         """Ship what the processes write that have begun in later generations, too."""
@@ -331,6 +336,9 @@ class Attempts:
                     attempt.gradients = gradients
             case Regroup(token, onto):
                 self._regroup(self._attempts[token], onto)
+            case EndAs(token, onto):
+                self._rename(self._attempts[token], onto)
+                self._changed()
             case Conclude(token, ended, reason):
                 self._conclude(token, ended, reason)
             case Forget(token):

@@ -115,13 +115,21 @@ class Regroup:
 
 
 @dataclass(frozen=True)
+class EndAs:
+    """What ended before it took up a later generation, which it was told of, ended as that one."""
+
+    token: Token
+    onto: Token
+
+
+@dataclass(frozen=True)
 class Forget:
     """Remove all traces."""
 
     token: Token
 
 
-Action = Plan | Prepare | Start | Tell | Ask | Regroup | Conclude | Forget
+Action = Plan | Prepare | Start | Tell | Ask | Regroup | EndAs | Conclude | Forget
 
 
 def decide(
@@ -148,7 +156,7 @@ def decide(
     for token, wanted in desired.items():
         if not (agent_ends and wanted.goal == "run"):
             actions += _towards(token, wanted, found, launched)
-    going_on = {action.token for action in actions if isinstance(action, Regroup)}
+    going_on = {action.token for action in actions if isinstance(action, Regroup | EndAs)}
     for token, state in found.items():
         if token not in desired and token not in going_on and not _is_kept(token, state, desired):
             actions += _away(token, state)
@@ -181,10 +189,13 @@ def _towards(
     state = found.get(token)
     command = COMMANDS[wanted.goal]
     if state is None and wanted.in_place:
-        for other, earlier in found.items():
-            if _is_earlier(other, token) and earlier.stage is Stage.LIVE:
-                ends = Command.STOP in (command, earlier.asked)
+        earlier = [other for other in found if _is_earlier(other, token)]
+        for other in earlier:
+            if found[other].stage is Stage.LIVE:
+                ends = Command.STOP in (command, found[other].asked)
                 return [] if ends or wanted.waits else [Regroup(other, token)]
+        if earlier and found[max(earlier)].stage is Stage.ENDED and _was_launched(token, launched):
+            return [EndAs(max(earlier), token)]
     if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
             return [Conclude(token, _unstarted(command))]
@@ -206,11 +217,10 @@ def _first(
     found: Mapping[Token, Found],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
-    job_id, *number = token
+    job_id = token[0]
     if wanted.leaves:
         return [Conclude(token, Outcome.STOPPED)]
-    newest = launched.get(job_id)
-    if newest is not None and tuple(number) <= newest:
+    if _was_launched(token, launched):
         reason = "this attempt already ended on this host, or a newer one was launched here"
         return [Conclude(token, Outcome.FAILED, reason)]
     # Its devices are free once the older attempt of the job, which is not desired any more, ended.
@@ -220,6 +230,12 @@ def _first(
     if waits or wanted.waits:
         return []
     return [Plan(token) if wanted.plans else Prepare(token)]
+
+
+def _was_launched(token: Token, launched: Mapping[str, tuple[int, int]]) -> bool:
+    """It was, or a newer one of its job."""
+    newest = launched.get(token[0])
+    return newest is not None and token[1:] <= newest
 
 
 def _unstarted(command: Command) -> Outcome:

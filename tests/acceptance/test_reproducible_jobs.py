@@ -73,7 +73,7 @@ def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
     resize(cluster, job, 3)
     cluster.wait_for_step(job, step + 11)
     cluster.rank_processes(job)[-1].send_signal(signal.SIGKILL)  # the others go on in place
-    eventually("the job to recover", lambda: cluster.newest_attempt(job)["generation"] == 2)
+    eventually("the job to recover", lambda: cluster.job(job)["generation"] == 2)
     cluster.wait_for(job, "running")
     step = pause(cluster, job)
     resize(cluster, job, 1)

@@ -135,7 +135,7 @@ def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(cluster: Clust
     assert done["attempt"] == 2
     attempts = cluster.get(f"/training/jobs/{job}/attempts")["items"]
     failure = next(a["failure"] for a in attempts if a["attempt"] == 1)
-    assert failure["signal"] == signal.SIGKILL
+    assert failure["signal"] == signal.SIGKILL, (failure, cluster.story(job))
     assert "SIGKILL" in failure["message"]
     assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, steps + 1))
     events = cluster.get(f"/training/jobs/{job}/events", params={"limit": 500})["items"]

@@ -11,6 +11,7 @@ from trainhall.cluster.agent.reconcile import (
     Action,
     Ask,
     Conclude,
+    EndAs,
     Forget,
     Found,
     Goal,
@@ -269,6 +270,15 @@ def test_a_host_whose_processes_have_ended_begins_anew() -> None:
     ended = {EARLIER: Found(Stage.ENDED, shipped=True)}
     wanted = {LATER: Wanted("run", in_place=True)}
     assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), Forget(EARLIER)]
+
+
+def test_what_ended_before_it_took_up_a_generation_ended_as_that() -> None:
+    wanted = {LATER: Wanted("run", in_place=True)}
+    oldest, ended = ("a", 1, 1), Found(Stage.ENDED, shipped=True)
+    found = {oldest: ended, EARLIER: ended}
+    assert decide(wanted, found, {"a": (1, 4)}) == [EndAs(EARLIER, LATER), Forget(oldest)]
+    found[EARLIER] = Found(Stage.LIVE)
+    assert decide(wanted, found, {"a": (1, 4)}) == [Regroup(EARLIER, LATER), Forget(oldest)]
 
 
 def test_a_host_that_has_nothing_to_leave_has_left() -> None:
