@@ -1,0 +1,21 @@
+"""What ranks that regroup in place know of the links between them."""
+
+from pathlib import Path
+
+from support.regroup import elastic
+
+
+def test_links_are_measured_once_though_whoever_told_of_them_dies(tmp_path: Path) -> None:
+    spec = {
+        "task": {"name": "digits", "params": {"hidden": [16]}},
+        "training": {"steps": 60, "global_batch_size": 48},
+    }
+    with elastic(tmp_path) as start:
+        run = start(spec, 3)
+        run.reach(5)
+        run.kill(0)
+        run.wait_for_fallen(0)
+        run.regroup([0, 1, 2])
+        completed = run.result()
+    (told,) = run.events("network")
+    assert completed["network"] == told
