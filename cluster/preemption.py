@@ -33,8 +33,16 @@ class Candidate:
         attempt = self.attempt
         if not (attempt.in_place and attempt.begun and attempt.state is AttemptState.RUNNING):
             return ()
-        size = sum(len(host.devices) for host in attempt.hosts)
-        return self.job.sizes[: bisect_left(self.job.sizes, size)]
+        return self.job.sizes[: bisect_left(self.job.sizes, self._size)]
+
+    @property
+    def is_whole(self) -> bool:
+        """All that it holds counts: for each rank less that it keeps it gives one device more."""
+        return sum(map(len, self.devices.values())) == self._size
+
+    @property
+    def _size(self) -> int:
+        return sum(len(host.devices) for host in self.attempt.hosts)
 
     def shrunk(self, size: int) -> "Candidate":
         """The same, going on with its first `size` ranks."""
@@ -85,7 +93,7 @@ def make_room(
 
 def _least(room: "_Room", candidate: Candidate, given: Candidate) -> Candidate | None:
     """The least that one must give while the others give what they do; None: nothing at all."""
-    if room.is_exact:
+    if candidate.is_whole and room.is_exact:
         return given
     room.change(given, None)
     if room.is_enough:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.scheduling import (
     NOW,
@@ -347,22 +347,38 @@ def test_who_could_take_what_is_given_does_not_have_to_be_feared() -> None:
     st.integers(1, 10),
     st.booleans(),
     st.lists(
-        st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(-3, 3), st.booleans()),
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(1, 4),
+            st.integers(-2, 2),
+            st.integers(-3, 3),
+            st.booleans(),
+        ),
         max_size=6,
     ),
 )
+# Of an elastic job nothing here, or nothing more, could be given up.
+@example(1, False, [(0, 1, 1, 0, True), (0, 1, 0, -1, False)])
+@example(1, False, [(0, 1, -2, 0, True)])
+@example(2, False, [(0, 1, -1, -2, True), (0, 1, 0, -1, False)])
 def test_nobody_who_makes_room_could_be_spared(
-    count: int, one_host: bool, held: list[tuple[int, int, int, bool]]
+    count: int, one_host: bool, held: list[tuple[int, int, int, int, bool]]
 ) -> None:
     candidates, used = [], Counter[int]()
-    for number, (host, devices, priority, elastic) in enumerate(held):
+    for number, (host, devices, elsewhere, priority, elastic) in enumerate(held):
         indices = tuple(range(used[host], used[host] + devices))
         used[host] += devices
-        sizes = tuple(range(1, devices + 1)) if elastic else (devices,)
+        workers = devices + abs(elsewhere)
+        sizes = tuple(range(1, workers + 1)) if elastic else (workers,)
+        places = {f"n{host}": list(indices)}
+        if elsewhere > 0:
+            places = {**places, "of no use": list(range(elsewhere))}
+        elif elsewhere < 0:
+            places = {"of no use": list(range(-elsewhere)), **places}
         candidates.append(
             Candidate(
-                job(number, devices, priority=priority, sizes=sizes),
-                attempt(f"job{number}", {f"n{host}": list(indices)}, in_place=elastic),
+                job(number, workers, priority=priority, sizes=sizes),
+                attempt(f"job{number}", places, in_place=elastic),
                 {f"n{host}": indices},
             )
         )
@@ -382,9 +398,9 @@ def test_nobody_who_makes_room_could_be_spared(
     for spared in combinations(found, len(found) - 1):
         assert not enough(spared)
     for helper in found:
-        if helper.keeps is None:
-            others = [c for c in found if c is not helper]
-            assert not any(enough([*others, helper.shrunk(n)]) for n in helper.smaller)
+        others = [c for c in found if c is not helper]
+        larger = [n for n in helper.smaller if helper.keeps is None or n > helper.keeps]
+        assert not any(enough([*others, helper.shrunk(n)]) for n in larger)
 
 
 def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
