@@ -32,6 +32,8 @@ _LOOK_SECONDS = (0.005, 0.1)
 """Between two looks at who is there: at first, and later."""
 _ASK_SECONDS = 0.02
 """Between two looks at whether there is another group to join."""
+_SLOW_SECONDS = 5.0
+"""To connect takes no longer, but where a rank is gone."""
 COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
 
@@ -162,6 +164,9 @@ def _unless(superseded: Callable[[], bool] | None, port: int) -> Iterator[None]:
     connected, broken_off = Event(), Event()
 
     def look() -> None:
+        # One that breaks off may leave others waiting: ranks that all live come to connect.
+        if connected.wait(_SLOW_SECONDS):
+            return
         while not connected.wait(_ASK_SECONDS):
             if broken_off.is_set() or superseded():
                 broken_off.set()

@@ -72,6 +72,7 @@ def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    monkeypatch.setattr(process_group, "_SLOW_SECONDS", 0.1)
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     server.set("2/here/1", "")
     called = server.num_keys() + 1

@@ -107,13 +107,13 @@ class Elastic(Run):
         found.sort(key=lambda event: event["time"])
         return [event["data"] for event in found if event["kind"] == kind]
 
-    def job_wide(self, name: str) -> list[int]:
+    def job_wide(self, name: str) -> set[int]:
         """The steps of which ranks have told a job-wide number."""
-        steps: list[int] = []
+        steps: set[int] = set()
         for path in self.folder.path.glob("ranks/*/metrics*.bin"):
             for table in decode_frames(path.read_bytes()):
                 if table.rank is None and name in table.columns:
-                    steps += table.steps.tolist()
+                    steps.update(table.steps.tolist())
         return steps
 
     def result(self) -> dict[str, Any]:

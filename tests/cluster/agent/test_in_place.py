@@ -3,7 +3,7 @@
 import os
 import random
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,14 @@ def weights(run: Elastic) -> tuple[str, str]:
     result = run.result()
     assert result["steps"] == run.launch.spec.training.steps
     return result["weights_sha256"], result["chain"]
+
+
+def assert_all_is_told(run: Elastic, evaluated: Sequence[int] = ()) -> None:
+    """No step is missing from what ranks have told of the job."""
+    steps = set(range(1, run.result()["steps"] + 1))
+    for name in ("loss", "gradient_norm", "chain_link", "chain_samples"):
+        assert steps - run.job_wide(name) == set(), name
+    assert set(evaluated) - run.job_wide("eval_loss") == set()
 
 
 def test_four_workers_become_three_and_four_again_and_nothing_else_changes(start: Start) -> None:
@@ -127,9 +135,7 @@ def test_what_rank_0_did_not_come_to_write_the_others_tell(start: Start) -> None
     run.reach(1)
     run.wait_for_fallen(0)
     run.regroup([1])
-    assert run.result()["steps"] == 40
-    for name in ("loss", "gradient_norm", "chain_link", "chain_samples"):
-        assert set(run.job_wide(name)) == set(range(1, 41)), name
+    assert_all_is_told(run)
 
 
 @pytest.mark.slow
@@ -161,6 +167,7 @@ def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int)
             run.regroup(devices)
         run.reach(run.step + 2)
     assert weights(run) == weights(undisturbed)
+    assert_all_is_told(run, evaluated=[*range(7, 301, 7), 300])
 
 
 @pytest.mark.slow
