@@ -149,7 +149,11 @@ class RankEvents:
             # It may go on from a checkpoint of its own: the first step that it reports will tell.
             why = "began"
         else:
-            attempt.first_step = (resumed or 0) + 1
+            first = (resumed or 0) + 1
+            if attempt.first_step is not None and (_count(data.get("generation")) or 1) > 1:
+                # All ranks of an earlier one are lost, and the steps that they took are not.
+                first = min(first, attempt.first_step)
+            attempt.first_step = first
             why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
         if data.get("note"):
             why = f"{why}: {data['note']}"

@@ -322,6 +322,7 @@ class Loop:
         """Start from the launch's checkpoint, if it names one, and say where the job stands."""
         names = self.place.launch.checkpoint.resume
         told: dict[str, Any] = {
+            "generation": self.place.launch.generation,
             "resumed_from": None,
             "total_steps": self.total_steps,
             "samples": len(self.task.train_data),

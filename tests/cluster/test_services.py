@@ -299,6 +299,25 @@ async def test_where_a_script_of_its_own_checkpoints_starts_is_left_open(
     assert "goes on from step 40" in await reasons()
 
 
+async def test_a_generation_that_begins_anew_is_not_where_its_attempt_began(
+    hall: SimulatedCluster,
+) -> None:
+    """Else the curve would have the steps of the earlier generation twice: an attempt before had
+    taken them too."""
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    for generation, resumed in ((1, 39), (2, 40), (3, 20)):
+        await hall.tell(
+            job_id,
+            "started",
+            {"generation": generation, "total_steps": 100, "resumed_from": resumed},
+        )
+        async with hall.db.session() as session:
+            attempt = await session.get_one(Attempt, (job_id, 1))
+            assert attempt.first_step == (40 if generation < 3 else 21)
+
+
 async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", 1)
     job_id = await hall.submit()

@@ -36,6 +36,7 @@ def test_the_digits_example_learns_to_read(ranks: RankServer, tmp_path: Path) ->
     assert done["metrics"]["eval_accuracy"] >= 0.95
     assert [step for step, _ in attempt.curve("eval_accuracy")] == [200, 400, 600, 700]
     assert attempt.event("started") == {
+        "generation": 1,
         "resumed_from": None,
         "total_steps": 700,
         "samples": 1438,
