@@ -259,12 +259,14 @@ class ElasticLoop(Loop):
 
     def exchange(self) -> Beat:
         beat = super().exchange()
-        if self.control.command is Command.STOP:
-            raise Leave
-        if beat.generation > self.membership.generation:
+        regroups = beat.generation > self.membership.generation
+        if regroups:
             # Behind this rank 0, which may leave, is known to have told all.
             process_group.say_goodbye()
             self.job_wide.forget()
+        if self.control.command is Command.STOP:
+            raise Leave
+        if regroups:
             raise Regrouping
         return beat
 
