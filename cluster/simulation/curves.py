@@ -191,7 +191,7 @@ class Curves:
         draws = self._chance.standard_normal((len(steps), ranks, 3))
         luck = self._chance.random((len(steps), ranks))
         base = self._model.step_seconds
-        seconds = np.empty((len(steps), ranks, len(PHASES)))
+        seconds = np.zeros((len(steps), ranks, len(PHASES)))
         data = 0.02 * base * np.exp(0.25 * draws[:, :, 0])
         seconds[:, :, 0] = np.where(luck > 0.998, 9 * data, data)
         seconds[:, :, 1] = 0.29 * base * self._rank_speed * np.exp(0.015 * draws[:, :, 1])
@@ -199,7 +199,6 @@ class Curves:
         seconds[:, :, 4] = 0.03 * base
         if steps[0] == self._first:
             seconds[0] *= 4  # kernels are chosen, memory is found
-        seconds[:, :, _COMMUNICATION] = 0.0
         if ranks > 1:
             computed = seconds.sum(axis=2)
             own = base * (0.02 + 0.012 * math.log2(ranks))
