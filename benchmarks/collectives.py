@@ -104,7 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithm", choices=NAMES, default="ring")
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=100)
     options = parser.parse_args()
     print(f"{'ranks':>5}  {'bytes':>12}  {'Gloo µs':>10}  {'ours µs':>10}  ratio")
     figures = [
