@@ -64,7 +64,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
             # A coordinator of real nodes does without the simulation's 20 modules.
             from trainhall.cluster.simulation.mock import mock_coordinator
 
-            running = mock_coordinator(options, failed)
+            running = mock_coordinator(options or settings.cluster_options, failed)
         else:
             running = _running_coordinator(settings, options or settings.cluster_options, failed)
         async with AsyncExitStack() as stack:

@@ -284,6 +284,7 @@ QUEUE_ENTRY: Example = {
     "needs": {"device": "cuda", "count": 8},
     "earliest_start": "2026-01-05T14:20:00.000000Z",
 }
+QUOTA: Example = {"kind": "user", "name": "ada", "limit": 8, "used": 7, "waiting": 2}
 HEALTH: Example = {"status": "ok", "version": "0.1.0", "simulated": False}
 SUMMARY: Example = {
     "nodes": 2,

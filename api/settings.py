@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.scheduling.quotas import Quotas
 
 FILE_NAME = "trainhall.toml"
 

@@ -31,10 +31,10 @@ from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
+from trainhall.parallelism.batches import to_device
 from trainhall.parallelism.flops import forward_and_backward_flops
 from trainhall.parallelism.plan.trace import CannotTrace
 from trainhall.training import planning
-from trainhall.training.batches import to_device
 from trainhall.training.control import Control
 from trainhall.training.link import (
     AttemptFolder,
@@ -44,7 +44,8 @@ from trainhall.training.link import (
     MetricSpool,
     RankPlace,
 )
-from trainhall.training.loop import Loop, Place
+from trainhall.training.loop import Loop
+from trainhall.training.place import Place
 from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec

@@ -126,15 +126,10 @@ class Job:
         killed = time.time()
         rank_processes(self.id)[rank].kill()
 
-        def goes_on() -> bool | None:
-            now = self.state()
-            moved = (now["attempt"], now["generation"]) > token
-            return True if moved and now["step"] > before["step"] + SAVE_STEPS else None
-
-        wait_for("the job to step on", goes_on, every=0.1)
-        steps = self.steps(max(1, before["step"] - 2 * SAVE_STEPS))
-        first = next_step(steps, killed)
-        incident = wait_for("what is told of it", lambda: self._incident(*token), every=0.1)
+        # Those who live tell steps of before the fault late: an event says when all step again.
+        incident = wait_for("the next step", lambda: self._incident(*token), every=0.1)
+        self.wait_for_step(self.state()["step"] + SAVE_STEPS)
+        first = next_step(self.steps(max(1, before["step"] - 2 * SAVE_STEPS)), killed)
         parts = tuple(incident[f"{part}_seconds"] for part in PARTS)
         in_place = self.state()["attempt"] == token[0]
         return Recovery(first[1] - killed, incident["steps_redone"] or 0, parts, in_place)

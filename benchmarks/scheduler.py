@@ -26,8 +26,8 @@ from trainhall.cluster.facts import (
 )
 from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.queue_order import queue_order
-from trainhall.cluster.scheduler import QueueEntry, schedule
+from trainhall.cluster.scheduling.queue_order import queue_order
+from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
 from trainhall.cluster.views import Needs
 
 NODES, DEVICES, JOBS = 1000, 8, 10_000

@@ -50,8 +50,8 @@ from trainhall.training.link import (
     MetricSpool,
     RankPlace,
 )
-from trainhall.training.loop import Place
 from trainhall.training.membership import Membership
+from trainhall.training.place import Place
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task

@@ -107,14 +107,20 @@ class Client:
 
     def items(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
         """Every item of a paged list, or the first `limit` of them."""
+        for page in self.pages(path, limit=limit, **params):
+            yield from page["items"]
+
+    def pages(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
+        """The pages of a list, up to `limit` items together."""
         cursor: str | None = None
         left = limit
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
             page = self.get(path, limit=size, cursor=cursor, **params)
-            items = page["items"] if left is None else page["items"][:left]
-            yield from items
-            left = None if left is None else left - len(items)
+            if left is not None:
+                page["items"] = page["items"][:left]
+                left -= len(page["items"])
+            yield page
             cursor = page.get("next_cursor")
             if not cursor:
                 return

@@ -77,7 +77,10 @@ def list_jobs(
         typer.Option("--state", metavar="STATE", help="Only jobs in this state. May be repeated."),
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, help="How many of the newest to list.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, help="How many to list: of the newest, or of the next to start."
+        ),
     ] = 50,
     queue: Annotated[
         bool,
@@ -127,8 +130,10 @@ def list_jobs(
 
 def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     with connect(url) as client:
-        entries = list(client.items("/cluster/queue", limit=limit))
+        pages = list(client.pages("/cluster/queue", limit=limit))
         out.say_if_simulated(client)
+    entries = [entry for page in pages for entry in page["items"]]
+    total = pages[-1]["total"]
     columns = [
         out.Column("#", lambda e: str(e["position"]), right=True),
         out.Column("ID", lambda e: e["job_id"]),
@@ -140,6 +145,8 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     if output is Format.NAME:
         entries = [{"id": entry["job_id"]} for entry in entries]
     out.print_items(entries, columns, output, empty="No job waits.", wide=wide)
+    if total > len(entries):
+        out.say(f"The first {len(entries)} of {total} jobs that wait; --limit lists more.")
 
 
 def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:

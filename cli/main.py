@@ -17,6 +17,7 @@ from trainhall.cli import (
     logs,
     nodes,
     plan,
+    quotas,
     run,
     sample,
     schema,
@@ -26,6 +27,10 @@ from trainhall.cli import (
     verify,
 )
 from trainhall.cli.errors import CliError
+
+# Where click and rich are installed httpx imports a command line of its own, which is a sixth of
+# the time that most commands take; it does without where that cannot be imported.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 app = typer.Typer(
     name="trainhall",
@@ -54,6 +59,7 @@ app.command("resume")(jobs.resume)
 app.command("resize")(jobs.resize)
 app.command("cancel")(jobs.cancel)
 app.command("wait")(jobs.wait)
+app.command("quotas")(quotas.quotas)
 app.command("top")(top.top)
 app.command("doctor")(doctor.doctor)
 app.command("schema")(schema.schema)

@@ -39,7 +39,6 @@ from trainhall.cluster.lifecycle import (
 from trainhall.cluster.node_lifecycle import UNHEARD, hold_ready, holds_devices, move_node
 from trainhall.cluster.nodes import delete_node
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import allocation_of
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.regroup import (
     NotRegrouped,
@@ -49,6 +48,7 @@ from trainhall.cluster.regroup import (
     regroups_in_place,
 )
 from trainhall.cluster.resume import checkpoint_plan
+from trainhall.cluster.scheduling.placement import allocation_of
 from trainhall.cluster.set_aside import set_aside_failing
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database

@@ -51,7 +51,9 @@ _TYPES: dict[str, Cause] = {
     **dict.fromkeys(
         ("NotSaved", "SaveFailed", "NoGoodCheckpoint", "BadCheckpoint", "NotShared"), Cause.STORAGE
     ),
-    **dict.fromkeys(("LossNotFinite", "DifferentData", "DifferentModels"), Cause.USER_ERROR),
+    **dict.fromkeys(
+        ("LossNotFinite", "DifferentData", "DifferentModels", "NoGradient"), Cause.USER_ERROR
+    ),
 }  # fmt: skip
 """Classes of exceptions that say it by their name alone; words of the table below go first."""
 

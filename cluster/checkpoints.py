@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import CursorResult, select, update
+from sqlalchemy import CursorResult, bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
@@ -39,6 +39,20 @@ from trainhall.training.checkpoint.retention import Candidate, Verdict, verdicts
 from trainhall.training.spec.recovery import CheckpointSpec
 
 log = structlog.get_logger(__name__)
+
+
+_TO_REMOVE = (
+    select(Checkpoint.location, Attempt.allocation)
+    .join(Attempt, (Attempt.job_id == Checkpoint.job_id) & (Attempt.number == Checkpoint.attempt))
+    .where(Checkpoint.state == "deleting", Checkpoint.location != STORE)
+    .order_by(Checkpoint.location)
+)
+_OF_NAME = select(Checkpoint.id).where(
+    Checkpoint.job_id == bindparam("at_job"), Checkpoint.name == bindparam("at_name")
+)
+_KEPT = select(Checkpoint).where(
+    Checkpoint.job_id == bindparam("at_job"), Checkpoint.state.in_(("committed", "corrupt"))
+)
 
 
 class CheckpointService:
@@ -279,9 +293,7 @@ class CheckpointService:
             location = STORE
         else:
             location = f"{plan['folder']}/{name}"
-        known = await session.scalar(
-            select(Checkpoint.id).where(Checkpoint.job_id == job.id, Checkpoint.name == name)
-        )
+        known = await session.scalar(_OF_NAME, {"at_job": job.id, "at_name": name})
         if known is not None:
             return
         metrics = data.get("metrics")
@@ -334,11 +346,7 @@ class CheckpointService:
     ) -> Sequence[tuple[Checkpoint, Verdict]]:
         """Every checkpoint that is not given up yet, the newest first, and whether it is kept."""
         rule = CheckpointSpec.model_validate(job.spec["checkpoint"])
-        rows = await session.scalars(
-            select(Checkpoint).where(
-                Checkpoint.job_id == job.id, Checkpoint.state.in_(("committed", "corrupt"))
-            )
-        )
+        rows = await session.scalars(_KEPT, {"at_job": job.id})
         ordered = sorted(rows, key=_age, reverse=True)
         good = [row for row in ordered if row.state == "committed"]
         lineage, _ = await candidates(session, job)
@@ -462,17 +470,7 @@ class CheckpointService:
         Nodes that ran the attempt are asked, since they certainly see the storage; if none of them
         is left, every node is.
         """
-        rows = (
-            await session.execute(
-                select(Checkpoint.location, Attempt.allocation)
-                .join(
-                    Attempt,
-                    (Attempt.job_id == Checkpoint.job_id) & (Attempt.number == Checkpoint.attempt),
-                )
-                .where(Checkpoint.state == "deleting", Checkpoint.location != STORE)
-                .order_by(Checkpoint.location)
-            )
-        ).all()
+        rows = (await session.execute(_TO_REMOVE)).all()
         if not rows:
             return []
         ready = set(

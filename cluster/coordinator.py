@@ -17,9 +17,9 @@ from trainhall.cluster.jobs import JobService
 from trainhall.cluster.nodes import NodeService
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
-from trainhall.cluster.queue import QueueService
 from trainhall.cluster.rank_events import RankEvents
 from trainhall.cluster.reconciler import Reconciler
+from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.store import Store
 from trainhall.cluster.tasks import Tasks, end_process
 from trainhall.cluster.wakeups import Wakeups

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime
 
-from trainhall.cluster.decide_attempt import decide_attempt, outcome_of
+from trainhall.cluster.decide_attempt import decide_attempt
 from trainhall.cluster.decisions import (
     Decision,
     Explain,
@@ -20,7 +20,7 @@ from trainhall.cluster.facts import ClusterFacts, NodeFacts, NodeState
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.node_lifecycle import UNHEARD, reason_to_drain
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduler import QueueEntry, schedule
+from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
 
 
 def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
@@ -140,12 +140,12 @@ def _releases(facts: ClusterFacts) -> Iterator[Release]:
 
 def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
     busy = {grant.node_id for grant in facts.grants}
+    # Where a host has told its end, too: until its attempt ends it holds the devices of all hosts.
     in_use = {
         host.node_id
         for attempt in facts.attempts
         if attempt.state in ACTIVE_ATTEMPT_STATES
         for host in attempt.hosts
-        if outcome_of(host) is None
     }
     for node in facts.nodes:
         if not node.removing or node.id in in_use:

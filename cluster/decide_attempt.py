@@ -80,8 +80,8 @@ def _decide_unfinished(
     if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
         reason = f"{_agents_stopped(attempt, stopped)}; the other hosts end too"
         return StopAttempt(attempt.token, goal, reason)
-    if _waits_in_vain(attempt):
-        reason = "it was to pause before the ranks of all hosts had met; the others end too"
+    if attempt.goal != "stop" and (before := _over_before_they_met(attempt)):
+        reason = f"it {before} before the ranks of all hosts had met; the others end too"
         return StopAttempt(attempt.token, "stop", reason)
     going = [host for host in attempt.hosts if outcome_of(host) is None]
     if attempt.goal != "stop" and (hang := hang_of(going, attempt.generation)) is not None:
@@ -89,14 +89,16 @@ def _decide_unfinished(
     if attempt.goal == "run" and late:
         failure = _late_start(attempt, options)
         return StopAttempt(attempt.token, "stop", failure.message, failure)
-    # A host that has told its end may be removed already.
+    # A node that is not there was removed by a coordinator of an older version.
     leaving = [
         host.node_name
         for host in attempt.hosts
         if (node := nodes.get(host.node_id)) is not None
         and (node.removing or node.state is NodeState.DRAINING)
     ]
-    if leaving and attempt.goal == "run" and job.state in (JobState.STARTING, JobState.RUNNING):
+    # Where ranks regroup in place, those that have the state may be there (`elastic`, rule 2).
+    leaves = leaving and attempt.stepped and attempt.goal == "run"
+    if leaves and job.state in (JobState.STARTING, JobState.RUNNING):
         reason = f"node {leaving[0]} is drained: it saves and moves"
         return StopAttempt(attempt.token, "pause", reason)
     first = attempt.hosts[0].told
@@ -191,7 +193,7 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
     if job.state is JobState.CANCELLING:
         reason = "a user cancelled it"
         return _ended(attempt, job, AttemptState.CANCELLED, JobState.CANCELLED, reason)
-    if completed:
+    if completed or (failure is None and _completed_before(attempt)):
         return _ended(attempt, job, AttemptState.COMPLETED, JobState.COMPLETED, "completed")
     stopped = _with_stopped_agents(attempt)
     if stopped:
@@ -274,12 +276,21 @@ def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
     return f"{were} before the ranks had {'ended' if attempt.script else 'saved'}"
 
 
-def _waits_in_vain(attempt: AttemptFacts) -> bool:
-    """Told to pause, a host that had started nothing ended at once: the ranks that other hosts had
-    started wait for its ranks, and would look for a command only after they met."""
+def _over_before_they_met(attempt: AttemptFacts) -> str | None:
+    """What became of an attempt on one host while the ranks of others wait for those of that host,
+    in vain, and would look for a command only after they met."""
     outcomes = [outcome_of(host) for host in attempt.hosts]
-    early = attempt.goal == "pause" and not attempt.script and not attempt.begun
-    return early and Outcome.PAUSED in outcomes
+    met = attempt.script or (attempt.begun and attempt.stepped)
+    if attempt.goal == "pause" and not met and Outcome.PAUSED in outcomes:
+        return "was to pause"  # told so, a host that had started nothing ended at once
+    return "was completed" if _completed_before(attempt) else None
+
+
+def _completed_before(attempt: AttemptFacts) -> bool:
+    """Ranks of a host that was cut off completed the job before they heard of the present
+    generation."""
+    anew = attempt.generation > 1 and not attempt.stepped and not attempt.script
+    return anew and any(outcome_of(host) is Outcome.COMPLETED for host in attempt.hosts)
 
 
 def _ended(

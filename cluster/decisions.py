@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import AttemptState, Goal, JobState
-from trainhall.cluster.placement import PlacedNode
-from trainhall.cluster.scheduler import QueueEntry
+from trainhall.cluster.scheduling.placement import PlacedNode
+from trainhall.cluster.scheduling.scheduler import QueueEntry
 from trainhall.training.link import Failure
 from trainhall.training.spec.plan import ChosenPlan
 

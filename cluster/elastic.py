@@ -9,7 +9,9 @@ The rules, in order, for an attempt in place:
 
 1.  A rank that fell is replaced on its own device, at once.
 2.  Where a node is lost, drains or is removed, or a host has failed, its ranks are placed on free
-    devices that nobody else waits for; the job takes the largest size that it can then have.
+    devices that nobody else waits for; the job takes the largest size that it can then have. A node
+    that drains is left once the present generation has taken a step: before that its ranks may be
+    the only ones that have the state.
 3.  With no such size the attempt ends as any other does.
 4.  Has the job been resized, and may not have the size that it has, it takes the largest that it
     may, as soon as there is room; until then it keeps what it has.
@@ -37,10 +39,10 @@ from trainhall.cluster.facts import (
 )
 from trainhall.cluster.lifecycle import WAITING_STATES, AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.placement import PlacedNode
-from trainhall.cluster.quota_use import QuotaUse
-from trainhall.cluster.quotas import Quota, Quotas
 from trainhall.cluster.restarts import after_failure, node_lost
+from trainhall.cluster.scheduling.placement import PlacedNode
+from trainhall.cluster.scheduling.quota_use import QuotaUse
+from trainhall.cluster.scheduling.quotas import Quota, Quotas
 from trainhall.training.link import Failure, Fallen, Outcome
 from trainhall.training.spec import JobSpec
 
@@ -217,7 +219,7 @@ def _losses_of(now: datetime, attempt: AttemptFacts, job: JobFacts, spare: Spare
             hosts.append(host)
             lost.append(node_lost(now, host.node_name, node, job.step))
             why.append(lost[-1].message)
-        elif node.removing or node.state is NodeState.DRAINING:
+        elif attempt.stepped and (node.removing or node.state is NodeState.DRAINING):
             hosts.append(host)
             why.append(f"{name} is drained")
         elif told is not None and told.generation == attempt.generation:
@@ -426,6 +428,7 @@ def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:
     """It takes steps, every host under the present generation."""
     return (
         attempt.begun
+        and attempt.stepped
         and attempt.goal == "run"
         and attempt.state is AttemptState.RUNNING
         and job.state is JobState.RUNNING

@@ -154,6 +154,9 @@ class AttemptFacts:
     """Its ranks end by themselves before their node was silent for so long; None: they go on."""
     begun: bool = False
     """A rank told that training began; a script without the SDK tells nothing."""
+    stepped: bool = True
+    """The ranks of its present generation have taken a step, so that all of them have the state; of
+    the first generation `begun` says more."""
     reason: str = ""
     """Why it is in the state that it is in; of one that stops, why it does."""
     in_place: bool = False

@@ -72,6 +72,14 @@ class _Connection:
     stored: object = None
     """What of the last report is stored at once when it changes; None: store the next anyway."""
     withheld: set[tuple[str, int]] = field(default_factory=set)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is a report to take, or the other side is gone."""
+    unread: str | None = None
+    """The newest report that nobody looked at yet. One that it took the place of says no more."""
+    is_gone: bool = False
+    """The other side is."""
+    taking: bool = True
+    """A report is being taken up."""
     sending: bool = False
     ended: CloseCode | None = None
     end_reason: str = ""
@@ -115,8 +123,11 @@ class Gateway:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is being told to any node; a simulation waits for it."""
-        return not any(c.sending or c.changed.is_set() for c in self._connections.values())
+        """Whether nothing is being told to any node or by one; a simulation waits for it."""
+        return not any(
+            c.taking or c.arrived.is_set() or c.sending or c.changed.is_set()
+            for c in self._connections.values()
+        )
 
     def wake(self, node_id: str) -> None:
         """What this node is to be told, or its own state, changed."""
@@ -135,12 +146,16 @@ class Gateway:
             await _close(channel, CloseCode.STOPPING, "the coordinator is shutting down")
             return
         connection: _Connection | None = None
+        listening: asyncio.Task[None] | None = None
         try:
             report = await self._first_report(channel)
             connection = self._connect(channel, node_id, report)
+            listening = asyncio.create_task(self._listen(connection), name=f"listen {node_id}")
             await self._take(connection, report, first=True)
             connection.changed.set()
             await self._run(connection)
+            if listening.done():
+                listening.result()  # what it failed of, if the other side has not just left
         except _Refused as refused:
             log.info("agent refused", node=node_id, code=refused.code, reason=refused.reason)
             await _close(channel, refused.code, refused.reason)
@@ -149,11 +164,14 @@ class Gateway:
         finally:
             if connection is not None:
                 self._disconnect(connection)
+            if listening is not None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
 
     async def _run(self, connection: _Connection) -> None:
-        """Receive and send side by side; the first of them to end ends both."""
+        """Take and send side by side; the first of them to end ends both."""
         tasks = [
-            asyncio.create_task(self._receive(connection), name=f"receive {connection.node_id}"),
+            asyncio.create_task(self._take_newest(connection), name=f"take {connection.node_id}"),
             asyncio.create_task(self._send(connection), name=f"send {connection.node_id}"),
         ]
         try:
@@ -189,6 +207,7 @@ class Gateway:
             self._end(older, CloseCode.REPLACED, "a newer connection of this node took over")
         connection = _Connection(node_id, channel, report.agent_id)
         self._connections[node_id] = connection
+        self._hearing.heard(node_id)
         skew = report.time - self._clock.now().timestamp()
         if abs(skew) > _CLOCK_TOLERANCE_SECONDS:
             log.warning("a node's clock is off", node=node_id, seconds=round(skew, 1))
@@ -206,11 +225,32 @@ class Gateway:
         connection.ended, connection.end_reason = code, reason
         connection.changed.set()
 
-    async def _receive(self, connection: _Connection) -> None:
-        while True:
-            report = _parse(await connection.channel.receive_text())
+    async def _listen(self, connection: _Connection) -> None:
+        """Note when reports arrive: to store one may take longer than a node may be silent."""
+        try:
+            while connection.ended is None:
+                connection.unread = await connection.channel.receive_text()
+                self._hearing.heard(connection.node_id)
+                connection.arrived.set()
+        except ChannelClosed:
+            pass
+        finally:
+            connection.is_gone = True
+            connection.arrived.set()
+
+    async def _take_newest(self, connection: _Connection) -> None:
+        """Take the newest report, again and again, and the last one before the connection ends."""
+        while not connection.is_gone or connection.unread is not None:
+            connection.taking = False
+            await connection.arrived.wait()
+            connection.taking = True
+            connection.arrived.clear()
+            text, connection.unread = connection.unread, None
             if connection.ended is not None:
                 return
+            if text is None:
+                continue
+            report = _parse(text)
             await self._take(connection, report, first=False)
             if connection.confirms and report.number:
                 # Not through the sender, which looks into the database before it says anything.
@@ -219,7 +259,6 @@ class Gateway:
     async def _take(self, connection: _Connection, report: Report, *, first: bool) -> None:
         """Take up one report: what it says of assignments at once, readings with the next flush."""
         node_id = connection.node_id
-        self._hearing.heard(node_id)
         connection.heard = report.number
         self._readings[node_id] = _Reading(report.host, report.device_use)
         up_to_date = first or report.revision == connection.revision

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 import orjson
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.errors import Conflict, NotFound, WrongState
@@ -34,6 +34,12 @@ KNOWN_STEPS = 3
 """Steps before the newest that it takes to say so."""
 VANISHING = 1e-6
 """So small a share of the largest norm of its step, and a gradient vanishes."""
+
+
+_PENDING = select(GradientRequest.job_id, GradientRequest.asked).where(
+    GradientRequest.job_id.in_(bindparam("jobs", expanding=True)),
+    GradientRequest.asked > GradientRequest.answered,
+)
 
 
 @dataclass(frozen=True)
@@ -185,12 +191,9 @@ class GradientService:
 
 async def pending(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, int]:
     """By job, the number of a request that waits for its answer."""
-    rows = await session.execute(
-        select(GradientRequest.job_id, GradientRequest.asked).where(
-            GradientRequest.job_id.in_(job_ids),
-            GradientRequest.asked > GradientRequest.answered,
-        )
-    )
+    if not job_ids:
+        return {}
+    rows = await session.execute(_PENDING, {"jobs": list(job_ids)})
     return {row.job_id: row.asked for row in rows}
 
 

@@ -31,7 +31,10 @@ def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
         stalls.append((host.node_name, told.stall))
     if not stalls:
         return None
-    named = [(node, rank) for node, stall in stalls for rank in stall.ranks]
+    # Those that wait for others to come, as a group regroups, hold nobody up.
+    named = [(node, rank) for node, stall in stalls for rank in stall.ranks if not rank.waits]
+    if not named:
+        return None
     node, behind = _behind(named)
     limit = max(stall.limit for _, stall in stalls)
     hang = f"hang: no host's ranks took a step within {limit:.3g} s"

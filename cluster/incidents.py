@@ -107,7 +107,24 @@ def newest_incident(attempts: Sequence[Attempt], generation: int) -> Incident | 
 def began(attempt: Attempt, generation: int, loaded: float, stepped: float, step: int) -> None:
     """Note when a generation had its state and when it had taken its first step, `step`."""
     told = {"loaded": loaded, "stepped": stepped, "step": step}
-    attempt.began = {**attempt.began, str(generation): told}
+    known = attempt.began.get(str(generation), {})
+    attempt.began = {**attempt.began, str(generation): {**known, **told}}
+
+
+def began_anew(attempt: Attempt, generation: int, step: int) -> None:
+    """Note that a generation went on from a checkpoint, at `step`: those who had the state of the
+    one before are gone, and what they write from there on is void."""
+    known = attempt.began.get(str(generation), {})
+    attempt.began = {**attempt.began, str(generation): {**known, "anew": step}}
+
+
+def has_stepped(attempt: Attempt, generation: int) -> bool:
+    return "step" in attempt.began.get(str(generation), {})
+
+
+def _begun(attempt: Attempt, generation: int) -> dict[str, Any] | None:
+    """When a generation had its state and took its first step; None: it has taken none."""
+    return attempt.began[str(generation)] if has_stepped(attempt, generation) else None
 
 
 def _in_place(attempt: Attempt, before: dict[str, Any], after: dict[str, Any]) -> Incident:
@@ -121,7 +138,7 @@ def _in_place(attempt: Attempt, before: dict[str, Any], after: dict[str, Any]) -
         done=f"the ranks that were left regrouped in place as generation {number}{change}",
         detected_at=regrouped,
         regrouped_at=regrouped,
-        begun=attempt.began.get(str(number)),
+        begun=_begun(attempt, number),
     )
 
 
@@ -149,7 +166,7 @@ def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
         done=done,
         detected_at=None if moved else detected,
         regrouped_at=following.started_at if following is not None else None,
-        begun=following.began.get("1") if following is not None else None,
+        begun=_begun(following, 1) if following is not None else None,
     )
 
 

@@ -4,18 +4,36 @@ from typing import Any
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import exists, select
+from sqlalchemy import bindparam, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import gradients, plans
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.protocol import Assignment
+from trainhall.cluster.regroup import joined
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import ChosenPlan
 from trainhall.training.spec.strategies import with_parallelism
 
 log = structlog.get_logger(__name__)
+
+_PLACED = (
+    select(Attempt, Job.spec, Node.address, Job.plan)
+    .join(Job, Job.id == Attempt.job_id)
+    .join(Node, Node.id == bindparam("at_node"))
+    .where(
+        exists().where(
+            Grant.node_id == bindparam("at_node"),
+            Grant.job_id == Attempt.job_id,
+            Grant.attempt == Attempt.number,
+        ),
+        Attempt.revoked.is_(False),
+        Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES]),
+    )
+    .order_by(Attempt.job_id)
+)
+"""The active attempts with devices on a node."""
 
 
 async def assignments_for(
@@ -25,22 +43,7 @@ async def assignments_for(
 
     An attempt that is over or revoked is not listed: the agent ends what is left of it.
     """
-    granted = exists().where(
-        Grant.node_id == node_id,
-        Grant.job_id == Attempt.job_id,
-        Grant.attempt == Attempt.number,
-    )
-    rows = await session.execute(
-        select(Attempt, Job.spec, Node.address, Job.plan)
-        .join(Job, Job.id == Attempt.job_id)
-        .join(Node, Node.id == node_id)
-        .where(
-            granted,
-            Attempt.revoked.is_(False),
-            Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES]),
-        )
-        .order_by(Attempt.job_id)
-    )
+    rows = await session.execute(_PLACED, {"at_node": node_id})
     placed = rows.all()
     requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
     found = []
@@ -85,6 +88,7 @@ def assignment(
     return Assignment.model_validate(
         {
             "goal": attempt.goal,
+            "joined": joined(attempt, node_id),
             "launch": {
                 "job_id": attempt.job_id,
                 "attempt": attempt.number,

@@ -19,6 +19,7 @@ from trainhall.cluster.facts import (
     Told,
 )
 from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.incidents import has_stepped
 from trainhall.cluster.lifecycle import (
     ACTIVE_ATTEMPT_STATES,
     ACTIVE_STATES,
@@ -242,6 +243,7 @@ def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
         started_at=attempt.started_at,
         isolation_seconds=attempt.isolation_seconds,
         begun=attempt.first_step is not None,
+        stepped=attempt.generation == 1 or has_stepped(attempt, attempt.generation),
         running_at=attempt.running_at,
         first_step=attempt.first_step,
         reason=attempt.reason,

@@ -9,12 +9,23 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.protocol import DeviceInfo, DeviceUse
 from trainhall.db.models import Device, Grant
 
+_OF_NODE = select(Device).where(Device.node_id == bindparam("at_node"))
+_table = Device.__table__
+_STORE_USE = (
+    update(Device)
+    .where(_table.c.node_id == bindparam("at_node"), _table.c.index == bindparam("at_index"))
+    .values(
+        memory_used=bindparam("memory_used"),
+        utilization=bindparam("utilization"),
+        temperature=bindparam("temperature"),
+        power=bindparam("power"),
+    )
+)
+
 
 async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[DeviceInfo]) -> None:
     """Make the rows match. A device that is gone but held stays until its attempt is over."""
-    rows = {
-        d.index: d for d in await session.scalars(select(Device).where(Device.node_id == node_id))
-    }
+    rows = {d.index: d for d in await session.scalars(_OF_NODE, {"at_node": node_id})}
     told = {device.index: device for device in devices}
     for index, info in told.items():
         row = rows.get(index)
@@ -44,17 +55,6 @@ async def store_device_use(
     """Store what devices of any nodes do right now, in one statement."""
     if not readings:
         return
-    table = Device.__table__
-    statement = (
-        update(Device)
-        .where(table.c.node_id == bindparam("at_node"), table.c.index == bindparam("at_index"))
-        .values(
-            memory_used=bindparam("memory_used"),
-            utilization=bindparam("utilization"),
-            temperature=bindparam("temperature"),
-            power=bindparam("power"),
-        )
-    )
     parameters: list[dict[str, Any]] = [
         {
             "at_node": node_id,
@@ -67,7 +67,7 @@ async def store_device_use(
         for node_id, use in readings
     ]
     connection = await session.connection()
-    await connection.execute(statement, parameters)
+    await connection.execute(_STORE_USE, parameters)
 
 
 def _finite(value: float | None) -> float | None:

@@ -21,7 +21,7 @@ anew. What is to be removed drains first.
 from collections.abc import Collection
 from datetime import datetime
 
-from sqlalchemy import CursorResult, delete, exists, select, update
+from sqlalchemy import CursorResult, bindparam, delete, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.facts import NodeState
@@ -52,6 +52,13 @@ NODE_EDGES: dict[tuple[NodeState, NodeState], str] = {
 }
 
 DRAINS = frozenset({NodeState.DRAINING, NodeState.DRAINED})
+_BEYOND_KEPT = (
+    select(NodeEvent.id)
+    .where(NodeEvent.node_id == bindparam("at_node"))
+    .order_by(NodeEvent.id.desc())
+    .offset(KEPT_EVENTS)
+    .limit(1)
+)
 UNHEARD = frozenset({NodeState.PENDING, NodeState.LOST})
 """Nothing that runs on such a node is waited for."""
 
@@ -174,8 +181,7 @@ async def record_node_event(
     """Add to the short history that a node has; the oldest of it goes."""
     session.add(NodeEvent(node_id=node_id, time=now, state=state.value, reason=reason))
     await session.flush()
-    ids = select(NodeEvent.id).where(NodeEvent.node_id == node_id)
-    beyond = await session.scalar(ids.order_by(NodeEvent.id.desc()).offset(KEPT_EVENTS).limit(1))
+    beyond = await session.scalar(_BEYOND_KEPT, {"at_node": node_id})
     if beyond is not None:
         old = NodeEvent.node_id == node_id, NodeEvent.id <= beyond
         await session.execute(delete(NodeEvent).where(*old))

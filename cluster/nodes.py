@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -52,6 +52,7 @@ from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, Re
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
 _MAX_LABELS = 64
 _TRIES = 8
+_OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
 
 
 class NodeService:
@@ -187,7 +188,7 @@ class NodeService:
         if known is not None and known[1] > self._clock.monotonic():
             return known[0]
         async with self._db.session() as session:
-            node_id = await session.scalar(select(Node.id).where(Node.credential_sha256 == digest))
+            node_id = await session.scalar(_OF_CREDENTIAL, {"digest": digest})
             removed = None if node_id else await session.get(RemovedNode, digest)
         if node_id is None:
             self._known.pop(digest, None)

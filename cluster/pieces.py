@@ -27,6 +27,8 @@ class Piece(Message):
     size: int
     writer: str = ""
     """Of metrics."""
+    generation: int = 1
+    """In which the writer began."""
     rank: int = 0
     """With the offset: of output."""
     offset: int = 0

@@ -9,7 +9,7 @@ a second, share the messages of a second websocket. Below `/api/v1/agent`:
     POST /join                                             `JoinRequest` → `JoinReply`
     WS   /connect                                          `Report` ⇄ `Desired`
     WS   /ship                                             small pieces ⇄ answers (`cluster.pieces`)
-    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W   metric frames → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G   metric frames → `Acked`
     POST /jobs/{job}/attempts/{attempt}/events?writer=W    JSON lines of `RankEvent` → `Acked`
     POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N   bytes → `LogAcked`
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
@@ -164,6 +164,10 @@ class Assignment(Message):
     gradients: int = 0
     """Number of a request for the gradients of a step that no rank has answered; 0: there is none.
     """
+    joined: Annotated[int, Field(ge=1)] | None = None
+    """The generation from which on this node is part of the attempt without a break: what ended
+    here since then is the end of the present generation too, and is never begun anew. None: a
+    coordinator of an older version does not say."""
 
 
 class Desired(Message):

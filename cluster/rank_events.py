@@ -11,13 +11,13 @@ from typing import Any
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import gradients, plans
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
-from trainhall.cluster.incidents import began, newest_incident
+from trainhall.cluster.incidents import began, began_anew, has_stepped, newest_incident
 from trainhall.cluster.lifecycle import lock_job
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.resume import STORE
@@ -35,6 +35,13 @@ log = structlog.get_logger(__name__)
 _MAX_WRITER = 64
 _BATCH = 200
 """Events in one transaction."""
+
+
+_LOCKED_ATTEMPT = (
+    select(Attempt)
+    .where(Attempt.job_id == bindparam("at_job"), Attempt.number == bindparam("at_number"))
+    .with_for_update()
+)
 
 
 class RankEvents:
@@ -79,11 +86,7 @@ class RankEvents:
         async with self._db.transaction() as session:
             # The locks make batches of a job wait for each other, and for its revocation.
             await lock_job(session, job_id)
-            row = await session.scalar(
-                select(Attempt)
-                .where(Attempt.job_id == job_id, Attempt.number == attempt)
-                .with_for_update()
-            )
+            row = await session.scalar(_LOCKED_ATTEMPT, {"at_job": job_id, "at_number": attempt})
             job = await session.get(Job, job_id)
             if row is None or job is None:
                 raise NotFound("attempt", f"{attempt} of job {job_id}")
@@ -115,7 +118,7 @@ class RankEvents:
             return
         match event.kind:
             case "started":
-                await self._started(session, attempt, event, data)
+                await self._started(session, job, attempt, event, data)
             case "stepped":
                 await self._stepped(session, attempt, event, data)
             case "checkpoint":
@@ -138,19 +141,31 @@ class RankEvents:
                 await self._note(session, attempt, event, str(data.get("message", "")), data)
 
     async def _started(
-        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+        self,
+        session: AsyncSession,
+        job: Job,
+        attempt: Attempt,
+        event: RankEvent,
+        data: dict[str, Any],
     ) -> None:
         total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
+        progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
+        assert progress is not None
         if total is not None:
-            progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
-            assert progress is not None
             progress.total_steps = total
         if "resumed_from" not in data:
             # It may go on from a checkpoint of its own: the first step that it reports will tell.
             why = "began"
         else:
             first = (resumed or 0) + 1
-            if attempt.first_step is not None and (_count(data.get("generation")) or 1) > 1:
+            generation = _count(data.get("generation")) or 1
+            if generation > 1:
+                began_anew(attempt, generation, first)
+            begins = attempt.first_step is None or generation > 1
+            if attempt.in_place and begins and attempt.number == job.attempt:
+                # Where ranks regroup in place, what they report is late if it is of a lower step.
+                progress.step = first - 1
+            if attempt.first_step is not None and generation > 1:
                 # All ranks of an earlier one are lost, and the steps that they took are not.
                 first = min(first, attempt.first_step)
             attempt.first_step = first
@@ -171,7 +186,7 @@ class RankEvents:
         loaded = data.get("loaded")
         if generation is None or step is None or not isinstance(loaded, int | float):
             return
-        if str(generation) in attempt.began:
+        if has_stepped(attempt, generation):
             return  # told again by ranks that went on without the one that had told it
         stepped = _time(event.time, self._clock.now())
         began(attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step)

@@ -10,10 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster.decisions import Regroup
 from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
 from trainhall.cluster.node_lifecycle import hold_ready
-from trainhall.cluster.placement import allocation_of
 from trainhall.cluster.resume import candidates
+from trainhall.cluster.scheduling.placement import allocation_of
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job
+from trainhall.training.checkpoint.names import parse_name
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 
@@ -116,7 +117,10 @@ async def regroup(
         attempt.spec = None
     attempt.rendezvous = None
     names, _ = await candidates(session, job)
-    attempt.checkpoint_plan = {**attempt.checkpoint_plan, "resume": names[:resume_candidates]}
+    plan = {**attempt.checkpoint_plan, "resume": names[:resume_candidates]}
+    if any((found := parse_name(each)) and found.attempt == number for each in names):
+        plan["unrecorded"] = None  # what it was to look for first is older
+    attempt.checkpoint_plan = plan
     attempt.reason = decision.reason
     attempt.generations = _kept([*attempt.generations, entry])
     # What a host told of an earlier stay is no word on the one that begins.

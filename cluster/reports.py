@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import exists, select
+from sqlalchemy import bindparam, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.checkpoints import CheckpointService
@@ -23,6 +23,34 @@ from trainhall.cluster.protocol import AssignmentReport, Report
 from trainhall.cluster.regroup import joined
 from trainhall.cluster.told import read_told, with_report, without_report
 from trainhall.db.models import Attempt, Grant, Node
+
+# Locked in one order: the nodes of an attempt report at the same time, each into its own part of
+# the row.
+_ATTEMPTS_OF_NODE = (
+    select(Attempt)
+    .where(
+        exists().where(
+            Grant.node_id == bindparam("at_node"),
+            Grant.job_id == Attempt.job_id,
+            Grant.attempt == Attempt.number,
+        )
+    )
+    .order_by(Attempt.job_id, Attempt.number)
+    .with_for_update(of=Attempt)
+)
+
+
+_HEARD = (
+    update(Node)
+    .where(Node.id == bindparam("at_node"))
+    .values(
+        last_seen_at=bindparam("now"),
+        address=bindparam("told_address"),
+        agent_version=bindparam("version"),
+        host_use=bindparam("host"),
+    )
+    .execution_options(synchronize_session=False)
+)
 
 
 @dataclass
@@ -53,11 +81,17 @@ async def store_report(
     """
     stored = Stored()
     now = clock.now()
-    node.last_seen_at = now
-    node.address = report.address[:255]
-    node.agent_version = report.agent_version[:64]
-    node.host_use = report.host.model_dump()
-    await session.flush()
+    connection = await session.connection()
+    await connection.execute(
+        _HEARD,
+        {
+            "at_node": node.id,
+            "now": now,
+            "told_address": report.address[:255],
+            "version": report.agent_version[:64],
+            "host": report.host.model_dump(),
+        },
+    )
     stored.changed = await _move_node(session, node, report, clock)
     await store_devices(session, node.id, report.devices)
     await store_device_use(session, [(node.id, use) for use in report.device_use])
@@ -112,20 +146,7 @@ async def _store_assignments(
 ) -> None:
     now = clock.now()
     listed = {(a.job_id, a.attempt, a.generation): a for a in report.assignments}
-    granted = exists().where(
-        Grant.node_id == node.id,
-        Grant.job_id == Attempt.job_id,
-        Grant.attempt == Attempt.number,
-    )
-    # Locked in one order: the nodes of an attempt report at the same time, each into its own part
-    # of the row.
-    rows = await session.scalars(
-        select(Attempt)
-        .where(granted)
-        .order_by(Attempt.job_id, Attempt.number)
-        .with_for_update(of=Attempt)
-    )
-    for attempt in rows:
+    for attempt in await session.scalars(_ATTEMPTS_OF_NODE, {"at_node": node.id}):
         key = (attempt.job_id, attempt.number)
         active = attempt.state in ACTIVE_ATTEMPT_STATES and not attempt.revoked
         before = attempt.node_outcomes.get(node.id)

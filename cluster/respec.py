@@ -3,8 +3,9 @@
 from typing import Any
 
 from trainhall.training.spec import JobSpec, SpecError
-from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.parse import refuse_idle, validate_spec
 from trainhall.training.spec.resources import changed as changed_resources
+from trainhall.training.spec.strategies import options_of
 
 _DEGREES = ("data", "pipeline", "shard", "tensor", "servers", "microbatches")
 
@@ -28,10 +29,14 @@ def changed_spec(
         # The old degrees followed from the number of workers and the strategy.
         old |= dict.fromkeys(_DEGREES)
     if moves:
-        # Nor does another strategy combine gradients by the old one's algorithm or compression.
+        # Nor does another strategy combine gradients by the old one's algorithm or compression, or
+        # have all of its options.
         old.pop("gradient_sync", None)
+        old = options_of(asked["strategy"], old)
     changed["parallelism"] = {**old, **asked}
-    return validate_spec(changed)
+    wanted = validate_spec(changed)
+    refuse_idle(wanted, {("parallelism", name) for name in asked})
+    return wanted
 
 
 def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:

@@ -1,19 +1,24 @@
 """Where an attempt's checkpoints go, and which it starts from.
 
 The candidates follow the job's lineage: those that the last attempt wrote, newest first, then those
-that it was itself told to start from. So after a restore to an older step, what was written beyond
-that step is not taken up again by accident.
+that it was itself told to look for or to start from. So after a restore to an older step, what was
+written beyond that step is not taken up again by accident.
 """
 
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.models import Attempt, Checkpoint, Job
 
 STORE = "store:"
 """Location of a checkpoint in the coordinator's own store."""
+
+
+_GOOD = select(Checkpoint).where(
+    Checkpoint.job_id == bindparam("at_job"), Checkpoint.state == "committed"
+)
 
 
 async def checkpoint_plan(
@@ -32,27 +37,41 @@ async def checkpoint_plan(
 async def _unrecorded(session: AsyncSession, job: Job) -> dict[str, int] | None:
     """What the last attempt may have committed while nobody was left to tell of it.
 
-    What a revoked one commits does not count: it may have been written after the revocation.
+    What a revoked one commits does not count: it may have been written after the revocation. What
+    it was to look for itself does, unless it has saved since.
     """
     last = await session.get(Attempt, (job.id, job.attempt)) if job.attempt else None
-    if last is None or last.revoked:
+    if last is None:
         return None
-    newest = await session.scalar(
+    newest = await _newest_step(session, job.id, last.number, last.generation)
+    if not last.revoked:
+        after = -1 if newest is None else newest
+        return {"attempt": last.number, "generation": last.generation, "after_step": after}
+    passed_on = last.checkpoint_plan.get("unrecorded")
+    if passed_on is None or newest is not None:
+        return None
+    found = await _newest_step(session, job.id, passed_on["attempt"], passed_on["generation"])
+    after = passed_on["after_step"]
+    return {**passed_on, "after_step": after if found is None else max(found, after)}
+
+
+async def _newest_step(
+    session: AsyncSession, job_id: str, attempt: int, generation: int
+) -> int | None:
+    """Of the checkpoints that are recorded of a token, whatever became of them."""
+    step: int | None = await session.scalar(
         select(func.max(Checkpoint.step)).where(
-            Checkpoint.job_id == job.id,
-            Checkpoint.attempt == last.number,
-            Checkpoint.generation == last.generation,
+            Checkpoint.job_id == job_id,
+            Checkpoint.attempt == attempt,
+            Checkpoint.generation == generation,
         )
     )
-    after = -1 if newest is None else newest
-    return {"attempt": last.number, "generation": last.generation, "after_step": after}
+    return step
 
 
 async def candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
     """What the job would go back to, best first, and notes for people."""
-    rows = await session.scalars(
-        select(Checkpoint).where(Checkpoint.job_id == job.id, Checkpoint.state == "committed")
-    )
+    rows = await session.scalars(_GOOD, {"at_job": job.id})
     good = {row.name: row for row in rows}
     if job.restore_checkpoint_id is None:
         return await _lineage(session, job.id, job.attempt, good, None), []
@@ -87,5 +106,24 @@ async def _lineage(
         reverse=True,
     )
     names = [row.name for row in own]
+    late = _told_late(attempt.checkpoint_plan.get("unrecorded"), good, up_to_step)
     inherited = [n for n in attempt.checkpoint_plan.get("resume", []) if n in good]
-    return names + [name for name in inherited if name not in names]
+    return list(dict.fromkeys([*names, *late, *inherited]))
+
+
+def _told_late(
+    unrecorded: dict[str, int] | None, good: dict[str, Checkpoint], up_to_step: int | None
+) -> list[str]:
+    """What an attempt was to look for since nobody had told of it, as far as that was told since:
+    the attempt may have gone on from there."""
+    if unrecorded is None:
+        return []
+    token = (unrecorded["attempt"], unrecorded["generation"])
+    rows = [
+        row
+        for row in good.values()
+        if (row.attempt, row.generation) == token
+        and row.step > unrecorded["after_step"]
+        and (up_to_step is None or row.step <= up_to_step)
+    ]
+    return [row.name for row in sorted(rows, key=lambda row: row.step, reverse=True)]

@@ -188,6 +188,35 @@ class QueueEntryView:
 
 
 @dataclass(frozen=True)
+class QueuePage(Page[QueueEntryView]):
+    total: int
+    """How many jobs wait."""
+
+
+@dataclass(frozen=True)
+class QuotaView:
+    """What a project or a user may hold, and what it does."""
+
+    kind: str
+    """project or user."""
+    name: str
+    limit: int | None
+    """Devices at once; None: no quota holds for it."""
+    used: int
+    """Devices that its jobs hold."""
+    waiting: int
+    """Jobs of it in the queue, whatever they wait for."""
+
+
+@dataclass(frozen=True)
+class QuotaTable:
+    items: list[QuotaView]
+    """By kind and name."""
+    others: dict[str, int | None]
+    """What each project and each user may hold that has no quota of its own, by kind."""
+
+
+@dataclass(frozen=True)
 class Outlook:
     """When a job would start that was submitted now."""
 

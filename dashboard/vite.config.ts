@@ -33,11 +33,24 @@ export default defineConfig({
     chunkSizeWarningLimit: 600,
   },
   test: {
-    environment: "jsdom",
-    setupFiles: ["./src/test/setup.ts"],
     restoreMocks: true,
     css: false,
     // A bound for a loaded machine, not an expectation.
     testTimeout: 30_000,
+    projects: [
+      {
+        extends: true,
+        test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node" },
+      },
+      {
+        extends: true,
+        test: {
+          name: "page",
+          include: ["src/**/*.test.tsx"],
+          environment: "jsdom",
+          setupFiles: ["./src/test/setup.ts"],
+        },
+      },
+    ],
   },
 });

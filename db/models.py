@@ -150,8 +150,9 @@ class Attempt(Base):
     finished_at: Mapped[datetime | None] = mapped_column(index=True)
     failure: Mapped[dict[str, Any] | None]
     began: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """generation → `{loaded, stepped, step}`: when its ranks had their state, when they had taken
-    their first step (seconds since the epoch), and which that was."""
+    """generation → `{loaded, stepped, step, anew?}`: when its ranks had their state, when they had
+    taken their first step (seconds since the epoch), and which that was; `anew` is the step at
+    which it went on from a checkpoint, since all who had the state were gone."""
 
 
 class Node(Base):
@@ -331,7 +332,8 @@ class MetricFrame(Base):
     tables: Mapped[int]
     """Tables in the payload. Each has a stream sequence of its own; `seq` is the last one's."""
     void: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Written after its attempt was revoked: kept, and left out of every curve."""
+    """Written after its attempt was revoked, or by ranks that a later generation replaced from a
+    checkpoint: kept, and left out of every curve."""
     packed: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its points are in `metric_chunks`; it stays a while for viewers that reconnect."""
 

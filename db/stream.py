@@ -1,9 +1,18 @@
 """The durable sequence of a job's live stream."""
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db.models import JobProgress
+
+# Built once: it is run for every event.
+_ALLOCATE = (
+    update(JobProgress)
+    .where(JobProgress.job_id == bindparam("at_job"))
+    .values(stream_seq=JobProgress.stream_seq + bindparam("fresh"))
+    .returning(JobProgress.stream_seq)
+    .execution_options(synchronize_session=False)
+)
 
 
 async def allocate(session: AsyncSession, job_id: str, count: int = 1) -> int:
@@ -15,13 +24,7 @@ async def allocate(session: AsyncSession, job_id: str, count: int = 1) -> int:
     Raises:
         LookupError: when there is no such job.
     """
-    last = await session.scalar(
-        update(JobProgress)
-        .where(JobProgress.job_id == job_id)
-        .values(stream_seq=JobProgress.stream_seq + count)
-        .returning(JobProgress.stream_seq)
-        .execution_options(synchronize_session=False)
-    )
+    last = await session.scalar(_ALLOCATE, {"at_job": job_id, "fresh": count})
     if last is None:
         raise LookupError(f"no job {job_id!r}")
     return int(last) - count + 1

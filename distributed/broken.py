@@ -7,15 +7,19 @@ from typing import Any
 
 import torch.distributed as dist
 
+from trainhall.distributed import breakable
+from trainhall.distributed.breakable import BrokenOff
 from trainhall.distributed.collectives.errors import PeerLost, TimedOut
 from trainhall.distributed.collectives.transport import PeerGone
 from trainhall.distributed.gloo import Gloo
 from trainhall.distributed.process_group import Superseded
 
 _LOST = (
-    PeerLost, PeerGone, TimedOut, Superseded,
+    PeerLost, PeerGone, TimedOut, Superseded, BrokenOff,
     dist.DistNetworkError, dist.DistStoreError, dist.DistBackendError,
 )  # fmt: skip
+_kept: list[dist.ProcessGroup] = []
+"""Groups whose threads may never end; they end with the process."""
 _GLOO = ("gloo/", "pair closure")
 """In the messages of Gloo's errors, which are of no class of their own."""
 
@@ -27,12 +31,13 @@ def is_broken(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _GLOO)
 
 
-def close_connections() -> None:
-    """Have every collective that is under way in this process fail, and those of its peers.
+def break_off() -> None:
+    """Have every collective that is under way in this process end, and those of its peers fail.
 
     Any thread may call it. A group that is left by one rank is of no use to the others, and not all
     of them notice by themselves that a rank is gone: in a ring they have two neighbours.
     """
+    breakable.break_off()
     for group in _groups():
         for backend in _backends(group):
             if isinstance(backend, dist.ProcessGroupGloo):
@@ -46,9 +51,10 @@ def close_connections() -> None:
 def abandon() -> None:
     """Be in no process group any more, once its connections are closed.
 
-    Nothing else may refer to the groups: the destructor of one joins its threads, and they may wait
-    for the interpreter, which whoever drops the last reference in C++ holds. From Python it does
-    not; and should it wait for anything else, it is a thread of its own that does.
+    The destructor of a group joins its threads, and they may wait for the interpreter, which
+    whoever drops the last reference in C++ holds. From Python it does not; and should it wait for
+    anything else, it is a thread of its own that does, unless something still refers to the group.
+    So one with a collective that Gloo does not end is kept: it would wait for half an hour.
     """
     if not dist.is_initialized():
         return
@@ -56,6 +62,8 @@ def abandon() -> None:
     groups = _groups()
     with contextlib.suppress(RuntimeError):
         dist.destroy_process_group()
+    if breakable.present().left_work:
+        _kept.extend(groups)
     Thread(target=groups.clear, name="groups that were left", daemon=True).start()
 
 

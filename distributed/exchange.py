@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 from trainhall.distributed.collectives.algorithms import all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.message import check_alike
@@ -70,11 +70,8 @@ def gather_hosts() -> tuple[tuple[int, ...], ...]:
         BadEnvironment: it does not, or what it tells makes no hosts.
     """
     own = RankEnvironment.read(os.environ)
-    places = [(0, 0)] * dist.get_world_size()
-    dist.all_gather_object(
-        places, (own.local_rank, own.local_world_size), group=process_group.cpu_group()
-    )
-    return ranks_by_host(places)
+    place = own.local_rank, own.local_world_size
+    return ranks_by_host(breakable.gather_objects(place, process_group.cpu_group()))
 
 
 class ScheduledExchange:
@@ -109,11 +106,11 @@ class NativeExchange:
         self._group = group
 
     def sum(self, tensor: Tensor) -> None:
-        dist.all_reduce(tensor, group=self._group)
+        breakable.all_reduce(tensor, group=self._group)
 
     def gather(self, tensor: Tensor) -> Tensor:
         rows = tensor.new_empty(self.world_size, len(tensor))
-        process_group.all_gather(rows.view(-1), tensor, group=self._group)
+        breakable.all_gather(rows.view(-1), tensor, group=self._group)
         return rows
 
     def agree(self, tensor: Tensor) -> None:

@@ -14,8 +14,8 @@ from threading import Event, Thread
 import psutil
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
+from trainhall.distributed import breakable
 from trainhall.distributed.environment import RankEnvironment
 
 JOIN_TIMEOUT = timedelta(minutes=5)
@@ -111,11 +111,19 @@ def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup:
         timeout: of its collectives. Ranks that were there a moment ago connect sooner, or one of
             them is gone, and nothing else would tell the others.
     """
-    dist.barrier(group=cpu_group())
+    breakable.barrier(cpu_group())
     group: dist.ProcessGroup = dist.new_group(
         backend=backend, timeout=min(timeout, CONNECT_TIMEOUT)
     )
     _set_timeout(group, timeout)
+    return group
+
+
+def alone() -> dist.ProcessGroup:
+    """A group of this rank by itself, for host memory."""
+    group: dist.ProcessGroup = dist.new_group(
+        [dist.get_rank()], backend="gloo", use_local_synchronization=True
+    )
     return group
 
 
@@ -201,7 +209,7 @@ def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:
 
 def say_goodbye() -> None:
     """See that nobody leaves while another still waits for its numbers."""
-    dist.barrier(group=cpu_group())
+    breakable.barrier(cpu_group())
 
 
 def call_roll(
@@ -273,13 +281,6 @@ def cpu_group() -> dist.ProcessGroup:
     if group is None:
         raise RuntimeError("the process group was not joined yet")
     return group
-
-
-def all_gather(result: Tensor, mine: Tensor, group: dist.ProcessGroup | None = None) -> None:
-    """Fill `result` [ranks × elements] with every rank's `mine` [elements], in order of ranks."""
-    # `all_gather_into_tensor` is deprecated as of torch 2.13, which has it under this name.
-    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    gather(result, mine, group=group)
 
 
 def choose_interface(address: str) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from trainhall.distributed.process_group import all_gather
+from trainhall.distributed import breakable
 from trainhall.distributed.tree import Node, divide, subtrees, total
 
 _ALIGNMENT = 8
@@ -43,13 +43,13 @@ class TreeSum:
         # To each rank its slice of every subtree: with a single one that is the memory as it is.
         outgoing = sums.view(len(sums), self.world_size, width).transpose(0, 1).contiguous()
         incoming = sums.new_empty(len(self._order), width)
-        dist.all_to_all_single(
+        breakable.all_to_all(
             incoming.view(-1),
             outgoing.view(-1),
-            output_split_sizes=[len(nodes) * width for nodes in self._nodes],
-            input_split_sizes=[len(sums) * width] * self.world_size,
+            come=[len(nodes) * width for nodes in self._nodes],
+            go=[len(sums) * width] * self.world_size,
         )
-        all_gather(result, self._added(incoming))
+        breakable.all_gather(result, self._added(incoming))
 
     def all_reduce_small(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """The sums over the whole tree of few elements of any size and type, in one exchange.
@@ -68,7 +68,7 @@ class TreeSum:
         rows = mine.new_zeros(most, mine.shape[1])
         rows[: len(mine)] = mine
         gathered = mine.new_empty(self.world_size * most, mine.shape[1])
-        all_gather(gathered.view(-1), rows.view(-1))
+        breakable.all_gather(gathered.view(-1), rows.view(-1))
         held = [
             row for rank, nodes in enumerate(self._nodes)
             for row in range(rank * most, rank * most + len(nodes))

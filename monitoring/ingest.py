@@ -51,20 +51,25 @@ class Ingest:
         self._waiting: deque[_Waiting] = deque()
         self._task: asyncio.Task[None] | None = None
 
-    async def metrics(self, job_id: str, attempt: int, writer: str, body: bytes) -> int:
+    async def metrics(
+        self, job_id: str, attempt: int, writer: str, body: bytes, generation: int = 1
+    ) -> int:
         """Store the frames of `body` that are new; returns the writer's newest stored sequence.
 
         Frames behind a gap are not stored: the answer is below their sequence, and the sender goes
         on from there.
+
+        Args:
+            generation: in which the writer began.
 
         Raises:
             DamagedFrame: when the body is not a run of whole frames.
             UnknownAttempt: when there is no such attempt.
         """
         if len(body) > LARGE_BYTES:
-            item = await asyncio.to_thread(Metrics.parse, attempt, writer, body)
+            item = await asyncio.to_thread(Metrics.parse, attempt, writer, body, generation)
         else:
-            item = Metrics.parse(attempt, writer, body)
+            item = Metrics.parse(attempt, writer, body, generation)
         return (await self._stored(job_id, item, len(body))).acknowledged
 
     async def logs(

@@ -41,6 +41,8 @@ class Metrics:
     """Frames of one writer, parsed."""
 
     attempt: int
+    generation: int
+    """In which the writer began."""
     writer: str
     body: bytes
     headers: list[FrameHeader]
@@ -48,14 +50,14 @@ class Metrics:
     """By frame."""
 
     @classmethod
-    def parse(cls, attempt: int, writer: str, body: bytes) -> "Metrics":
+    def parse(cls, attempt: int, writer: str, body: bytes, generation: int = 1) -> "Metrics":
         """
         Raises:
             DamagedFrame: when the body is not a run of whole frames.
         """
         headers = frame_headers(body)
         tables = [list(decode_payload(body, h.payload, h.end)) for h in headers]
-        return cls(attempt, writer, body, headers, tables)
+        return cls(attempt, generation, writer, body, headers, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,13 @@ def store(
     attempts = {
         row.number: row
         for row in connection.execute(
-            select(Attempt.number, Attempt.revoked, Attempt.first_step).where(
-                Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items})
-            )
+            select(
+                Attempt.number,
+                Attempt.revoked,
+                Attempt.first_step,
+                Attempt.in_place,
+                Attempt.began,
+            ).where(Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items}))
         )
     }
     known = [item for item in items if item.attempt in attempts]
@@ -219,13 +225,16 @@ def _writers(
     return found
 
 
+_LOCKED_PROGRESS = (
+    select(JobProgress.stream_seq, JobProgress.step, JobProgress.metrics, Job.attempt)
+    .join(Job, Job.id == JobProgress.job_id)
+    .where(JobProgress.job_id == bindparam("at_job"))
+    .with_for_update(of=JobProgress)
+)
+
+
 def _locked_progress(connection: Connection, job_id: str, now: datetime) -> _Job | None:
-    row = connection.execute(
-        select(JobProgress.stream_seq, JobProgress.step, JobProgress.metrics, Job.attempt)
-        .join(Job, Job.id == JobProgress.job_id)
-        .where(JobProgress.job_id == job_id)
-        .with_for_update(of=JobProgress)
-    ).one_or_none()
+    row = connection.execute(_LOCKED_PROGRESS, {"at_job": job_id}).one_or_none()
     if row is None:
         return None
     return _Job(job_id, now, row.stream_seq, row.step, row.metrics, row.attempt)
@@ -275,6 +284,7 @@ def _add_metrics(
     if skip < 0 or skip >= len(item.headers):
         return Stored(stored, first_step=first_step)
     tables = [table for part in item.tables[skip:] for table in part]
+    void = attempt.revoked or _was_left_behind(attempt, item.generation, tables)
     writers[key] = item.headers[-1].sequence
     job.seq += max(len(tables), 1)
     job.changed = True
@@ -285,17 +295,37 @@ def _add_metrics(
             "attempt": item.attempt,
             "payload": item.body[item.headers[skip].start :],
             "tables": len(tables),
-            "void": attempt.revoked,
+            "void": void,
             "packed": False,
         }
     )
-    if item.attempt == job.newest_attempt and not attempt.revoked:
-        _note_last_values(job, tables)
+    if item.attempt == job.newest_attempt and not void:
+        # Ranks go on from the step that they stand at when they regroup in place. What those who
+        # are gone had yet to ship is of the past then; it counts, and is no news.
+        goes_on = attempt.in_place and attempt.first_step is not None
+        _note_last_values(job, tables, goes_on=goes_on)
     points = sum(len(table.steps) * len(table.columns) for table in tables)
     return Stored(writers[key], points=points, first_step=first_step)
 
 
-def _note_last_values(job: _Job, tables: list[Table]) -> None:
+def _was_left_behind(attempt: Any, generation: int, tables: list[Table]) -> bool:
+    """Whether these are steps that a later generation took again, from a checkpoint, when all who
+    had the state were gone; of a writer that began before."""
+    anew = [
+        told["anew"]
+        for number, told in attempt.began.items()
+        if "anew" in told and generation < int(number)
+    ]
+    if not anew:
+        return False
+    return any(len(table.steps) and int(table.steps.max()) >= min(anew) for table in tables)
+
+
+def _note_last_values(job: _Job, tables: list[Table], *, goes_on: bool) -> None:
+    """
+    Args:
+        goes_on: steps of the attempt only rise.
+    """
     last: dict[str, Any] = {}
     step: int | None = None
     for table in tables:
@@ -305,8 +335,11 @@ def _note_last_values(job: _Job, tables: list[Table]) -> None:
                 if name not in DIGESTS:
                     last[name] = number_or_text(float(values[-1]))
     if step is not None:
-        job.step = step
         merged = {**job.metrics, **last}
+        if goes_on and step < job.step:
+            merged = {**last, **job.metrics}
+        else:
+            job.step = step
         job.metrics = dict(list(merged.items())[:MAX_LAST_VALUES])
 
 
@@ -367,12 +400,16 @@ def _write(
         keys = ("job_id", "attempt", "rank", "stream")
         connection.execute(upsert(connection, LogStream, keys), list(files.values()))
     connection.execute(
-        update(JobProgress)
-        .where(JobProgress.job_id == job.job_id)
-        .values(stream_seq=job.seq, step=job.step, metrics=job.metrics)
+        _PROGRESS_UPDATE,
+        {"of_job": job.job_id, "seq": job.seq, "at_step": job.step, "values": job.metrics},
     )
 
 
+_PROGRESS_UPDATE = (
+    update(JobProgress)
+    .where(JobProgress.job_id == bindparam("of_job"))
+    .values(stream_seq=bindparam("seq"), step=bindparam("at_step"), metrics=bindparam("values"))
+)
 _WRITER_UPDATE = (
     update(Writer)
     .where(

@@ -1,18 +1,34 @@
 """Data parallelism: every rank holds the whole model and gradients are averaged over the ranks."""
 
+import inspect
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _BufferCommHookLocation
 
+from trainhall.distributed import breakable, process_group
 from trainhall.parallelism.buckets import Buckets
 from trainhall.parallelism.degrees import Degrees
 from trainhall.parallelism.same_model import check_same_parameters
-from trainhall.parallelism.sending import TimedAverage
-from trainhall.parallelism.strategy import Strategy, Tools, clip_gradients
+from trainhall.parallelism.sending import Average, Hook, average_on
+from trainhall.parallelism.strategy import (
+    NoGradient,
+    Strategy,
+    Tools,
+    clip_gradients,
+    share_weights,
+)
+
+# torch 2.13 warns of the old name of what every rank does by itself.
+_NEW_NAME, _OLD_NAME = "forward_sync_buffers", "broadcast_buffers"
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+_LEAVE_BUFFERS: dict[str, Any] = {_NEW_NAME if _NEW_NAME in _KNOWN else _OLD_NAME: False}
 
 
 class Replicas(Strategy):
@@ -32,7 +48,7 @@ class Replicas(Strategy):
         self.averages = self.degrees.world_size > 1
         self.tells_sending = self.averages and timed
         self.model = self.called = model
-        self._timed: TimedAverage | None = None
+        self._average: Average | None = None
         if self.averages:
             self.called = self._spread(model, device, bucket_mb)
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
@@ -41,35 +57,69 @@ class Replicas(Strategy):
         self._owed: dict[str, Tensor] = {}
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
-        spread = apply(model, device=device, bucket_mb=bucket_mb)
-        assert isinstance(spread, DistributedDataParallel)
-        if self.tells_sending and several_buckets(model, bucket_mb):
-            self._timed = TimedAverage(spread)
-        return spread
+        timed = self.tells_sending and several_buckets(model, bucket_mb)
+        if timed or device.type == "cpu":
+            self._average = average_on(device, timed=timed)
+        return apply(model, device=device, bucket_mb=bucket_mb, hook=self._average)
 
     def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
-        if self._timed is not None:
-            self._timed.tools = tools
+        if self._average is not None:
+            self._average.tools = tools
         super()._backward_and_average(loss, tools)
 
     def local_gradients(self) -> AbstractContextManager[None]:
         return local_gradients(self.called)
 
     def average_gradients(self) -> None:
-        if self._timed is not None:
-            self._timed.check()
+        """
+        Raises:
+            NoGradient: this rank's last micro-batch left a parameter out. DDP has averaged nothing
+                then, or not all, and would say so in the next forward pass, a step too late.
+        """
+        if self._average is not None:
+            self._average.check()
+        self._check_average()
+
+    def _check_average(self) -> None:
+        if not isinstance(self.called, DistributedDataParallel):
+            return
+        # Nothing public tells: behind several micro-batches no gradient is None, and hooks on
+        # parameters would cost each step more than this one call, which waits for no device.
+        try:
+            self.called._check_reducer_finalized()
+        except RuntimeError as error:
+            raise NoGradient(
+                f"{self._left_out(str(error))} got no gradient in a step's last micro-batch: the "
+                "loss of this rank does not depend on it there, so nothing was averaged over the "
+                "ranks. Use every trained parameter in every micro-batch (add 0 * its sum to the "
+                "loss, say), or set requires_grad to False on what is not trained"
+            ) from error
+
+    def _left_out(self, told: str) -> str:
+        """The parameters whose places DDP tells, which are those of `parameters`."""
+        found = re.search(r"did not receive grad for rank \d+: ([\d ]+)", told)
+        names = list(self.parameters)
+        return ", ".join(names[int(i)] for i in found[1].split()) if found else "a parameter"
 
     def owe(self, gradients: Mapping[str, Tensor]) -> bool:
         self._owed = dict(gradients)
         return True
 
+    def owed(self) -> dict[str, Tensor]:
+        return dict(self._owed)
+
+    def paid(self) -> None:
+        self._owed = {}
+
     def _pay(self) -> None:
-        """Add to this step's gradients what is owed to them."""
+        """Add to this step's gradients what is owed to them, and still is should the step be left
+        out or break off."""
         for name, gradient in self._owed.items():
             parameter = self.parameters[name]
-            owed = gradient.to(parameter)
-            parameter.grad = owed if parameter.grad is None else parameter.grad.add_(owed)
-        self._owed = {}
+            if parameter.grad is None:
+                parameter.grad = gradient.to(parameter, copy=True)
+            else:
+                parameter.grad.add_(gradient.to(parameter))
 
     def clip(self, largest: float | None) -> Tensor:
         self._pay()
@@ -85,13 +135,26 @@ class Replicas(Strategy):
         share_buffers(self.called)
 
 
-def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Module:
+def apply(
+    model: nn.Module,
+    *,
+    device: torch.device,
+    bucket_mb: float,
+    hook: Hook | None,
+    buffers: bool = True,
+) -> nn.Module:
     """Spread a plain model over the default process group; a group of one needs nothing.
+
+    In host memory DDP takes this rank to be alone, and lays gradients out in buckets. What it waits
+    for nobody can break off, as a rank must that goes on without another (see `breakable`); so
+    whatever involves other ranks is done here and by the hook.
 
     Args:
         model: on `device` already; rank 0's weights win.
         bucket_mb: MiB of gradients that are averaged in one collective, while the backward pass
             still computes the next ones (Li et al., arXiv:2006.15704).
+        hook: combines each bucket over the ranks. None: DDP itself averages them, on a GPU.
+        buffers: rank 0's are given to all before each forward pass.
 
     Raises:
         DifferentModels: parameters have other shapes on other ranks.
@@ -99,14 +162,28 @@ def apply(model: nn.Module, *, device: torch.device, bucket_mb: float) -> nn.Mod
     if dist.get_world_size() == 1:
         return model
     check_same_parameters(model)
+    on_host = device.type == "cpu"
+    if on_host:
+        share_weights(model)
     wrapped = DistributedDataParallel(
         model,
-        device_ids=[device] if device.type == "cuda" else None,
+        device_ids=None if on_host else [device],
+        process_group=process_group.alone() if on_host else None,
         bucket_cap_mb=bucket_mb,
         gradient_as_bucket_view=True,
+        **({} if buffers else _LEAVE_BUFFERS),
     )
+    if on_host:
+        before = _BufferCommHookLocation.PRE_FORWARD
+        wrapped._register_buffer_comm_hook(None, _share_before_forward, before)
     _settle_buckets(wrapped)
+    if hook is not None:
+        wrapped.register_comm_hook(None, hook.combine)
     return wrapped
+
+
+def _share_before_forward(_: None, buffers: Mapping[str, Tensor]) -> None:
+    breakable.broadcast(list(buffers.values()), 0)
 
 
 def several_buckets(model: nn.Module, bucket_mb: float) -> bool:
@@ -154,8 +231,7 @@ def share_buffers(model: nn.Module) -> None:
     evaluated then is neither the same model everywhere nor the one that is saved.
     """
     if isinstance(model, DistributedDataParallel):
-        for buffer in model.buffers():
-            dist.broadcast(buffer, src=0)
+        breakable.broadcast(list(model.buffers()), 0)
 
 
 def local_gradients(model: nn.Module) -> AbstractContextManager[None]:

@@ -80,8 +80,7 @@ def check(
     _check_stages(declaration, degrees.pipeline, STAGES_PER_RANK[schedule])
     if not sequence_parallel:
         return
-    if tensor == 1:
-        raise BadDegrees("sequence_parallel", "divides among `tensor` ranks, and tensor is 1 here")
+    check_sequences(degrees)
     if declaration.sequences is None:
         raise BadDegrees(
             "sequence_parallel",
@@ -92,6 +91,20 @@ def check(
             "sequence_parallel",
             f"{length} positions do not divide by tensor {tensor}; choose a divisor of {length}, "
             "or leave it out",
+        )
+
+
+def check_sequences(degrees: Degrees) -> None:
+    """See that there are ranks to divide sequences among, whatever the model.
+
+    Raises:
+        BadDegrees: there is but one.
+    """
+    if degrees.tensor == 1:
+        raise BadDegrees(
+            "sequence_parallel",
+            "divides among `tensor` ranks, and tensor is 1 here; leave it out, or give "
+            "parallelism.tensor above 1 under tensor, fsdp or pipeline",
         )
 
 

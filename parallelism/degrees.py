@@ -14,6 +14,8 @@ STAGES_PER_RANK: dict[Schedule, int] = {
     "interleaved_zero_bubble": 2,
     "zbv": 2,
 }
+SPLIT: frozenset[Schedule] = frozenset({"interleaved_zero_bubble", "zbv"})
+"""Schedules with backward passes for the inputs and for the weights."""
 
 DEGREES: dict[StrategyName, tuple[str, ...]] = {
     "ddp": ("data",),
@@ -25,6 +27,14 @@ DEGREES: dict[StrategyName, tuple[str, ...]] = {
 }
 """The degrees that a strategy has. Of those that a job leaves out, the first takes all workers that
 the given ones leave."""
+
+OPTIONS: dict[str, tuple[StrategyName, ...]] = {
+    "microbatches": ("pipeline",),
+    "schedule": ("pipeline",),
+    "reshard_after_forward": ("fsdp",),
+    "sequence_parallel": tuple(name for name, degrees in DEGREES.items() if "tensor" in degrees),
+}
+"""The strategies that have an option of `parallelism`; under the others it would do nothing."""
 
 
 class BadDegrees(ValueError):

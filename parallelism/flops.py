@@ -27,6 +27,11 @@ def forward_and_backward_flops(model: nn.Module, loss_of: Loss, batch: Any) -> i
     with FakeCopyMode(mode):
         model = copy.deepcopy(model)
     batch = tree_map_only(Tensor, mode.from_tensor, batch)
+    # Ranks that regroup in place have the model on its device before, and batches are read into
+    # host memory.
+    device = next(iter(model.parameters())).device
+    with mode:
+        batch = tree_map_only(Tensor, lambda tensor: tensor.to(device), batch)
     # Inside the mode it sees real operators, outside of it only those of real tensors.
     with mode, counter() as counted:
         loss, _ = loss_of(model, batch)

@@ -78,8 +78,8 @@ def check(
         raise BadGradientSync(
             ("gradient_sync", "compression"), options.compression,
             "keeps what it has not sent for later steps, and with precision fp16 each step's "
-            "gradients have a scale of their own: set training.precision to bf16 or fp32, or take "
-            "compression fp16 or bf16",
+            "gradients have a scale of their own: take precision bf16 or fp32, or compression fp16 "
+            "or bf16",
         )  # fmt: skip
     if options.is_native:
         return

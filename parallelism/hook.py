@@ -9,14 +9,14 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Lock, Thread
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
-from torch.nn.parallel import DistributedDataParallel
 
+from trainhall.distributed import breakable
 from trainhall.distributed.collectives.errors import BadInput
 from trainhall.distributed.compression.choose import choose
 from trainhall.distributed.compression.interface import Bucket, Compression
@@ -27,6 +27,8 @@ from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, SyncOptions
 from trainhall.parallelism.strategy import Tools
 
 _Layout = tuple[int, torch.dtype]
+_PATIENCE_SECONDS = 1.0
+"""For the thread to hear that connections were closed."""
 
 
 class GradientHook:
@@ -67,6 +69,8 @@ class GradientHook:
         self._thread = _Worker("gradient sync")
         self._layouts: dict[int, _Layout] = {}
         self._failure: Exception | None = None
+        self._among_others = _AmongOthers()
+        self._begun: list[tuple[Tensor, Future[Tensor]]] = []
 
     def combine(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
         """Begin to replace a bucket of this rank's gradients by the mean over the ranks."""
@@ -79,7 +83,28 @@ class GradientHook:
         done: Future[Tensor] = Future(devices=self._devices)
         ready = None if self._stream is None else torch.cuda.current_stream().record_event()
         self._thread.submit(partial(self._complete, given, ready, done))
+        if self._stream is None:
+            self._begun.append((given.flat, done))
+            if bucket.is_last():
+                # Ahead of DDP's own, which waits for the futures.
+                torch.autograd.Variable._execution_engine.queue_callback(self._end)
         return done
+
+    def _end(self) -> None:
+        """Wait until the thread has combined all; but not, once the group of ranks is broken off,
+        for a message that Gloo lost."""
+        begun, self._begun = self._begun, []
+        bond, ended = breakable.present(), Event()
+        self._thread.submit(ended.set)
+        while not ended.wait(breakable.LOOK_SECONDS):
+            if not bond.broken_off or ended.wait(_PATIENCE_SECONDS):
+                continue
+            if self._among_others.leave_behind():
+                self._failure = bond.leave_work()
+                for flat, done in begun:
+                    if not done.done():
+                        done.set_result(flat)
+                return
 
     def check(self) -> None:
         """Raise what went wrong in the backward pass that has just ended.
@@ -89,18 +114,23 @@ class GradientHook:
         Raises:
             CollectiveError, BadInput: the gradients are of no use.
         """
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def _complete(
         self, bucket: Bucket, ready: torch.cuda.Event | None, done: Future[Tensor]
     ) -> None:
+        if self._among_others.is_left:
+            return
         with torch.cuda.stream(self._stream), torch.no_grad():
             if ready is not None:
                 ready.wait()
             try:
                 if self._failure is None:
                     self._average(bucket)
+            except LeftBehind:
+                return  # nobody waits for it
             except Exception as error:
                 self._failure = error
             done.set_result(bucket.flat)
@@ -114,10 +144,11 @@ class GradientHook:
                     f"the gradient of {bucket.names[0]} is sparse, and cannot be combined so: set "
                     "gradient_sync to native, without compression"
                 )
-            self._exchange.agree(flat)
+            with self._among_others:
+                self._exchange.agree(flat)
             self._layouts[bucket.index] = layout
         flat.div_(self._exchange.world_size)
-        watched = _Watched(self._exchange, self.tools)
+        watched = _Watched(self._exchange, self._among_others, self.tools)
         self.compression.combine(bucket, watched)
         watched.combined()
 
@@ -125,21 +156,24 @@ class GradientHook:
 class _Watched:
     """An exchange, and what tells a compression's own time from that of sending."""
 
-    def __init__(self, exchange: OpenExchange, tools: Tools) -> None:
+    def __init__(self, exchange: OpenExchange, among_others: "_AmongOthers", tools: Tools) -> None:
         self.rank = exchange.rank
         self.world_size = exchange.world_size
         self._exchange = exchange
+        self._among_others = among_others
         self._tools = tools
         self._since = tools.now()
 
     def sum(self, tensor: Tensor) -> None:
         self.combined()
-        self._exchange.sum(tensor)
+        with self._among_others:
+            self._exchange.sum(tensor)
         self._sent()
 
     def gather(self, tensor: Tensor) -> Tensor:
         self.combined()
-        rows = self._exchange.gather(tensor)
+        with self._among_others:
+            rows = self._exchange.gather(tensor)
         self._sent()
         return rows
 
@@ -153,6 +187,37 @@ class _Watched:
         now = self._tools.now()
         self._tools.sent(self._since, now)
         self._since = now
+
+
+class LeftBehind(Exception):
+    """Nobody waits for this thread any more, and what it keeps of the job belongs to another."""
+
+
+class _AmongOthers:
+    """Around what the thread does together with other ranks: all that may never end.
+
+    Outside of it the thread computes, also on what is kept between steps, and is always waited for.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._is_inside = False
+        self.is_left = False
+
+    def __enter__(self) -> None:
+        self._is_inside = True
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_inside = False
+            if self.is_left:
+                raise LeftBehind
+
+    def leave_behind(self) -> bool:
+        """Whether the thread is inside, and so is not waited for. Should it come out, it ends."""
+        with self._lock:
+            self.is_left = self._is_inside
+            return self.is_left
 
 
 class HookedReplicas(Replicas):
@@ -179,12 +244,8 @@ class HookedReplicas(Replicas):
             {name: p for name, p in model.named_parameters() if p.requires_grad},
             device,
         )
-        # What `apply` does to settle the buckets is not for the hook, which would take part in it.
-        wrapped = ddp.apply(model, device=device, bucket_mb=bucket_mb)
-        assert isinstance(wrapped, DistributedDataParallel)
-        wrapped.register_comm_hook(None, hook.combine)
         self._hook = hook
-        return wrapped
+        return ddp.apply(model, device=device, bucket_mb=bucket_mb, hook=hook)
 
     def _backward_and_average(self, loss: Tensor, tools: Tools) -> None:
         assert self._hook is not None
@@ -194,6 +255,7 @@ class HookedReplicas(Replicas):
     def average_gradients(self) -> None:
         assert self._hook is not None
         self._hook.check()
+        self._check_average()
 
     def sync_state(self) -> dict[str, Tensor]:
         return self._hook.compression.state_dict() if self._hook is not None else {}

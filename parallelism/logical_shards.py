@@ -5,7 +5,7 @@ Random state, batch norm and gradients are those of a shard, never of a rank; wh
 added in one fixed tree (`trainhall.distributed.tree`), within a rank and across ranks.
 """
 
-import inspect
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -15,27 +15,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.futures import Future
-from torch.nn.parallel import DistributedDataParallel
 
 from trainhall.distributed.tree import divide, merges
 from trainhall.distributed.tree_sum import TreeSum
+from trainhall.parallelism import ddp
 from trainhall.parallelism.ddp import Replicas
-from trainhall.parallelism.same_model import check_same_parameters
-from trainhall.parallelism.strategy import Loss, Tools, clip_gradients
+from trainhall.parallelism.strategy import Loss, NoGradient, Tools, clip_gradients
 
 T = TypeVar("T")
 
-# torch 2.13 warns of the old name of what every rank computes the same by itself.
-_NEW_NAME, _OLD_NAME = "forward_sync_buffers", "broadcast_buffers"
-_KNOWN = inspect.signature(DistributedDataParallel).parameters
-_LEAVE_BUFFERS: dict[str, Any] = {_NEW_NAME if _NEW_NAME in _KNOWN else _OLD_NAME: False}
-
 _Gradients = list[Tensor]
 """Of all parameters, in their order."""
-
-
-class NoGradient(RuntimeError):
-    """A parameter takes no part in the loss."""
 
 
 class LogicalShards(Replicas):
@@ -57,19 +47,18 @@ class LogicalShards(Replicas):
         self._last = mine[-1]
         self._buffers = list(model.buffers())
         self._final = True
+        self._reached: set[Tensor] = set()
+        """The parameters to which the present backward pass has added a gradient."""
+        for parameter in self._parameters:
+            handle = parameter.register_post_accumulate_grad_hook(self._reached.add)
+            # The model outlives this: the ranks of a job regroup around it.
+            weakref.finalize(self, handle.remove).atexit = False
 
     def _spread(self, model: nn.Module, device: torch.device, bucket_mb: float) -> nn.Module:
-        check_same_parameters(model)
-        wrapped = DistributedDataParallel(
-            model,
-            device_ids=[device] if device.type == "cuda" else None,
-            bucket_cap_mb=bucket_mb,
-            gradient_as_bucket_view=True,
-            **_LEAVE_BUFFERS,
-        )
         self._exchange = _Exchange(self._shards, device)
-        wrapped.register_comm_hook(None, self._exchange.reduce)
-        return wrapped
+        return ddp.apply(
+            model, device=device, bucket_mb=bucket_mb, hook=self._exchange, buffers=False
+        )
 
     @property
     def num_parts(self) -> int:
@@ -99,7 +88,7 @@ class LogicalShards(Replicas):
                 self._exchange.begin(self._parameters, sums, completed, tools)
             means = super().gradients(islice(source, rounds), loss_of, tools, rounds=rounds)
             _push(accounts, self._account(means, before), completed, Tensor.add_)
-            gradients = self._present_gradients()
+            gradients = [p.grad for p in self._parameters if p.grad is not None]
             if not (self._final and self._exchange is not None):
                 self.clear_gradients()
                 _push(sums, gradients, completed, _add)
@@ -117,7 +106,23 @@ class LogicalShards(Replicas):
     ) -> list[Tensor]:
         """As any strategy's; the gradients of all shards add up to the mean."""
         rounds *= self._shards
-        return super().backward(batch, loss_of, tools, rounds=rounds, last=last and self._final)
+        self._reached.clear()
+        means = super().backward(batch, loss_of, tools, rounds=rounds, last=last and self._final)
+        self._check_reached()
+        return means
+
+    def average_gradients(self) -> None:
+        """Nothing: `backward` sees that all are there, on one rank as on several."""
+
+    def _check_reached(self) -> None:
+        if len(self._reached) == len(self._parameters):
+            return
+        absent = [name for name, p in self.parameters.items() if p not in self._reached]
+        raise NoGradient(
+            f"{', '.join(absent)} got no gradient: the loss does not depend on it. With "
+            "training.reproducible every trained parameter takes part in every micro-batch; "
+            "set requires_grad to False on what is not trained"
+        )
 
     def clip(self, largest: float | None) -> Tensor:
         self._pay()
@@ -126,17 +131,6 @@ class LogicalShards(Replicas):
         norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
         clip_gradients(self._parameters, largest, norm)
         return norm
-
-    def _present_gradients(self) -> _Gradients:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        if len(gradients) < len(self._parameters):
-            absent = [name for name, p in self.parameters.items() if p.grad is None]
-            raise NoGradient(
-                f"{', '.join(absent)} got no gradient: the loss does not depend on it. With "
-                "training.reproducible every trained parameter takes part in every micro-batch; "
-                "set requires_grad to False on what is not trained"
-            )
-        return gradients
 
     def _account(self, means: list[Tensor], before: list[Tensor]) -> Tensor:
         """What a shard gives besides gradients, as one vector: its means, and by how much it
@@ -201,7 +195,7 @@ class _Exchange:
         self._sums, self._completed, self._rests = sums, completed, []
         self._tools = tools
 
-    def reduce(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
+    def combine(self, _: None, bucket: dist.GradBucket) -> Future[Tensor]:
         """Replace a bucket of this rank's gradients by the sum over the tree."""
         sums, result = self._subtree_sums(bucket), bucket.buffer()
         # What the ranks cannot divide equally waits for `finish`.
@@ -238,8 +232,9 @@ class _Exchange:
         Raises:
             RuntimeError: the gradients are of no use.
         """
-        if self._failure is not None:
-            raise self._failure
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
         *totals, account = self._tree.all_reduce_small([*(s for s, _ in self._rests), accounts])
         for (_, target), total in zip(self._rests, totals, strict=True):
             target.copy_(total)

@@ -63,18 +63,23 @@ class Part:
         )  # fmt: skip
 
 
-def clip_parts(parts: list[Part], largest: float | None, waits: Waits) -> Tensor:
+def clip_parts(parts: list[Part], largest: float | None, waits: Waits, nothing: Tensor) -> Tensor:
     """As `Strategy.clip`, over all ranks: each element of the whole gradient counts once.
 
     A rank adds the squares of its own parts, each divided by the number of ranks that hold the
     same; one scalar is exchanged.
+
+    Args:
+        nothing: what a rank adds that trains nothing, as a scalar of the others' form.
     """
     parameters = [part.memory for part in parts]
     gradients = [memory.grad for memory in parameters if memory.grad is not None]
     copies = [part.copies for part in parts if part.memory.grad is not None]
-    norms = torch._foreach_norm(gradients)
-    shares = [norm.square() / number for norm, number in zip(norms, copies, strict=True)]
-    total = torch.stack(shares).sum()
+    total = nothing.clone()
+    if gradients:
+        norms = torch._foreach_norm(gradients)
+        shares = [norm.square() / number for norm, number in zip(norms, copies, strict=True)]
+        total = torch.stack(shares).sum()
     waits.begin()
     dist.all_reduce(total)
     waits.end()
@@ -83,15 +88,23 @@ def clip_parts(parts: list[Part], largest: float | None, waits: Waits) -> Tensor
     return norm
 
 
+def nothing_like(model: nn.Module) -> Tensor:
+    """Zero, on the device and in the precision of a model's weights."""
+    weights = next(model.parameters())
+    return torch.zeros((), dtype=weights.dtype, device=weights.device)
+
+
 class Divided(Strategy):
     """What strategies have in common whose ranks hold parts of the model.
 
     Attributes:
         waits: what the rank waits for within the passes and in clipping.
+        nothing: the square of a gradient that a rank has none of, as all of a stage may be frozen.
     """
 
     replicated = False
     waits: Waits
+    nothing: Tensor
 
     def _take(self, model: nn.Module, mesh: Mesh) -> None:
         """Train a model that is spread over the mesh already."""
@@ -99,6 +112,7 @@ class Divided(Strategy):
         self.degrees = mesh.degrees
         self.samples = self.stream = mesh.samples
         self.model = self.called = model
+        self.nothing = nothing_like(model)
         self._parts = {
             name: Part(parameter, holders=mesh.degrees.world_size)
             for name, parameter in model.named_parameters()
@@ -124,7 +138,7 @@ class Divided(Strategy):
             part.take_gradient()
 
     def clip(self, largest: float | None) -> Tensor:
-        return clip_parts(list(self._parts.values()), largest, self.waits)
+        return clip_parts(list(self._parts.values()), largest, self.waits, self.nothing)
 
     def clear_gradients(self) -> None:
         for part in self._parts.values():

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
 
 from trainhall.parallelism import tensor
+from trainhall.parallelism.batches import pieces
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
+from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, Schedule
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.parts import Divided, Part, average, gathered
+from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
 from trainhall.parallelism.stages import (
     Given,
     Layers,
@@ -26,7 +27,6 @@ from trainhall.parallelism.stages import (
     cut,
     inputs_of,
     keep_only,
-    pieces,
 )
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
 from trainhall.parallelism.waiting import Waits
@@ -83,6 +83,7 @@ class Pipeline(Divided):
         mine = {
             s: Layers(model, stages[s]) for s, owner in enumerate(owners) if owner == self._place
         }
+        self.nothing = nothing_like(model)
         keep_only(model, [name for s in mine for name in stages[s]])
         self.model = self.called = model
         copies = mesh.degrees.data * mesh.degrees.tensor
@@ -100,6 +101,10 @@ class Pipeline(Divided):
         # With several it computes meanwhile, and Gloo does not tell when what was sent has arrived.
         self.tells_sending = microbatches == 1
         self._first, self._last = 0 in mine, number - 1 in mine
+        for stage, layers in mine.items():
+            # The half of a backward pass that computes the gradient of a stage's input also finds
+            # out what the other half needs for the weights: torch leaves these out without it.
+            layers.asks_gradient = schedule in SPLIT and stage < number - 1
         built = [
             _Stage(self, layers, stage, number, device, self._group)
             for stage, layers in mine.items()
@@ -137,7 +142,9 @@ class Pipeline(Divided):
         for layers in self._layers:
             layers.autocast = tools.autocast
         self._loss_of, self._rounds = loss_of, rounds
-        self._batches = pieces(batch, self._microbatches) if self._last else []
+        self._batches = []
+        if self._last:
+            self._batches = pieces(batch, self._microbatches, "parallelism.microbatches")
         self._measured: dict[int, list[Tensor]] = {}
         inputs = inputs_of(loss_of, batch) if self._first else ()
         options = {"target": torch.arange(self._microbatches)} if self._last else {}
@@ -218,6 +225,12 @@ class _Stage(PipelineStage):
         self._strategy.tools.communication_ended()
         super().backward_weight_one_chunk(*args, **options)
         self._strategy.tools.backward_ended()
+        # What is put off to here torch adds to gradients by hand, which calls no hook of theirs.
+        listener = self._strategy.accumulated
+        if listener is not None:
+            for parameter in reversed(list(self._layers.parameters())):
+                if parameter.grad is not None:
+                    listener(parameter)
 
 
 def _owner(stage: int, size: int, schedule: Schedule) -> int:

@@ -2,8 +2,9 @@
 
 from itertools import chain
 
-import torch.distributed as dist
 from torch import nn
+
+from trainhall.distributed import breakable, process_group
 
 
 class DifferentModels(RuntimeError):
@@ -19,8 +20,7 @@ def check_same_parameters(model: nn.Module) -> None:
         DifferentModels: on every rank, with the first parameter that differs and what each has.
     """
     own = {name: f"{list(p.shape)} of {p.dtype}" for name, p in model.named_parameters()}
-    all_: list[dict[str, str]] = [{}] * dist.get_world_size()
-    dist.all_gather_object(all_, own)
+    all_ = breakable.gather_objects(own, process_group.cpu_group())
     for name in dict.fromkeys(chain(*all_)):
         holders: dict[str, list[str]] = {}
         for rank, parameters in enumerate(all_):

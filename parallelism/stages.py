@@ -73,6 +73,9 @@ class Layers(nn.Module):
     trains = False
     """Within a schedule's own forward pass. It runs another one to learn the shapes, which may
     neither draw random numbers nor move the running statistics of batch norm."""
+    asks_gradient = False
+    """Whether what these layers hand on always asks for its gradient, even if they are frozen and
+    have no use for it."""
 
     def __init__(self, model: nn.Module, names: list[str]) -> None:
         super().__init__()
@@ -94,6 +97,8 @@ class Layers(nn.Module):
         with self.autocast() if self.training else nullcontext():
             for layer in self.layers:
                 x = layer(x)
+        if self.asks_gradient and torch.is_grad_enabled() and not x.requires_grad:
+            x = x.detach().requires_grad_()
         return x
 
 
@@ -165,16 +170,3 @@ def inputs_of(loss_of: Loss, batch: Any) -> tuple[Any, ...]:
     except _Seen as seen:
         return seen.inputs
     raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")
-
-
-def pieces(batch: Any, number: int) -> list[Any]:
-    """A batch (a tensor, or tuples, lists and dicts of them) cut along the first dimension."""
-    if isinstance(batch, Tensor):
-        return list(batch.chunk(number))
-    if isinstance(batch, dict):
-        cuts = {key: pieces(part, number) for key, part in batch.items()}
-        return [{key: parts[i] for key, parts in cuts.items()} for i in range(number)]
-    if isinstance(batch, tuple | list):
-        rows = zip(*(pieces(part, number) for part in batch), strict=True)
-        return [type(batch)(row) for row in rows]
-    return [batch] * number

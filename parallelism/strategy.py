@@ -11,10 +11,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from trainhall.distributed import breakable
 from trainhall.parallelism.degrees import Degrees
 
 Loss = Callable[[nn.Module, Any], tuple[Tensor, tuple[Tensor, ...]]]
 """The mean loss of a model over a batch, and the means of other measures."""
+
+
+class NoGradient(RuntimeError):
+    """A parameter takes no part in the loss."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,9 @@ class Strategy(ABC):
     step = 0
     expected_bubble: float | None = None
     held = 1
+    accumulated: Callable[[nn.Parameter], None] | None = None
+    """Called, where somebody listens, with each parameter to whose gradient a backward pass has
+    added without autograd's hooks."""
 
     @property
     def num_parts(self) -> int:
@@ -190,9 +198,16 @@ class Strategy(ABC):
         """Go on from what `sync_state` gave, as far as the compression has a use for it."""
 
     def owe(self, gradients: Mapping[str, Tensor]) -> bool:
-        """Have these added to the next gradients of `parameters`, alike on all ranks; False: this
-        strategy cannot do so."""
+        """Have these, and nothing that was owed before, added to the gradients of `parameters` of
+        the next step that is taken, alike on all ranks; False: this strategy cannot do so."""
         return False
+
+    def owed(self) -> dict[str, Tensor]:
+        """What no step has been taken with yet of what was given to `owe`."""
+        return {}
+
+    def paid(self) -> None:  # noqa: B027 - most owe nothing
+        """A step was taken with what is owed."""
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""
@@ -229,5 +244,4 @@ def clip_gradients(parameters: Sequence[nn.Parameter], largest: float | None, no
 def share_weights(model: nn.Module) -> None:
     """Give all ranks rank 0's weights and buffers, whatever each of them drew."""
     if dist.get_world_size() > 1:
-        for tensor in (*model.parameters(), *model.buffers()):
-            dist.broadcast(tensor.detach(), src=0)
+        breakable.broadcast([*model.parameters(), *model.buffers()], 0)

@@ -18,6 +18,8 @@ from trainhall.cluster.simulator.invariants import EXERCISED
 from trainhall.cluster.simulator.run import Result, run_seed
 
 _SHOWN_FAILURES = 20
+_TELL_SECONDS = 30.0
+"""Between two lines on how far it has come."""
 
 
 def main() -> int:
@@ -45,6 +47,7 @@ def _run(seeds: range, processes: int) -> int:
     checks: Counter[str] = Counter()
     exercised: Counter[str] = Counter(dict.fromkeys(EXERCISED, 0))
     failed: list[Result] = []
+    tell_at = began + _TELL_SECONDS
     events, virtual, jobs, attempts = 0, 0.0, 0, 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -59,8 +62,11 @@ def _run(seeds: range, processes: int) -> int:
             if result.problem:
                 failed.append(result)
                 print(f"seed {result.seed}: {result.problem}", flush=True)
-            if number % 1000 == 0:
-                print(f"{number} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
+            if time.monotonic() >= tell_at:
+                tell_at += _TELL_SECONDS
+                print(
+                    _progress(number, len(seeds), began, len(failed)), file=sys.stderr, flush=True
+                )
     print(
         f"{len(seeds)} seeds, {events} events in {virtual / 3600:.1f} virtual hours, {jobs} jobs, "
         f"{attempts} attempts; {time.monotonic() - began:.0f} s on {processes} processes"
@@ -81,6 +87,17 @@ def _run(seeds: range, processes: int) -> int:
     print(f"{len(failed)} seeds FAILED: {shown}")
     print(f"replay one: .venv/bin/python scripts/simulate.py --seed {failed[0].seed}")
     return 1
+
+
+def _progress(done: int, total: int, began: float, failed: int) -> str:
+    """
+    Args:
+        began: when (monotonic).
+    """
+    rate = done / (time.monotonic() - began)
+    minutes, seconds = divmod(round((total - done) / rate), 60)
+    left = f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+    return f"{done} of {total} seeds, {failed} failed; {rate:.1f} seeds/s, {left} left"
 
 
 def _without_story(seed: int) -> Result:

@@ -82,13 +82,17 @@ def watching(
         local = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         watch.accumulated(Gradient(name, watch.step, local.detach(), scale()))
 
+    parameters = strategy.accumulating()
     handles = [
         parameter.register_post_accumulate_grad_hook(partial(tell, name))
-        for name, parameter in strategy.accumulating().items()
+        for name, parameter in parameters.items()
     ]
+    names = {parameter: name for name, parameter in parameters.items()}
+    strategy.accumulated = lambda parameter: tell(names[parameter], parameter)
     try:
         yield
     finally:
+        strategy.accumulated = None
         for handle in handles:
             handle.remove()
 

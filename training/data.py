@@ -6,7 +6,7 @@ only who takes which part of a global batch, so a job that is resized goes on wi
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from trainhall.training.random_state import derive_seed
+from trainhall.training.spec import TrainingSpec
 
 Indices = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
@@ -27,6 +28,10 @@ _BLOCK = 1 << 16
 
 class TooFewSamples(ValueError):
     """Not even one global batch fits into the training set."""
+
+
+class NoPosition(ValueError):
+    """Where a checkpoint's job stood among its samples means nothing in this job."""
 
 
 def epoch_order(size: int, seed: int, epoch: int, start: int, stop: int) -> Indices:
@@ -87,13 +92,26 @@ class Sampler:
     """Deals an epoch's samples out in global batches; the last partial batch is dropped.
 
     `epoch` counts from 0 and `offset` is the number of its samples dealt so far.
+
+    Args:
+        counted_by: the option, if any, for which batches are counted from the job's beginning on,
+            so that all of them must be of one size.
     """
 
     size: int
     batch: int
     seed: int
+    counted_by: str | None = None
     epoch: int = 0
     offset: int = 0
+
+    @classmethod
+    def of(cls, training: TrainingSpec, size: int) -> Self:
+        """One over so many samples, as a job's spec has it."""
+        counted_by = None if training.steps is not None else "training.epochs"
+        if training.reproducible:
+            counted_by = "training.reproducible"
+        return cls(size, training.global_batch_size, training.seed, counted_by)
 
     def __post_init__(self) -> None:
         if self.size < self.batch:
@@ -114,7 +132,7 @@ class Sampler:
         Args:
             held: shares that are taken instead of one, `rank` being the first; each is cut.
         """
-        if self.offset + self.batch > self.batches_per_epoch * self.batch:
+        if self.offset + self.batch > self.size:
             self.epoch, self.offset = self.epoch + 1, 0
         share = self.batch // world_size
         start = self.offset + rank * share
@@ -144,13 +162,26 @@ class Sampler:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken.
 
+        Batches of another size begin where the last one ended: what an epoch drops at its end is
+        less than one of them.
+
         Raises:
-            ValueError: the training set has another size, so the position means nothing in it.
+            NoPosition: the training set has another size, or batches have, and something counts
+                them.
         """
         if state["size"] != self.size:
-            raise ValueError(
+            raise NoPosition(
                 f"the checkpoint was made with a training set of {state['size']} samples, and this "
                 f"one has {self.size}; give the job the same data, or start a new job"
+            )
+        if state["batch"] != self.batch and self.counted_by is not None:
+            by_epochs = self.counted_by == "training.epochs"
+            raise NoPosition(
+                f"training.global_batch_size: {self.batch} was {state['batch']} when the "
+                f"checkpoint was made, and {self.counted_by} counts batches of one size; keep "
+                f"{state['batch']}, "
+                + ("give training.steps instead of epochs, " if by_epochs else "")
+                + "or start a new job"
             )
         self.epoch, self.offset = int(state["epoch"]), int(state["offset"])
 

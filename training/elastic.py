@@ -12,21 +12,23 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 from trainhall.distributed.broken import is_broken
 from trainhall.distributed.compression.error_feedback import RESIDUAL
 from trainhall.parallelism import choose
 from trainhall.training.chain_writer import catch_up
-from trainhall.training.handover import share_object, share_tensors
+from trainhall.training.finite import Numbers
+from trainhall.training.handover import share_tensors
 from trainhall.training.link import EXIT_STOPPED, Command
-from trainhall.training.loop import Loop, Place, in_words
+from trainhall.training.loop import Loop
 from trainhall.training.membership import Leave, Membership
 from trainhall.training.optim import build_optimizer
-from trainhall.training.progress import Doing
+from trainhall.training.out_of_memory import in_words
+from trainhall.training.place import Place
+from trainhall.training.progress import Doing, Progress
 from trainhall.training.pulse import Beat, Rows
 from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.standing import (
@@ -39,6 +41,7 @@ from trainhall.training.standing import (
     source_of,
 )
 from trainhall.training.undo import Undo
+from trainhall.training.utilization import Utilization
 
 
 class Regrouping(Exception):
@@ -53,8 +56,10 @@ class Carried(NamedTuple):
     last: dict[str, float]
     shared_sync: dict[str, Any]
     """What a compression of gradients keeps that is the same on all ranks."""
+    owed: dict[str, Any]
+    """What the ranks' next step has to add to its gradients, the same on all ranks."""
     gradients_told: int
-    not_finite: int
+    numbers: Numbers
     saved_step: int
     network: dict[str, Any] | None
 
@@ -82,13 +87,15 @@ class ElasticLoop(Loop):
 
     def join_in(self, place: Place, model: nn.Module) -> None:
         self.model = model
+        self.membership.progress = self.progress
+        if place.launch.generation > 1:
+            self.progress.doing(Doing.TAKING_OVER)
         begun = time.monotonic()
         if not self.is_prepared:
             self.model.to(self.device)
             trained = (p for p in self.model.parameters() if p.requires_grad)
             self.optimizer = build_optimizer(trained, self.training)
-        standings: list[Any] = [None] * place.environment.world_size
-        dist.all_gather_object(standings, self.standing, group=process_group.cpu_group())
+        standings = breakable.gather_objects(self.standing, process_group.cpu_group())
         source = source_of(standings)
         if source is not None:
             self.take_over(standings, source, place)
@@ -110,17 +117,23 @@ class ElasticLoop(Loop):
             if not is_told(standings, source):
                 self.job_wide.tell_again()
             self.hand_in(means_of(standings, source), is_source=True)
-        carried: Carried = share_object(self.carried, source, process_group.cpu_group())
+        group = process_group.cpu_group()
+        carried: Carried = breakable.broadcast_object(self.carried, source, group)
+        needy = lacking(standings, source)
+        if rank not in needy:
+            # Should this group break up as well, this rank may be the next source: behind what it
+            # hands in here it goes on as the present one would.
+            self.carried = carried
         if rank != source and self.standing.rows is not None:
             self.hand_in(self.standing.rows, is_source=False)
-        needy = lacking(standings, source)
         if needy:
             self.is_torn = rank in needy
-            share_tensors(self.model, self.optimizer, source)
+            share_tensors(self.model, self.optimizer, source, self.progress.moved)
             self.confirm()
             self.is_torn = False
         if rank in needy:
-            # What a lost rank had not sent is lost, and a rank that comes has sent everything.
+            # What a lost rank had not sent is lost, and a rank that comes has sent everything. One
+            # that is a step behind has sent more than it kept from before, and so begins anew.
             self.unsent = {}
         step = standings[source].step
         # What is still being uploaded will be refused: it was saved under the token of before.
@@ -143,6 +156,8 @@ class ElasticLoop(Loop):
             return
         peak = peak_memory_bytes(self.device)
         columns = self.recorder.hand_in(means, peak, for_all=is_source).columns
+        if is_source:
+            self.numbers.look(first, columns["loss"], columns["gradient_norm"])
         if is_source and self.carried is not None and self.training.reproducible:
             extra = self.carried.extra
             extra["chain"] = catch_up(
@@ -162,18 +177,23 @@ class ElasticLoop(Loop):
         self.settled = self.standing.settled
         self.recorder.last = dict(carried.last)
         self.capture.go_on(carried.gradients_told)
-        self.not_finite = carried.not_finite
+        self.numbers = carried.numbers
         self.network = carried.network
         self.saving.saved_step = carried.saved_step
         self.pulse.begin(self.state.step)
         own = {k: t for k, t in self.unsent.items() if k.startswith(RESIDUAL)}
         self.strategy.load_sync_state({**carried.shared_sync, **own})
+        owed = dict(carried.owed)
         if own and not own.keys() <= self.strategy.sync_state().keys():
-            self.strategy.owe({k.removeprefix(RESIDUAL): t for k, t in own.items()})
+            for key, tensor in own.items():
+                name = key.removeprefix(RESIDUAL)
+                owed[name] = tensor + owed[name].to(tensor) if name in owed else tensor
+        self.strategy.owe(owed)
+        # Before anything of it is saved: what was handed in may say that it is worth nothing.
+        self.check_numbers()
 
     def step_aside(self) -> None:
-        """Keep what is to be kept, and let go of the present group, which is broken up."""
-        self.progress.doing(Doing.REGROUPING)
+        """Keep what is to be kept, and let go of the present group, which is broken off."""
         if self.is_in_group:
             self.is_in_group = False
             self.loader.close()
@@ -208,8 +228,9 @@ class ElasticLoop(Loop):
             extra=extra,
             last=self.recorder.last,
             shared_sync={k: t for k, t in self.unsent.items() if not k.startswith(RESIDUAL)},
+            owed=self.strategy.owed(),
             gradients_told=self.capture.told,
-            not_finite=self.not_finite,
+            numbers=self.numbers,
             saved_step=self.saving.saved_step,
             network=self.network,
         )
@@ -221,11 +242,19 @@ class ElasticLoop(Loop):
             asked = dataclasses.replace(asked, compile=False, recompute=False)
         return asked
 
+    def count_operations(self, model: nn.Module) -> Utilization | None:
+        if not self.is_prepared:
+            return super().count_operations(model)
+        # By now it is no plain model: what is computed again would count twice.
+        counted = self.utilization
+        return counted and dataclasses.replace(counted, devices=self.world_size)
+
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
         return self.optimizer
 
     def run(self) -> int:
         if self.state.step == 0:
+            self.progress.doing(Doing.STARTING)  # to load may take any time
             self.resume()
             self.settled = self.state.step
             return self.train(self.begun)
@@ -280,8 +309,11 @@ def run(place: Place) -> int:
     own = next(p for p in place.launch.ranks if p.rank == place.environment.rank)
     membership = Membership(place.launch, own, place.folder, place.device)
     loop: ElasticLoop | None = None
+    progress: Progress | None = None
     while True:
         try:
+            if progress is not None:
+                progress.doing(Doing.MEETING)
             membership.join(place.launch, place.environment)
             if loop is None:
                 loop = ElasticLoop(place, membership)
@@ -300,7 +332,11 @@ def run(place: Place) -> int:
                 raise in_words(error, place, step) from error
             why = str(error)
         # Here the exception is gone, and with it what its frames referred to.
-        membership.break_up()
+        if loop is not None:
+            progress = loop.progress
+        if progress is not None:
+            progress.doing(Doing.REGROUPING)
+        membership.break_off()
         if loop is not None:
             loop.step_aside()
             loop = None if loop.is_torn else loop

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from trainhall.training.batches import to_device
+from trainhall.parallelism.batches import to_device
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.tasks.base import Task
 
@@ -38,7 +38,7 @@ def evaluate(
     """
     names = ["loss", *task.metric_names]
     sums = torch.zeros(held, 1 + len(names), dtype=torch.float64, device=device)
-    was_training = model.training
+    modes = {module: module.training for module in model.modules()}
     model.eval()
     with torch.no_grad():
         for part, size, batch in batches:
@@ -47,7 +47,9 @@ def evaluate(
             means = torch.stack([value.detach().double() for value in (loss, *metrics)])
             sums[part, 0] += size
             sums[part, 1:] += means * size
-    model.train(was_training)
+    # Each as it was: a task may train with some of its modules in evaluation mode.
+    for module, mode in modes.items():
+        module.training = mode
     total = np.zeros(1 + len(names))
     for vector in gather(sums.cpu().numpy().reshape(-1)):
         for row in vector.reshape(held, -1):

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainhall.distributed import breakable
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training.capture import Gradient, GradientWatch, histogram_of, magnitudes
 from trainhall.training.gradient_record import HISTOGRAM_BINS, MAX_GRADIENTS, GradientRecord
@@ -97,8 +98,8 @@ class GradientCapture:
         largest = self._by_entry({name: norm.double() ** 2 for name, norm in report.own.items()})
         # A comparison with NaN would lose it.
         largest = torch.nan_to_num(largest, nan=torch.inf, posinf=torch.inf)
-        dist.all_reduce(squares, group=self._group)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=self._group)
+        breakable.all_reduce(squares, group=self._group)
+        breakable.all_reduce(largest, dist.ReduceOp.MAX, self._group)
         counts = self._counts(report) if report.request else None
         # Only now: should the exchange break off, the request is answered by another step.
         self.told = max(self.told, report.request)
@@ -125,7 +126,7 @@ class GradientCapture:
         counts = torch.zeros(len(self._names), HISTOGRAM_BINS + 2, dtype=torch.float64)
         for name, mine in report.magnitudes.items():
             counts[self._groups[self._places[name]]] += mine.cpu().double() / report.copies[name]
-        dist.all_reduce(counts, group=self._group)
+        breakable.all_reduce(counts, group=self._group)
         return counts.round().long()
 
 

@@ -1,31 +1,24 @@
 """State from one rank to those that lack it, over the group; no file is read."""
 
-from typing import Any
+from collections.abc import Callable
 
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trainhall.training.optim import allocate_state
+from trainhall.distributed import breakable
 
 
-def share_tensors(model: nn.Module, optimizer: Optimizer, source: int) -> None:
+def share_tensors(
+    model: nn.Module, optimizer: Optimizer, source: int, moved: Callable[[], None]
+) -> None:
     """Give every rank the source's weights, buffers and optimizer state. A collective.
 
     Args:
         model: a plain one, which all ranks hold whole.
+        moved: called after each tensor.
     """
-    if not optimizer.state:
-        allocate_state(optimizer)
-    for tensor in [*model.parameters(), *model.buffers(), *_state_of(optimizer)]:
-        dist.broadcast(tensor.detach(), src=source)
-
-
-def share_object(value: Any, source: int, group: dist.ProcessGroup) -> Any:
-    """Give every rank the source's plain value. A collective."""
-    box = [value]
-    dist.broadcast_object_list(box, src=source, group=group)
-    return box[0]
+    tensors = [*model.parameters(), *model.buffers(), *_state_of(optimizer)]
+    breakable.broadcast(tensors, source, moved)
 
 
 def _state_of(optimizer: Optimizer) -> list[Tensor]:

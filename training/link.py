@@ -65,6 +65,8 @@ EXIT_STOPPED = 84
 """The rank stopped at an agreed step and saved nothing."""
 EXIT_NOT_REGROUPED = 85
 """The rank lost others and waited in vain to be told how to go on: a failure, and no cause."""
+EXIT_STUCK = 86
+"""A step of the rank did not end although its group was broken off."""
 
 
 class Command(IntEnum):

@@ -2,21 +2,18 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
 from trainhall.distributed import process_group
-from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism import choose
+from trainhall.parallelism.batches import to_device
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training import network
-from trainhall.training.batches import to_device
 from trainhall.training.capture import GradientWatch
 from trainhall.training.chain_writer import ChainWriter
 from trainhall.training.clock import Phase, clock_for
@@ -24,61 +21,35 @@ from trainhall.training.console import Console
 from trainhall.training.control import Control
 from trainhall.training.data import Sampler
 from trainhall.training.evaluate import evaluate
+from trainhall.training.finite import LossNotFinite, Numbers
 from trainhall.training.gradients import GradientCapture
 from trainhall.training.job_wide import JobWide
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
     EXIT_STOPPED,
-    AttemptFolder,
     Command,
-    EventSpool,
-    Launch,
-    MetricSpool,
 )
 from trainhall.training.loader import Loader, Share, Workers, eval_batches
 from trainhall.training.measured import Measured
-from trainhall.training.optim import (
-    allocate_state,
-    build_optimizer,
-    learning_rate,
-)
-from trainhall.training.out_of_memory import explained, is_out_of_memory
-from trainhall.training.precision import MixedPrecision, low_precision
+from trainhall.training.optim import build_optimizer, learning_rate
+from trainhall.training.out_of_memory import in_words
+from trainhall.training.place import Place
+from trainhall.training.precision import MixedPrecision
 from trainhall.training.progress import Doing, Progress
 from trainhall.training.pulse import Beat, Pulse
 from trainhall.training.random_state import derive_seed, seed_everything
 from trainhall.training.reading import Reader
 from trainhall.training.recorder import Recorder, peak_memory_bytes
+from trainhall.training.same_data import check_same_data
 from trainhall.training.saving import Saving
+from trainhall.training.spread import asked_of
 from trainhall.training.state import TrainingState
 from trainhall.training.step import OptimizerStep
 from trainhall.training.stragglers import Stragglers, have_equal_work
 from trainhall.training.tasks import build_task
 from trainhall.training.utilization import Utilization, peak_of, utilization_of
 from trainhall.training.weights import weights_sha256
-
-
-class LossNotFinite(RuntimeError):
-    """The loss is no number any more: what is trained from there on is worth nothing."""
-
-
-class DifferentData(RuntimeError):
-    """The hosts of a job hold different data."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a rank stands: its launch, its folder and its device. The process group is joined."""
-
-    environment: RankEnvironment
-    launch: Launch
-    folder: AttemptFolder
-    device: torch.device
-    events: EventSpool
-    metrics: MetricSpool
-    describe: Callable[[BaseException], str] = str
-    """What to say of an exception in a data worker."""
 
 
 class Loop:
@@ -90,9 +61,7 @@ class Loop:
         self.device = place.device
         seed_everything(derive_seed(self.training.seed, "model"))
         self.task = build_task(place.launch.spec)
-        self.sampler = Sampler(
-            len(self.task.train_data), self.training.global_batch_size, self.training.seed
-        )
+        self.sampler = Sampler.of(self.training, len(self.task.train_data))
         self.total_steps = self.training.steps or (
             (self.training.epochs or 1) * self.sampler.batches_per_epoch
         )
@@ -106,8 +75,7 @@ class Loop:
         """When this generation had its state, seconds since the epoch."""
         self.told_generation = 0
         """The newest generation whose first step was told."""
-        self.not_finite = 0
-        self.said_not_finite = False
+        self.numbers = Numbers(self.training.precision)
         self.join_in(place, self.task.build_model())
 
     def join_in(self, place: Place, model: nn.Module) -> None:
@@ -210,22 +178,7 @@ class Loop:
 
     def asked(self) -> choose.Asked:
         """What the spec says of how the model is spread."""
-        spec = self.place.launch.spec
-        parallelism = spec.parallelism
-        return choose.Asked(
-            strategy=spec.strategy,
-            degrees=spec.degrees,
-            bucket_mb=parallelism.gradient_sync.bucket_mb,
-            gradient_sync=spec.gradient_sync,
-            reshard_after_forward=parallelism.reshard_after_forward,
-            sequence_parallel=parallelism.sequence_parallel,
-            schedule=spec.schedule,
-            microbatches=spec.microbatches,
-            logical_shards=self.training.logical_shards if self.training.reproducible else None,
-            recompute=self.training.activation_checkpointing == "full",
-            compile=self.training.compile,
-            low_precision=low_precision(self.training.precision),
-        )
+        return asked_of(self.place.launch.spec)
 
     def spread(self, model: nn.Module) -> Strategy:
         """The model over the ranks of the group."""
@@ -320,7 +273,6 @@ class Loop:
 
     def resume(self) -> None:
         """Start from the launch's checkpoint, if it names one, and say where the job stands."""
-        names = self.place.launch.checkpoint.resume
         told: dict[str, Any] = {
             "generation": self.place.launch.generation,
             "resumed_from": None,
@@ -328,16 +280,15 @@ class Loop:
             "samples": len(self.task.train_data),
         }
         self.saving.check_folder()
-        if names:
-            allocate_state(self.optimizer)
-            loaded = self.saving.load(names)
+        # Of a host that has none too: what others have on their disks it cannot know.
+        loaded = self.saving.load(self.place.launch.checkpoint.resume)
+        if loaded is not None:
             told["resumed_from"] = self.state.step
-            if loaded is not None:
-                # The last ones of a job that ended before it could say so.
-                self.recorder.last |= loaded.manifest.metrics
-                if loaded.notes:
-                    told["note"] = "; ".join(map(str, loaded.notes))
-                    told["passed_over"] = [asdict(each) for each in loaded.notes]
+            # The last ones of a job that ended before it could say so.
+            self.recorder.last |= loaded.manifest.metrics
+            if loaded.notes:
+                told["note"] = "; ".join(map(str, loaded.notes))
+                told["passed_over"] = [asdict(each) for each in loaded.notes]
         self.pulse.begin(self.state.step)
         self.loaded_at = time.time()
         self.tell("started", told)
@@ -435,7 +386,8 @@ class Loop:
         if captured is not None:
             self.tell("gradients", captured.as_json())
         self.capture.hear(beat.request)
-        self.check_losses(first, columns.get("loss", ()))
+        self.numbers.look(first, columns.get("loss", ()), columns.get("gradient_norm", ()))
+        self.check_numbers()
         return beat
 
     def command(self) -> Command:
@@ -453,30 +405,21 @@ class Loop:
             told = {"slowest_rank": float(slowest.rank), "slowest_rank_ratio": slowest.ratio}
             self.recorder.write_points(self.state.step, told)
 
-    def check_losses(self, first: int, losses: Sequence[float]) -> None:
-        """See that the job's losses from step `first` on are numbers; on all ranks alike.
+    def check_numbers(self) -> None:
+        """See that the job's losses and gradients so far are numbers; on all ranks alike.
 
         Raises:
-            LossNotFinite: too many in a row are not. No checkpoint was saved since the first.
+            LossNotFinite: too many in a row are not. With fp32 and bf16 no checkpoint was saved
+                since the first; with fp16 those steps changed no weight.
         """
-        for step, loss in enumerate(losses, start=first):
-            if math.isfinite(loss):
-                self.not_finite = 0
-                continue
-            self.not_finite += 1
-            if self.not_finite > self.precision.tolerated_steps:
-                self.saving.finish()
-                saved = self.saving.saved_step
-                raise LossNotFinite(
-                    f"the loss is {loss} at step {step}; the newest checkpoint before it is "
-                    + (f"of step {saved}" if saved else "none")
-                    + "; lower training.learning_rate, or set training.gradient_clip"
-                )
-            if not self.said_not_finite:
-                self.said_not_finite = True
-                self.tell(
-                    "note", {"message": f"the loss is {loss} at step {step}, which is left out"}
-                )
+        if self.numbers.too_many is not None:
+            self.saving.finish()
+            raise LossNotFinite(self.numbers.too_many.told(self.saving.saved_step))
+        left_out = self.numbers.left_out
+        if left_out is not None and not self.numbers.said:
+            self.numbers.said = True
+            at = f"at step {left_out.step}, which is left out"
+            self.tell("note", {"message": f"the loss is {left_out.loss} {at}"})
 
     def evaluate(self) -> None:
         """Measure the held-out data, if the task has any."""
@@ -539,36 +482,6 @@ def run(place: Place) -> int:
     except (MemoryError, RuntimeError) as error:
         step = None if loop is None else loop.state.step + 1
         raise in_words(error, place, step) from error
-
-
-def in_words(
-    error: MemoryError | RuntimeError, place: Place, step: int | None
-) -> MemoryError | RuntimeError:
-    """Of an error for want of memory, what asked for it and what to do; others as they are.
-
-    Args:
-        step: that was under way; None: none was.
-    """
-    if not is_out_of_memory(error):
-        return error
-    launch, rank = place.launch, place.environment.rank
-    return explained(error, launch.spec, place.device, rank, step, launch.prediction)
-
-
-def check_same_data(size: int, group: dist.ProcessGroup) -> None:
-    """See that all ranks train on sets of one size; otherwise they would not take equal steps.
-
-    Raises:
-        DifferentData: two hosts have different data.
-    """
-    sizes: list[int] = [0] * dist.get_world_size(group)
-    dist.all_gather_object(sizes, size, group=group)
-    for rank, other in enumerate(sizes):
-        if other != sizes[0]:
-            raise DifferentData(
-                f"rank 0 has a training set of {sizes[0]} samples, rank {rank} one of {other}; "
-                "give all hosts the same data"
-            )
 
 
 def _divides(every: int | None, step: int) -> bool:

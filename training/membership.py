@@ -1,19 +1,26 @@
 """A rank's way from one group of its attempt to the next, in the same process."""
 
+import faulthandler
 import os
+import sys
 import time
 from threading import Event, Thread
 
 import torch
 
-from trainhall.distributed import broken, process_group
+from trainhall.distributed import breakable, broken, process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.control import STUCK_SECONDS, Control
-from trainhall.training.link import AttemptFolder, Command, Launch, RankPlace
+from trainhall.training.link import EXIT_STUCK, AttemptFolder, Command, Launch, RankPlace
+from trainhall.training.progress import Doing, Progress
 
 LOOK_SECONDS = 0.005
 """Between two looks at the page by a rank that has nothing else to do."""
 WATCH_SECONDS = 0.25
+FIRST_SECONDS = 30.0
+"""For what a rank does for the first time, instead of `STUCK_SECONDS`."""
+TIMES_THE_USUAL = 2
+"""So much longer than ever a step may take, or whatever else a rank does, until it is stuck."""
 
 
 class NotRegrouped(RuntimeError):
@@ -41,9 +48,11 @@ class Membership:
         self._control = Control(folder.control)
         self._patience = launch.spec.recovery.regroup_seconds
         self._left = Event()
-        self._is_broken_up = False
+        self._is_broken_off = False
         """Connections of the present group were closed here."""
         self._steps = 0
+        self.progress = Progress()
+        """What this rank does, and how long that takes it."""
 
     def stepped(self) -> None:
         """This rank has taken a step."""
@@ -58,27 +67,28 @@ class Membership:
         Raises:
             NotJoined, Superseded: and whatever says that ranks are gone, see `broken.is_broken`.
         """
+        breakable.begin()
         process_group.join(
             environment,
             device=self._device,
             namespace=f"{launch.job_id}/{launch.attempt}/{launch.generation}",
             superseded=self.is_superseded,
         )
-        self._left, self._is_broken_up = Event(), False
+        self._left, self._is_broken_off = Event(), False
         Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
 
     def confirm(self) -> None:
         """
         Raises:
-            Superseded: the present group is broken up, though nothing may have failed yet.
+            Superseded: the present group is broken off, though nothing may have failed yet.
         """
-        if self._is_broken_up:
+        if self._is_broken_off:
             raise process_group.Superseded("the ranks of this group were told to regroup")
 
-    def break_up(self) -> None:
-        """Have whatever is under way in the present group fail, here and on its other ranks."""
+    def break_off(self) -> None:
+        """Have whatever is under way in the present group end, and fail on its other ranks."""
         self._left.set()
-        broken.close_connections()
+        broken.break_off()
 
     def leave(self) -> None:
         """Be in no group any more. Nothing of this rank may refer to the present one."""
@@ -114,6 +124,15 @@ class Membership:
     def _must_end(self) -> bool:
         return self._control.command is Command.STOP
 
+    def _stuck_after(self) -> float:
+        usual = self.progress.usual()
+        return FIRST_SECONDS if usual is None else max(STUCK_SECONDS, TIMES_THE_USUAL * usual)
+
+    def _is_stepping(self) -> bool:
+        """It takes a step, and has taken steps before: this one ought to have ended long ago."""
+        steps = self.progress.now in (Doing.FIRST_STEP, Doing.STEPPING)
+        return steps and self.progress.usual() is not None
+
     def _watch(self, left: Event) -> None:
         """Break up the present group if a newer one waits and this rank is stuck in it."""
         steps, since = self._steps, time.monotonic()
@@ -121,10 +140,22 @@ class Membership:
             now = time.monotonic()
             if steps != self._steps:
                 steps, since = self._steps, now
-            elif now - since > STUCK_SECONDS and self._control.generation > self.generation:
-                self._is_broken_up = True  # first: what fails then is looked at at once
-                broken.close_connections()
+            elif self._control.generation > self.generation and now - since > self._stuck_after():
+                if self._is_broken_off and self._is_stepping():
+                    _give_up()
+                self._is_broken_off = True  # first: what fails then is looked at at once
+                broken.break_off()
                 since = now
+
+
+def _give_up() -> None:
+    """End this process, for another to take its place: its step does not end although its group is
+    broken off, and what waits in `breakable` has ended. A task of the user's may wait for other
+    ranks by itself, or for anything else."""
+    faulthandler.dump_traceback(all_threads=True)
+    sys.stderr.write("a step does not end although the group of ranks was broken off\n")
+    sys.stderr.flush()
+    os._exit(EXIT_STUCK)
 
 
 def read_group(folder: AttemptFolder, generation: int) -> Launch:

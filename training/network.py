@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
 from trainhall.distributed.compression.forecast import NAMES, Forecast, Gradients, forecast
@@ -47,8 +47,7 @@ def examine(
     except Exception as error:
         # A job can do without; whatever else is amiss it will meet, and say, by itself.
         mine = {}, [], f"{type(error).__name__}: {error}"
-    told = [mine] * group.size()
-    dist.all_gather_object(told, mine, group=process_group.cpu_group())
+    told = breakable.gather_objects(mine, process_group.cpu_group())
     for rank, (_, _, failure) in enumerate(told):
         if failure:
             return {"message": f"links: not measured: rank {rank}: {failure}"}

@@ -14,11 +14,15 @@ from trainhall.training.spec import LearningRateSchedule, TrainingSpec
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> Optimizer:
-    """The optimizer of the spec; fused, so that a step is one call and fp16 needs no wait."""
+    """The optimizer of the spec; fused, so that a step is one call and fp16 needs no wait.
+
+    It has its state from the start, of all parameters: zeros.
+    """
     group: dict[str, Any] = {"params": list(parameters)}  # torch takes an empty group, but no list
+    optimizer: SGD | FusedAdamW
     match spec.optimizer:
         case "sgd":
-            return SGD(
+            optimizer = SGD(
                 [group],
                 lr=spec.learning_rate,
                 momentum=spec.momentum,
@@ -26,7 +30,9 @@ def build_optimizer(parameters: Iterable[nn.Parameter], spec: TrainingSpec) -> O
                 fused=True,
             )
         case "adamw":
-            return FusedAdamW([group], lr=spec.learning_rate, weight_decay=spec.weight_decay)
+            optimizer = FusedAdamW([group], lr=spec.learning_rate, weight_decay=spec.weight_decay)
+    _make_state(optimizer)
+    return optimizer
 
 
 def learning_rate(step: int, *, peak: float, total: int, schedule: LearningRateSchedule) -> float:
@@ -70,17 +76,34 @@ def named_state(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
     return state
 
 
-def allocate_state(optimizer: Optimizer) -> None:
-    """Make the tensors that the first step would make, so that a checkpoint can be read into them.
+def lacking_state(state: Iterable[str], saved: Iterable[str]) -> set[str]:
+    """The names in `state` of parameters of which `saved` has nothing, though it has of others.
 
-    A step with gradients and rate of zero leaves the weights as they are.
+    Once a parameter that had not had a gradient yet had no state, and its checkpoints have none:
+    it is zeros.
+
+    Args:
+        state: as `named_state` names it.
+        saved: likewise.
     """
-    rates = [group["lr"] for group in optimizer.param_groups]
-    parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    set_learning_rate(optimizer, 0.0)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-        group["lr"] = rate
+    known = {name.rpartition(".")[0] for name in saved}
+    return {name for name in state if known and name.rpartition(".")[0] not in known}
+
+
+def _make_state(optimizer: SGD | FusedAdamW) -> None:
+    """Make what torch's first step would make.
+
+    It makes the state of parameters with a gradient alone, so that it would not be the same on all
+    ranks, and not what a checkpoint is read into. And of a first fp16 step that is left out it
+    keeps a momentum that nothing was ever written to.
+    """
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if isinstance(optimizer, FusedAdamW):
+                optimizer.state[parameter] = {
+                    "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+            elif group["momentum"]:
+                optimizer.state[parameter] = {"momentum_buffer": torch.zeros_like(parameter)}

@@ -4,6 +4,7 @@ import traceback
 
 import torch
 
+from trainhall.training.place import Place
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.plan import Prediction
 
@@ -14,7 +15,7 @@ _PHASES = (
     ("torch/autograd/", "the backward pass ran"),
     ("torch/optim/", "the optimizer made its state or took its step"),
     ("training/fused.py", "the optimizer made its state or took its step"),
-    ("training/batches.py", "a batch was moved to the device"),
+    ("parallelism/batches.py", "a batch was moved to the device"),
     ("torch/nn/modules/", "the forward pass ran"),
     ("parallelism/strategy.py", "the forward pass ran"),
     ("parallelism/pipeline.py", "the forward pass ran"),
@@ -31,6 +32,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def in_words(
+    error: MemoryError | RuntimeError, place: Place, step: int | None
+) -> MemoryError | RuntimeError:
+    """Of an error for want of memory, what asked for it and what to do; others as they are.
+
+    Args:
+        step: that was under way; None: none was.
+    """
+    if not is_out_of_memory(error):
+        return error
+    launch, rank = place.launch, place.environment.rank
+    return explained(error, launch.spec, place.device, rank, step, launch.prediction)
 
 
 def explained(

@@ -19,12 +19,13 @@ from torch.utils._pytree import tree_map
 from trainhall.parallelism.choose import Asked
 from trainhall.parallelism.declaration import check
 from trainhall.parallelism.degrees import DEGREES, BadDegrees
+from trainhall.parallelism.gradient_sync import NATIVE
 from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
 from trainhall.training.optim import build_optimizer
-from trainhall.training.precision import MixedPrecision, low_precision
+from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import JobSpec, Precision, SpecError
 from trainhall.training.spec.parse import validate_spec
@@ -38,6 +39,7 @@ from trainhall.training.spec.plan import (
 )
 from trainhall.training.spec.plan import Prediction as Told
 from trainhall.training.spec.strategies import candidates, with_mesh
+from trainhall.training.spread import asked_of
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
@@ -105,7 +107,7 @@ def _plan(
     refused: list[Refused] = []
     for strategy, mesh in candidates(workers):
         try:
-            asked = asked_of(with_mesh(spec, workers, strategy, mesh))
+            asked = traced_of(with_mesh(spec, workers, strategy, mesh))
             check(
                 tracing.subject.declaration,
                 asked.degrees,
@@ -139,24 +141,13 @@ def predicted_memory(spec: JobSpec) -> dict[str, int]:
     """The peak memory of the rank that needs most, by kind, of a job with the strategy it names."""
     rates = Rates("", 1.0, 1.0, 1.0, 0.0, "")
     with pretended(spec.resources.workers):
-        return predict(Tracing(subject_of(spec)), asked_of(spec), rates).memory
+        return predict(Tracing(subject_of(spec)), traced_of(spec), rates).memory
 
 
-def asked_of(spec: JobSpec) -> Asked:
-    """What a spec says of its strategy."""
-    parallelism = spec.parallelism
-    return Asked(
-        strategy=spec.strategy,
-        degrees=spec.degrees,
-        bucket_mb=parallelism.gradient_sync.bucket_mb,
-        reshard_after_forward=parallelism.reshard_after_forward,
-        sequence_parallel=parallelism.sequence_parallel,
-        schedule=spec.schedule,
-        microbatches=spec.microbatches,
-        logical_shards=spec.training.logical_shards if spec.training.reproducible else None,
-        recompute=spec.training.activation_checkpointing == "full",
-        low_precision=low_precision(spec.training.precision),
-    )
+def traced_of(spec: JobSpec) -> Asked:
+    """What of a spec's strategy is traced: gradients are combined as torch does, and no layer is
+    compiled."""
+    return replace(asked_of(spec), gradient_sync=NATIVE, compile=False)
 
 
 def subject_of(spec: JobSpec) -> Subject:

@@ -23,6 +23,11 @@ _TOLERATED = 20
 """A loss scale that was halved so many times is of no more use."""
 
 
+def tolerated_steps(precision: Precision) -> int:
+    """Steps in a row whose loss may be no number: with fp16 they are left out."""
+    return _TOLERATED if precision is Precision.FP16 else 0
+
+
 class MixedPrecision:
     """Autocast, and for fp16 the loss scaling that keeps small gradients above zero.
 
@@ -41,8 +46,6 @@ class MixedPrecision:
         self._dtype = _DTYPES.get(precision)
         kind = GradScaler if replicated else _AgreedScaler
         self._scaler = kind(device.type) if precision is Precision.FP16 else None
-        self.tolerated_steps = _TOLERATED if self._scaler is not None else 0
-        """Steps in a row whose loss may be no number: with fp16 they are left out."""
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self._dtype is None:
@@ -68,6 +71,16 @@ class MixedPrecision:
         else:
             self._scaler.step(optimizer)
             self._scaler.update()
+
+    def take(self, optimizer: Optimizer) -> bool:
+        """As `step`; whether it was taken. With fp16 the host waits for that."""
+        if self._scaler is None:
+            optimizer.step()
+            return True
+        before = self._scaler.get_scale()
+        self.step(optimizer)
+        # It falls if a step is left out, and then alone.
+        return self._scaler.get_scale() >= before
 
     def state(self) -> dict[str, Any]:
         return {} if self._scaler is None else dict(self._scaler.state_dict())

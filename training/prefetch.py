@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainhall.training.batches import leaves_of, mapped
+from trainhall.parallelism.batches import leaves_of, mapped
 from trainhall.training.reading import Request
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 

@@ -39,6 +39,11 @@ class Doing(IntEnum):
     ENDING = 6
     """The last save, the result, the goodbye."""
     REGROUPING = 7
+    """Leaving a group of ranks, until the next one is known."""
+    MEETING = 8
+    """Waiting for the others of the next group to come."""
+    TAKING_OVER = 9
+    """The ranks of a group that has met bring each other to one state."""
 
 
 class Part(IntEnum):
@@ -65,10 +70,12 @@ _PASSED = 3
 _TIMED_STEPS = 4
 _TIMED_SECONDS = 5
 _LONGEST = 6
+_FIRST = 7
 _SIZE = 64
-_PAGE = struct.Struct("@QQQQQddQ")
+_PAGE = struct.Struct("@QQQQQddd")
 _COUNT = 8
 _STEPPING, _READING, _BETWEEN = int(Doing.STEPPING), int(Doing.READING), int(Part.BETWEEN)
+_FIRST_STEP = int(Doing.FIRST_STEP)
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,9 @@ class Told:
     mean_seconds: float | None = None
     """Of a step; None before the second."""
     longest_seconds: float = 0.0
-    """The longest step so far, the first one included."""
+    """The longest step so far, first ones left out."""
+    first_seconds: float = 0.0
+    """The longest first step: of the process, or behind a regrouping."""
 
 
 def folder_of(attempt: Path) -> Path:
@@ -96,7 +105,7 @@ def read(attempt: Path, pid: int) -> Told | None:
     """What a process of an attempt tells; None: nothing."""
     try:
         data = (folder_of(attempt) / f"{pid}.bin").read_bytes()
-        doing, answers, step, passed, timed, seconds, longest, _ = _PAGE.unpack(data)
+        doing, answers, step, passed, timed, seconds, longest, first = _PAGE.unpack(data)
         return Told(
             doing=Doing(doing),
             answers=answers == 1,
@@ -105,6 +114,7 @@ def read(attempt: Path, pid: int) -> Told | None:
             part=Part(passed % _COUNT),
             mean_seconds=seconds / timed if timed else None,
             longest_seconds=longest,
+            first_seconds=first,
         )
     except (FileNotFoundError, struct.error, ValueError):
         return None
@@ -136,7 +146,8 @@ class Progress:
         self._passed = 0
         self._timed = 0
         self._seconds = 0.0
-        self._longest = 0.0
+        self._longest = self._first = 0.0
+        self._longest_of: dict[int, float] = {}
         self._had_first = False
 
     def _map(self, attempt: Path | None) -> memoryview:
@@ -191,20 +202,42 @@ class Progress:
         elapsed = now - self._last
         self._last = now
         slots = self._slots
-        if elapsed > self._longest:
-            self._longest = elapsed
-            self._times[_LONGEST] = elapsed
         if self._had_first:
+            if elapsed > self._longest:
+                self._longest = elapsed
+                self._times[_LONGEST] = elapsed
             self._timed += 1
             self._seconds += elapsed
+            if elapsed > self._longest_of.get(_STEPPING, 0.0):
+                self._longest_of[_STEPPING] = elapsed
             slots[_TIMED_STEPS] = self._timed
             self._times[_TIMED_SECONDS] = self._seconds
         else:
             self._had_first = True
             slots[_DOING] = _STEPPING
+            if elapsed > self._first:
+                self._first = elapsed
+                self._times[_FIRST] = elapsed
         self._passed = 0
         slots[_PASSED] = _BETWEEN
         slots[_STEP] = step
+
+    def moved(self) -> None:
+        """Something of what the rank does is done."""
+        self._passed += _COUNT
+        self._slots[_PASSED] = self._passed
+
+    def usual(self) -> float | None:
+        """The most seconds that what the rank does has taken it so far; None: it is the first time.
+        That of a first step is left out. Any thread may ask."""
+        doing = int(self._slots[_DOING])
+        steps = doing in (_STEPPING, _READING, _FIRST_STEP)
+        return self._longest_of.get(_STEPPING if steps else doing)
+
+    @property
+    def now(self) -> Doing:
+        """What the rank does. Any thread may ask."""
+        return Doing(self._slots[_DOING])
 
     def doing(self, doing: Doing) -> None:
         """From here on; for what no step follows, or what `begin` ends."""
@@ -214,6 +247,8 @@ class Progress:
     def while_(self, doing: Doing) -> Iterator[None]:
         """Within it the rank does something else than steps, whose time is none of theirs."""
         self._slots[_DOING] = doing
+        begun = monotonic()
         yield
+        self._longest_of[doing] = max(monotonic() - begun, self._longest_of.get(doing, 0.0))
         self._slots[_DOING] = Doing.STEPPING if self._had_first else Doing.FIRST_STEP
         self._last = monotonic()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
+from trainhall.distributed import breakable
 from trainhall.training.link import Command
 
 TARGET_SECONDS = 0.25
@@ -121,6 +122,6 @@ class Pulse:
         if self._world_size == 1:
             return [vector]
         mine = torch.from_numpy(vector)
-        others = [torch.empty_like(mine) for _ in range(self._world_size)]
-        dist.all_gather(others, mine, group=self._group)
-        return [other.numpy() for other in others]
+        rows = mine.new_empty(self._world_size, len(mine))
+        breakable.all_gather(rows.view(-1), mine, self._group)
+        return list(rows.numpy())

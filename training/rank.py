@@ -1,5 +1,6 @@
 """A rank's entry point: from its environment and launch to its exit code."""
 
+import faulthandler
 import gc
 import logging
 import os
@@ -14,8 +15,10 @@ from trainhall.distributed.collectives.errors import BadInput, BadSchedule, Coll
 from trainhall.distributed.environment import BadEnvironment, RankEnvironment, required
 from trainhall.parallelism.degrees import BadDegrees
 from trainhall.parallelism.same_model import DifferentModels
+from trainhall.parallelism.strategy import NoGradient
 from trainhall.training import deterministic, elastic, loop
 from trainhall.training.blame import Blame
+from trainhall.training.data import NoPosition
 from trainhall.training.link import (
     EXIT_NOT_REGROUPED,
     AttemptFolder,
@@ -25,6 +28,8 @@ from trainhall.training.link import (
 )
 from trainhall.training.membership import NotRegrouped
 from trainhall.training.out_of_memory import OutOfMemory
+from trainhall.training.own_gpu import own_gpu
+from trainhall.training.place import Place
 from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
@@ -33,10 +38,11 @@ from trainhall.training.verify import trace
 EXIT_FAILED = 1
 TOLD = (
     BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed, OutOfMemory,
-    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels, NotRegrouped,
+    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels, NoGradient,
+    NoPosition, NotRegrouped,
 )  # fmt: skip
 """Exceptions whose message says already where they come from."""
-FINAL = (BadDegrees, BadTask, BadData)
+FINAL = (BadDegrees, BadTask, BadData, NoPosition)
 """Exceptions that another attempt would only raise again: what the user gave has to change."""
 
 
@@ -46,6 +52,8 @@ def main() -> int:
     Exceptions become a `failure` event and an exit code of 1. The caller must leave with `os._exit`
     after flushing: the destructors of Gloo's threads can deadlock.
     """
+    # A crash in native code leaves no other word of where it was.
+    faulthandler.enable()
     environment = RankEnvironment.read(os.environ)
     folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
     # Without a shim that tells otherwise a rank is of the first.
@@ -69,7 +77,7 @@ def main() -> int:
         gc.freeze()
         describe = blame.typed if blame is not None else _typed
         metrics = MetricSpool(folder.metrics(environment.rank, generation))
-        place = loop.Place(environment, launch, folder, device, events, metrics, describe)
+        place = Place(environment, launch, folder, device, events, metrics, describe)
         if launch.in_place:
             return elastic.run(place)
         namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
@@ -112,17 +120,13 @@ def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
     place = next(p for p in launch.ranks if p.rank == environment.rank)
     if place.device_kind == "cpu":
         return torch.device("cpu")
-    visible = torch.cuda.device_count()
-    if visible == 0:
+    if torch.cuda.device_count() == 0:
         raise RuntimeError(
             f"rank {environment.rank} was given GPU {place.device_index}, but torch "
             f"{torch.__version__} sees none; check nvidia-smi, CUDA_VISIBLE_DEVICES and that a "
             "CUDA build of torch is installed"
         )
-    # A launcher shows a rank either all GPUs of the attempt on this host, or its own alone.
-    device = torch.device("cuda", environment.local_rank if visible > 1 else 0)
-    torch.cuda.set_device(device)
-    return device
+    return own_gpu(environment.local_rank)
 
 
 def threads_per_rank(environment: RankEnvironment) -> int:

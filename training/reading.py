@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
+from trainhall.parallelism.batches import shapes_of
 from trainhall.training import random_state
-from trainhall.training.batches import shapes_of
 from trainhall.training.data import sample_words
 from trainhall.training.tasks.base import BadData, Data, MapStyle, Samples, Task
 

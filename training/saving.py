@@ -4,19 +4,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import torch.distributed as dist
-
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
 from trainhall.training.checkpoint.draft import Committed
+from trainhall.training.checkpoint.errors import NotSaved
 from trainhall.training.link import EventSpool, Launch
 from trainhall.training.shared_folder import prove_shared
 from trainhall.training.state import TrainingState
 from trainhall.training.sync_state import PART
-
-
-class NotSaved(RuntimeError):
-    """A checkpoint that the job cannot do without was not written."""
 
 
 class NeedsSharedFolder(RuntimeError):
@@ -94,12 +89,13 @@ class Saving:
         """Begin to save the present step; training goes on while it is written."""
         if self.saved_step == self._state.step:
             return
-        self.saved_step = self._state.step
-        self._saved_at = time.monotonic()
         # A save that is still under way may fail: its error is not this one's.
         self._checkpointer.wait()
         self._error = None
         self._checkpointer.save(self._state.step, self._state.snapshot(), metrics)
+        # Only now: a rank may be lost while the others gather the state, and nothing is written.
+        self.saved_step = self._state.step
+        self._saved_at = time.monotonic()
 
     def finish(self) -> None:
         """Wait until the last save is committed, on all ranks.
@@ -108,9 +104,7 @@ class Saving:
             NotSaved: it is not; what was trained since the one before would be lost in silence.
         """
         self._checkpointer.wait()
-        errors: list[str | None] = [None] * dist.get_world_size(self._state.group)
-        dist.all_gather_object(errors, self._error, group=self._state.group)
-        for rank, error in enumerate(errors):
+        for rank, error in enumerate(breakable.gather_objects(self._error, self._state.group)):
             if error is not None:
                 raise NotSaved(
                     f"rank {rank} could not save the checkpoint of step {self.saved_step}: {error}"
@@ -122,7 +116,8 @@ class Saving:
         return self._checkpointer.give_up()
 
     def load(self, names: list[str]) -> Loaded | None:
-        """Continue from the first good checkpoint among `names`; None without any names.
+        """Continue from the first good checkpoint among `names`, those of this host; None if there
+        are none on any rank. A collective.
 
         Raises:
             NoGoodCheckpoint: none is. Starting over without a word would cost the work.

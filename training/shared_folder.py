@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from trainhall.distributed import breakable
+
 PATIENCE_SECONDS = 10.0
 """Network file systems show a new file to other hosts late (NFS caches folders for seconds)."""
 
@@ -32,11 +34,9 @@ def prove_shared(
     told: list[str | None] = [None, None]
     if rank == 0:
         told = _write_nonce(folder)
-    dist.broadcast_object_list(told, src=0, group=group)
-    nonce, error = told
+    nonce, error = breakable.broadcast_object(told, 0, group)
     seen = nonce is not None and _reads(folder, nonce, patience_seconds)
-    blind: list[str | None] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(blind, None if seen else socket.gethostname(), group=group)
+    blind = breakable.gather_objects(None if seen else socket.gethostname(), group)
     if rank == 0 and nonce is not None:
         with contextlib.suppress(OSError):
             _file(folder, nonce).unlink()

@@ -23,6 +23,8 @@ class RankStall(StallModel):
     """Of its process, in psutil's words: `stopped`, `running`, `sleeping`, `disk-sleep`…"""
     busy: bool = False
     """It uses a core."""
+    waits: bool = False
+    """It waits for the ranks of its next group to come: it holds nobody up."""
 
 
 class Stall(StallModel):
@@ -32,4 +34,6 @@ class Stall(StallModel):
     """Seconds that a step may take."""
     behind: int | None
     """The rank that the others here wait for; None: nothing tells it from them."""
+    is_sure: bool = False
+    """It is that one whatever the ranks of other hosts do: it should wait for none of them."""
     ranks: list[RankStall]

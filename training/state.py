@@ -9,13 +9,15 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainhall.distributed import breakable
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training import random_state
 from trainhall.training.chain import GENESIS
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import Manifest
+from trainhall.training.checkpoint.state import unescaped
 from trainhall.training.data import Sampler
-from trainhall.training.optim import named_state
+from trainhall.training.optim import lacking_state, named_state
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.spec import TaskSpec
 from trainhall.training.sync_state import PART, SyncState
@@ -53,8 +55,7 @@ class TrainingState:
         """What a checkpoint saves; all ranks call it at the same step."""
         self.strategy.share_buffers()
         mine = [self._stream, random_state.capture(self.device)]
-        ranks: list[Any] = [None] * dist.get_world_size(self.group)
-        dist.all_gather_object(ranks, mine, group=self.group)
+        ranks = breakable.gather_objects(mine, self.group)
         extra = {
             "step": self.step,
             "task": None if self.task is None else self.task.model_dump(mode="json"),
@@ -68,7 +69,11 @@ class TrainingState:
 
     def room(self, manifest: Manifest, index: Index) -> dict[str, Any]:
         """Tensors for a checkpoint to be read into; `restore` takes over what was read."""
-        return {**self.tensors(), PART: self._sync.room(manifest, index)}
+        tensors = self.tensors()
+        state = tensors["optimizer"]
+        for name in lacking_state(state, _optimizer_names(index)):
+            state.pop(name).zero_()
+        return {**tensors, PART: self._sync.room(manifest, index)}
 
     def restore(self, extra: Mapping[str, Any]) -> str | None:
         """Take over what is beside the tensors of the model and the optimizer.
@@ -99,3 +104,9 @@ class TrainingState:
     def _stream(self) -> int:
         """Which of the independent sequences of random numbers this rank draws from."""
         return self.strategy.stream
+
+
+def _optimizer_names(index: Index) -> list[str]:
+    """What a checkpoint has of the optimizer's state, as `named_state` names it."""
+    paths = (path.split("/") for path in index.metadata.state_dict_metadata)
+    return [unescaped(name) for part, *names in paths if part == "optimizer" for name in names]

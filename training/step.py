@@ -87,7 +87,10 @@ class OptimizerStep:
             watch.averaged(self._strategy)
         norm = self._strategy.clip(self._gradient_clip)
         self._update_begins()
-        self._precision.step(self._optimizer)
+        if not self._strategy.owed():
+            self._precision.step(self._optimizer)
+        elif self._precision.take(self._optimizer):  # for which the host waits, and so seldom
+            self._strategy.paid()
         self._strategy.clear_gradients()
         self._clock.mark(Phase.OPTIMIZER)
         self._strategy.finish_step(self._tools)

@@ -10,23 +10,32 @@ gradient.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from trainhall.distributed import breakable
 from trainhall.distributed.compression.error_feedback import RESIDUAL
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import Manifest
+from trainhall.training.checkpoint.state import unescaped
 
 PART = "gradient_sync"
 """The key in a checkpoint's state."""
 _RESIDUAL = RESIDUAL.removesuffix("/")
 
 _ByName = dict[str, Tensor]
+
+
+class _Form(NamedTuple):
+    """What a residual is like."""
+
+    shape: torch.Size
+    dtype: torch.dtype
 
 
 class SyncState:
@@ -50,14 +59,29 @@ class SyncState:
     def snapshot(self) -> dict[str, Any]:
         """What rank 0 saves: the residuals of all ranks, which come to it, and the rest."""
         saved: dict[str, Any] = {}
+        own: _ByName = {}
         for key, tensor in sorted(self._strategy.sync_state().items()):
             kind, name = key.split("/", 1)
             if kind == _RESIDUAL:
-                for rank, residual in enumerate(self._gather(tensor)):
-                    saved.setdefault(kind, {}).setdefault(rank, {})[name] = residual
+                own[name] = tensor
             else:
                 saved.setdefault(kind, {})[name] = tensor
+        if self._rank == 0:
+            # All ranks owe the same, so it counts once.
+            for name, tensor in self._strategy.owed().items():
+                own[name] = tensor + own[name].to(tensor) if name in own else tensor
+        for name, form in self._kept_anywhere(own):
+            # A rank that has come since the last step has sent everything.
+            tensor = own[name] if name in own else torch.zeros(form.shape, dtype=form.dtype)
+            for rank, residual in enumerate(self._gather(tensor)):
+                saved.setdefault(_RESIDUAL, {}).setdefault(rank, {})[name] = residual
         return saved
+
+    def _kept_anywhere(self, own: _ByName) -> list[tuple[str, _Form]]:
+        """The residuals that some rank has, in the same order on all ranks."""
+        forms = {name: _Form(tensor.shape, tensor.dtype) for name, tensor in own.items()}
+        told = [forms] if self._group is None else breakable.gather_objects(forms, self._group)
+        return sorted({name: form for each in told for name, form in each.items()}.items())
 
     def room(self, manifest: Manifest, index: Index) -> dict[str, Any]:
         """Tensors to read a checkpoint's into: what this rank has to know of it."""
@@ -65,7 +89,7 @@ class SyncState:
         self._shared, self._residuals, self._zeros = {}, {}, {}
         room: dict[str, Any] = {}
         for path, entry in index.metadata.state_dict_metadata.items():
-            part, *keys = (key.replace("~1", "/").replace("~0", "~") for key in path.split("/"))
+            part, *keys = map(unescaped, path.split("/"))
             if part != PART:
                 continue
             assert isinstance(entry, TensorStorageMetadata)
@@ -115,8 +139,7 @@ class SyncState:
         mine = residuals.get(self._rank, {})
         if len(residuals) != self._world_size:
             mine = {name: total / self._world_size for name, total in totals.items()}
-        if self._lacks_room(mine):
-            self._strategy.owe(totals)
+        self._strategy.owe(totals if self._lacks_room(mine) else {})
         self._shared = {}
 
     def _lacks_room(self, mine: _ByName) -> bool:
@@ -131,13 +154,15 @@ class SyncState:
         for name, total in totals.items():
             for residuals in self._residuals.values():
                 total += residuals[name]
-            dist.all_reduce(total, group=self._group)
+            breakable.all_reduce(total, group=self._group)
         return totals
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
         """Every rank's tensor, on rank 0 alone."""
         mine = tensor.cpu().contiguous()
+        if self._world_size == 1:
+            return [mine]
         first = self._rank == 0
         all_of_them = [torch.empty_like(mine) for _ in range(self._world_size)] if first else None
-        dist.gather(mine, all_of_them, group=self._group)
+        breakable.gather(mine, all_of_them, self._group)
         return all_of_them or []

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -14,14 +13,16 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trainhall.parallelism.batches import pieces, to_device
 from trainhall.parallelism.ddp import Replicas
+from trainhall.parallelism.gradient_sync import BadGradientSync
 from trainhall.parallelism.gradient_sync import check as check_sync
 from trainhall.parallelism.hook import HookedReplicas
-from trainhall.training.batches import mapped, to_device
 from trainhall.training.capture import Gradient, GradientWatch
 from trainhall.training.clock import NoClock
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.sdk import api
+from trainhall.training.sdk.together import host_group
 from trainhall.training.spec import GradientSync, Precision
 from trainhall.training.spec.wording import in_words
 from trainhall.training.step import OptimizerStep
@@ -114,7 +115,8 @@ class Trainer:
         self.step = 0
         """Steps taken."""
         self._tell: Callable[[Gradient], None] | None = None
-        self._sync = SyncState(spread, dist.group.WORLD)
+        # The script may have joined over NCCL alone, and what is saved lies in host memory.
+        self._sync = SyncState(spread, host_group(_world_size()))
         self._precision = MixedPrecision(Precision(precision), self.device)
         self._optimizer_step = OptimizerStep(
             spread,
@@ -194,27 +196,12 @@ class Trainer:
         if PART in state:
             self._sync.take(state[PART])
 
-    def _parts(self, batch: Any, rounds: int) -> Iterator[Any]:
+    def _parts(self, batch: Any, rounds: int) -> list[Any]:
         # Tokenizers give mappings that are no dicts.
         moved = to_device(dict(batch) if isinstance(batch, Mapping) else batch, self.device)
         if rounds == 1:
-            yield moved
-            return
-        for part in range(rounds):
-            yield mapped(moved, partial(_part, part=part, rounds=rounds))
-
-
-def _part(tensor: Any, *, part: int, rounds: int) -> Any:
-    if not isinstance(tensor, Tensor):
-        return tensor
-    size = tensor.shape[0] if tensor.ndim else 0
-    if size == 0 or size % rounds:
-        raise ValueError(
-            f"a tensor of the batch has the shape {list(tensor.shape)}, which cannot be cut into "
-            f"{rounds} equal parts along dimension 0 (gradient_accumulation)"
-        )
-    share = size // rounds
-    return tensor[part * share : (part + 1) * share]
+            return [moved]
+        return pieces(moved, rounds, "gradient_accumulation")
 
 
 def _gradient_sync(given: Mapping[str, Any]) -> GradientSync:
@@ -230,11 +217,19 @@ def _spread(
 ) -> Replicas:
     options = synchronised.options()
     bucket_mb = synchronised.bucket_mb
-    ranks = dist.get_world_size() if dist.is_initialized() else 1
-    check_sync(options, "ddp", ranks, reproducible=False, loss_scaled=precision is Precision.FP16)
+    ranks = _world_size()
+    loss_scaled = precision is Precision.FP16
+    try:
+        check_sync(options, "ddp", ranks, reproducible=False, loss_scaled=loss_scaled)
+    except BadGradientSync as error:
+        raise ValueError(f"{'.'.join(error.field)}: {error.value!r} {error}") from None
     if options.is_native:
         return Replicas(model, device=device, bucket_mb=bucket_mb, timed=False)
     return HookedReplicas(model, options, device=device, bucket_mb=bucket_mb)
+
+
+def _world_size() -> int:
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def _check_choice(name: str, given: str, allowed: tuple[str, ...]) -> None:

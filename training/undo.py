@@ -31,9 +31,9 @@ class Undo:
         self._position = self._sampler.state()
         if self._copies:
             torch._foreach_copy_(self._copies, self._buffers)
+        # Before its first step a compression keeps nothing, and that is to be gone back to as well.
         unsent = self._strategy.sync_state()
-        if unsent:
-            self._unsent = {name: tensor.clone() for name, tensor in unsent.items()}
+        self._unsent = {name: tensor.clone() for name, tensor in unsent.items()}
         self._is_open = True
         yield
         self._is_open = False
@@ -46,6 +46,5 @@ class Undo:
         self._sampler.restore(self._position)
         if self._copies:
             torch._foreach_copy_(self._buffers, self._copies)
-        if self._unsent:
-            self._strategy.load_sync_state(self._unsent)
+        self._strategy.load_sync_state(self._unsent)
         self._strategy.clear_gradients()

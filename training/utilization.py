@@ -1,6 +1,7 @@
 """Model FLOP utilisation: the share of its devices' peak that a job's model needs (PaLM, Chowdhery
 et al., arXiv:2204.02311, appendix B). What is computed twice counts once."""
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,8 @@ from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import Precision
 from trainhall.training.tasks.base import Task
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Utilization:
@@ -20,11 +23,13 @@ class Utilization:
     flops: float
     """Of a step, by the model alone."""
     peak: float
-    """Of all devices together, per second."""
+    """Of one device, per second."""
+    devices: int
 
     def percent(self, seconds: float) -> float:
         """Of a step that took so long; 0–100."""
-        return 100 * self.flops / (seconds * self.peak) if seconds > 0 else 0.0
+        could = seconds * self.peak * self.devices
+        return 100 * self.flops / could if could > 0 else 0.0
 
 
 def peak_of(device: torch.device, precision: Precision) -> float | None:
@@ -48,13 +53,14 @@ def utilization_of(
     """For steps over `batch` samples; None if the model's operations cannot be counted.
 
     Args:
-        model: plain, in host memory.
+        model: plain, on any device.
         samples: how many are read and counted: as many as a rank computes at once.
         peak: of one device.
     """
     try:
         few = reader.read(Request(0, torch.arange(samples)))
         flops = forward_and_backward_flops(model, task.loss, few)
-    except Exception:  # the model reads its numbers, which are none here; it trains all the same
+    except Exception as error:  # the model reads its numbers, which are none here; it trains still
+        log.debug("the operations of a step were not counted: %r", error)
         return None
-    return Utilization(flops * batch / samples, peak * devices) if flops else None
+    return Utilization(flops * batch / samples, peak, devices) if flops else None

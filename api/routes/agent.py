@@ -51,7 +51,9 @@ async def ship_metrics(request: Request) -> Response:
     job_id, attempt = _attempt(request)
     writer = _writer(request)
     body = await read_body(request, BATCH_BYTES)
-    sequence = await _coordinator(request).ingest.metrics(job_id, attempt, writer, body)
+    generation = _number(request, "generation", MAX_INT32, default="1")
+    ingest = _coordinator(request).ingest
+    sequence = await ingest.metrics(job_id, attempt, writer, body, generation)
     return _json(Acked(sequence=sequence).model_dump_json())
 
 
@@ -168,7 +170,9 @@ async def _stored(
 async def _store(ingest: Ingest, piece: Piece, data: bytes) -> int:
     job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
     if piece.kind == "metrics":
-        return await ingest.metrics(job_id, attempt, _checked_writer(piece.writer), data)
+        generation = _within("generation", piece.generation, MAX_INT32)
+        writer = _checked_writer(piece.writer)
+        return await ingest.metrics(job_id, attempt, writer, data, generation)
     stream = _checked_stream(piece.kind)
     rank = _within("rank", piece.rank, MAX_INT32)
     offset = _within("offset", piece.offset, MAX_OFFSET)
@@ -303,8 +307,8 @@ def _checked_stream(stream: str) -> str:
     return stream
 
 
-def _number(request: Request, name: str, largest: int) -> int:
-    text = request.query_params.get(name, "")
+def _number(request: Request, name: str, largest: int, default: str = "") -> int:
+    text = request.query_params.get(name, default)
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
     return _within(name, number, largest, text)
 

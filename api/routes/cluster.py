@@ -39,6 +39,9 @@ from trainhall.api.schemas.nodes import (
     NodePage,
     QueueEntry,
     QueuePage,
+    Quota,
+    QuotaOfOthers,
+    QuotaPage,
 )
 from trainhall.monitoring import devices
 
@@ -227,12 +230,43 @@ async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -
 @router.get(
     "/queue",
     summary="Read the queue",
-    responses=answers(examples.page(examples.QUEUE_ENTRY), BAD_LIMIT, told="A page of the queue."),
+    responses=answers(
+        examples.page(examples.QUEUE_ENTRY) | {"total": 1}, BAD_LIMIT, told="A page of the queue."
+    ),
 )
-async def read_queue(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QueuePage:
+async def read_queue(
+    hall: Hall,
+    limit: Limit = 1000,
+    cursor: Cursor = None,
+    job_id: Annotated[
+        str | None, Query(max_length=32, description="Only this job, if it waits.")
+    ] = None,
+) -> QueuePage:
     """Waiting jobs, the next one first: what each waits for, and when it is expected to start."""
-    items, next_cursor = page_of("queue", await hall.queue.list(), limit, cursor)
-    return QueuePage(items=[QueueEntry.model_validate(v) for v in items], next_cursor=next_cursor)
+    page = await hall.queue.list(limit=limit, cursor=cursor, job_id=job_id)
+    items = [QueueEntry.model_validate(view) for view in page.items]
+    return QueuePage(items=items, next_cursor=page.next_cursor, total=page.total)
+
+
+@router.get(
+    "/quotas",
+    summary="Read the quotas",
+    responses=answers(
+        examples.page(examples.QUOTA) | {"others": {"project": None, "user": 8}},
+        BAD_LIMIT,
+        told="A page of quotas.",
+    ),
+)
+async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
+    """How many devices each project and user may hold at once, and how many it does: those that
+    hold some, wait for some or have a quota of their own."""
+    table = await hall.queue.quotas()
+    items, next_cursor = page_of("quotas", table.items, limit, cursor)
+    return QuotaPage(
+        items=[Quota.model_validate(view) for view in items],
+        next_cursor=next_cursor,
+        others=QuotaOfOthers.model_validate(table.others),
+    )
 
 
 name_operations(router)

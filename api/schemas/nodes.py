@@ -199,6 +199,35 @@ class QueueEntry(Schema):
 class QueuePage(ListPage[QueueEntry]):
     """Waiting jobs, the next one first."""
 
+    total: int
+    """How many jobs wait, on all pages together."""
+
+
+class Quota(Schema):
+    """What a project or a user may hold at once, and what it does."""
+
+    kind: str = Field(json_schema_extra={"enum": ["project", "user"]})
+    name: str
+    limit: int | None
+    """Devices at once; null when no quota holds for it."""
+    used: int
+    """Devices that its jobs hold."""
+    waiting: int
+    """How many of its jobs are in the queue, whatever they wait for."""
+
+
+class QuotaOfOthers(Schema):
+    """What each one may hold that has no quota of its own; null: as much as there is."""
+
+    project: int | None
+    user: int | None
+
+
+class QuotaPage(ListPage[Quota]):
+    """Every project and user that holds devices, waits for some or has a quota of its own."""
+
+    others: QuotaOfOthers
+
 
 class Summary(Schema):
     """The cluster at a glance."""

@@ -49,7 +49,9 @@ class Damaged(Exception):
 class Shipping(Protocol):
     """Where spools go; tests bring their own."""
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         """The newest sequence that is committed."""
         ...
 
@@ -104,10 +106,13 @@ class CoordinatorApi:
             ) from None
         return JoinReply.model_validate_json(content)
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         content = await self._post(
-            f"/jobs/{job_id}/attempts/{attempt}/metrics", content=frames, writer=writer
-        )
+            f"/jobs/{job_id}/attempts/{attempt}/metrics",
+            content=frames, writer=writer, generation=generation,
+        )  # fmt: skip
         return Acked.model_validate_json(content).sequence
 
     async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:

@@ -92,3 +92,20 @@ class Attempt:
                 "agent_stopped": ended and self.ended_with_agent,
             }
         )
+
+
+def with_what_is_ready(launch: Launch, before: Launch) -> Launch:
+    """The launch of a later generation, for a host that is in the attempt already.
+
+    Should all that have the state fall, its ranks begin anew, at the best checkpoint that is known.
+
+    Args:
+        before: of an earlier generation, with what was made ready here.
+    """
+    ready, names = before.checkpoint, launch.checkpoint.resume
+    if ready.upload:
+        # What ranks here have saved is here; nothing else is fetched while they wait.
+        names = [name for name in names if (Path(ready.folder) / name).is_dir()]
+    newer = [name for name in names if name not in ready.resume]
+    plan = ready.model_copy(update={"resume": [*newer, *ready.resume]})
+    return launch.model_copy(update={"checkpoint": plan, "code": before.code})

@@ -26,7 +26,7 @@ from trainhall.cluster.agent import (
     transfer,
 )
 from trainhall.cluster.agent.api import CoordinatorApi
-from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.attempt import Attempt, with_what_is_ready
 from trainhall.cluster.agent.claims import Claim
 from trainhall.cluster.agent.code import CodeCache, NotFetched
 from trainhall.cluster.agent.data_dir import DataDir, Token
@@ -164,19 +164,21 @@ class Attempts:
         changed = False
         self._children = [child for child in self._children if child.poll() is None]
         for attempt in list(self._attempts.values()):
-            if attempt.stage in (Stage.READY, Stage.LIVE):
-                changed |= self._look(attempt)
+            if attempt.stage in (Stage.READY, Stage.LIVE) and self._look(attempt):
+                changed = True
                 self._follow(attempt)
         return changed
 
     def _follow(self, attempt: Attempt) -> None:
-        """Its shim may have gone on with a later generation."""
+        """Its shim may have gone on with a later generation, or have begun another process."""
         before, status = attempt.token, attempt.status
-        if status is None or status.generation <= before[2]:
+        if status is None:
             return
-        attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
-        self._rename(attempt, (*before[:2], status.generation))
-        self._ship_all_of(attempt)
+        if status.generation > before[2]:
+            attempt.launch = Launch.model_validate_json(attempt.folder.launch.read_bytes())
+            self._rename(attempt, (*before[:2], status.generation))
+        if status.generation > 1:
+            self._ship_all_of(attempt)
 
     def _rename(self, attempt: Attempt, token: Token) -> None:
         """It is of a later generation now."""
@@ -270,14 +272,7 @@ class Attempts:
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(
-                    a.goal,
-                    _waits(a.launch),
-                    a.launch.planning is not None,
-                    a.gradients,
-                    in_place=a.launch.in_place,
-                    leaves=not a.launch.ranks,
-                )
+                token: Wanted.of(a)
                 for token, a in self._desired.items()
                 if token in self._attempts or not self._is_leaving(token[0])
             }
@@ -349,9 +344,7 @@ class Attempts:
         """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
         is done again and again."""
         assert self._desired is not None
-        # What was made ready for the attempt on this host stays.
-        kept = {"checkpoint": attempt.launch.checkpoint, "code": attempt.launch.code}
-        launch = self._desired[onto].launch.model_copy(update=kept)
+        launch = with_what_is_ready(self._desired[onto].launch, attempt.launch)
         self._note_launched(onto)
         with contextlib.suppress(OSError):  # a full disk: there will be another try
             replace_json(attempt.folder.launch, launch)
@@ -573,10 +566,6 @@ class Attempts:
         removals = [a.removal for a in self._attempts.values() if a.removal is not None]
         await asyncio.gather(*tasks, *removals, *self._leaving.values(), return_exceptions=True)
         await self.shipper.close()
-
-
-def _waits(launch: Launch) -> bool:
-    return bool(launch.ranks) and launch.node_rank > 0 and launch.rendezvous is None
 
 
 def _hide_folder(folder: AttemptFolder) -> Path:

@@ -5,6 +5,7 @@ has told nothing new. Time in which this process was itself frozen (a suspended 
 container) is not held against the ranks: between two looks no more passes than was meant to.
 """
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,9 +33,6 @@ TASK_SECONDS = 30.0
 BUSY = 0.5
 """Of a core: a rank that uses more computes, one that waits for others uses less."""
 
-_LIMITED_ELSEWHERE = (Doing.STARTING, Doing.REGROUPING)
-"""The coordinator, or the ranks themselves, bound these."""
-
 
 @dataclass(frozen=True)
 class Seen:
@@ -56,41 +54,89 @@ class Seen:
         return (self.told.step, self.told.parts) if self.told is not None else (0, 0)
 
 
-def limit_of(told: Told, floor: float) -> float:
-    """How long a step may take until it is a hang, from what the job's steps took."""
-    learned = TIMES_THE_LONGEST * told.longest_seconds
+def limit_of(told: Told, floor: float, *, compiles: bool = False) -> float:
+    """How long a step may take until it is a hang, from what the job's steps took.
+
+    Args:
+        compiles: a later step may take as long as the first did. Of others that is their start-up,
+            on a busy host a long one.
+    """
+    longest = max(told.longest_seconds, told.first_seconds if compiles else 0.0)
+    learned = TIMES_THE_LONGEST * longest
     if told.mean_seconds is not None:
         learned = max(learned, TIMES_THE_MEAN * told.mean_seconds)
     return max(floor, learned)
 
 
-def judge(ranks: Sequence[Seen], floor: float) -> Stall | None:
+def judge(
+    ranks: Sequence[Seen],
+    floor: float,
+    regrouping: float | None = None,
+    *,
+    compiles: bool = False,
+) -> Stall | None:
     """Whether the ranks of a host take no step any more; None while they do, or may.
+
+    Where ranks regroup in place, those that wait for others to come, or have not told anything yet,
+    hold nobody up. All ranks of a host may do so, because of a rank of another host.
 
     Args:
         floor: seconds, the least that is waited.
+        regrouping: seconds that it may take to leave a group and hear of the next, or to take over
+            a state; None: the ranks do neither.
+        compiles: as `limit_of` takes it.
     """
     told = [each.told for each in ranks if each.told is not None]
     if not ranks or not told or any(r.state == psutil.STATUS_TRACING_STOP for r in ranks):
         # A script that tells nothing, or somebody who looks at a rank with a debugger.
         return None
-    limit = max(limit_of(each, floor) for each in told)
+    limit = max(limit_of(each, floor, compiles=compiles) for each in told)
+    regroups = regrouping is not None
     stopped = [r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit]
-    if not stopped and not all(_is_still(rank, limit) for rank in ranks):
+    left = [r for r in ranks if _leaves_no_group(r, limit, regrouping)]
+    sure = min(stopped or left, key=lambda r: r.rank, default=None)
+    needed = [r for r in ranks if not (regroups and _waits(r))]
+    if sure is None and not all(_is_still(r, limit, regrouping) for r in needed or ranks):
         return None
-    behind = min(stopped, key=lambda r: r.rank) if stopped else _behind(ranks)
+    behind = sure or (_behind(needed) if needed else None)
+    if behind is not None and not stopped:
+        limit = _limit(behind, limit, regrouping)
     return Stall(
         limit=limit,
         behind=behind.rank if behind is not None else None,
-        ranks=[_told(each) for each in ranks],
+        is_sure=bool(left) and not stopped,
+        ranks=[_told(each, waits=regroups and _waits(each)) for each in ranks],
     )
 
 
-def _is_still(rank: Seen, limit: float) -> bool:
-    if rank.told is None or rank.told.doing in _LIMITED_ELSEWHERE:
-        return False
-    steps = rank.told.doing is Doing.STEPPING
-    return rank.idle >= (limit if steps else max(limit, OTHER_WORK_SECONDS))
+def _waits(rank: Seen) -> bool:
+    """For the ranks of its next group, which it tells, or nobody knows yet what it does."""
+    return rank.told is None or rank.told.doing is Doing.MEETING
+
+
+def _leaves_no_group(rank: Seen, limit: float, regrouping: float | None) -> bool:
+    """It should by now know of a group to join, or have ended: it waits for no other rank."""
+    leaves = rank.told is not None and rank.told.doing is Doing.REGROUPING
+    return leaves and _is_still(rank, limit, regrouping)
+
+
+def _limit(rank: Seen, limit: float, regrouping: float | None) -> float:
+    """How long a rank may tell nothing new, with what it does; `limit` is that of a step."""
+    match rank.told.doing if rank.told is not None else None:
+        case Doing.STEPPING | Doing.MEETING:
+            return limit
+        case Doing.STARTING:
+            return math.inf  # the coordinator bounds it
+        case Doing.REGROUPING | Doing.TAKING_OVER:
+            return math.inf if regrouping is None else max(limit, regrouping)
+        case None:
+            return math.inf if regrouping is None else limit
+        case _:
+            return max(limit, OTHER_WORK_SECONDS)
+
+
+def _is_still(rank: Seen, limit: float, regrouping: float | None) -> bool:
+    return rank.idle >= _limit(rank, limit, regrouping)
 
 
 def _behind(ranks: Sequence[Seen]) -> Seen | None:
@@ -102,7 +148,7 @@ def _behind(ranks: Sequence[Seen]) -> Seen | None:
     return busy[0] if len(busy) == 1 else None
 
 
-def _told(rank: Seen) -> RankStall:
+def _told(rank: Seen, *, waits: bool) -> RankStall:
     told = rank.told or Told()
     return RankStall(
         rank=rank.rank,
@@ -112,6 +158,7 @@ def _told(rank: Seen) -> RankStall:
         idle=rank.idle,
         state=rank.state,
         busy=rank.cpu >= BUSY,
+        waits=waits,
     )
 
 
@@ -122,7 +169,9 @@ _DOING = {
     Doing.EVALUATING: "evaluating",
     Doing.SAVING: "saving a checkpoint",
     Doing.ENDING: "ending",
-    Doing.REGROUPING: "regrouping",
+    Doing.REGROUPING: "leaving its group",
+    Doing.MEETING: "waiting for the others to come",
+    Doing.TAKING_OVER: "taking over the state",
 }
 _PARTS = {
     Part.DATA: "reading data",
@@ -147,16 +196,31 @@ def floor_of(spec: JobSpec) -> float | None:
     return given or None
 
 
+def may_compile(spec: JobSpec) -> bool:
+    """Whether a step may take as long as the first one did; what a script does nobody knows."""
+    return spec.script is not None or spec.training.compile
+
+
 class HangWatch:
     """Looks at the ranks of one host.
 
     Args:
         floor: seconds, `recovery.hang_seconds`.
+        regrouping, compiles: as `judge` takes them.
     """
 
-    def __init__(self, attempt: Path, floor: float) -> None:
+    def __init__(
+        self,
+        attempt: Path,
+        floor: float,
+        regrouping: float | None = None,
+        *,
+        compiles: bool = False,
+    ) -> None:
         self._attempt = attempt
         self._floor = floor
+        self._regrouping = regrouping
+        self._compiles = compiles
         self._pause = min(max(floor / LOOKS_PER_LIMIT, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
         self._seen: dict[int, Seen] = {}
         """By pid."""
@@ -170,7 +234,8 @@ class HangWatch:
         passed = 0.0 if self._looked is None else min(now - self._looked, 2 * self._pause)
         self._looked, self.due = now, now + self._pause
         self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
-        return judge(list(self._seen.values()), self._floor)
+        seen = list(self._seen.values())
+        return judge(seen, self._floor, self._regrouping, compiles=self._compiles)
 
     def begin_anew(self, due: float) -> None:
         """What the ranks do not do until a time (monotonic) is forgiven: they wait for one to be

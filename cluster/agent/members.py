@@ -1,14 +1,14 @@
 """The rank processes of an attempt on one host, from one generation to the next."""
 
-import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from trainhall.cluster.agent import ranks
 from trainhall.training.link import (
+    EXIT_COMPLETED,
     EXIT_NOT_REGROUPED,
-    AttemptFolder,
     Failure,
+    Fallen,
     Launch,
     RankPlace,
     RankState,
@@ -36,13 +36,19 @@ class Members:
     """Who takes part here.
 
     Args:
-        fork: run built-in tasks in copies of this process.
+        start: begins the process of a rank, and returns its pid.
+        now: the time of day, in seconds since the epoch.
     """
 
-    def __init__(self, folder: AttemptFolder, launch: Launch, *, fork: bool) -> None:
-        self._folder = folder
+    def __init__(
+        self,
+        launch: Launch,
+        start: Callable[[Launch, RankPlace, Rendezvous], int],
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._launch = launch
-        self._fork = fork
+        self._start = start
+        self._now = now
         self._rendezvous: Rendezvous | None = None
         self.listed = [_new(launch, place) for place in launch.ranks]
         """Those of the present launch, in its order."""
@@ -56,6 +62,12 @@ class Members:
     def leaving(self) -> list[Member]:
         """Live ones that the present launch does not list any more."""
         return [member for member in self._leaving if member.is_alive]
+
+    @property
+    def have_completed(self) -> bool:
+        """One has completed the job. What the present launch lists beside it, and what did not
+        complete it in the same group, came too late: nobody will meet it."""
+        return any(state.exit_code == EXIT_COMPLETED for state in self.states)
 
     def alive(self) -> list[Member]:
         return [m for m in (*self.listed, *self._leaving) if m.is_alive]
@@ -88,17 +100,18 @@ class Members:
         self._rendezvous = rendezvous
         for member in self.listed:
             if member.state.pid is None:
-                member.state.started_at = time.time()
-                member.state.pid = ranks.start(
-                    self._folder, self._launch, member.place, rendezvous, fork=self._fork
-                )
+                member.state.started_at = self._now()
+                member.state.pid = self._start(self._launch, member.place, rendezvous)
 
-    def ended(self, pid: int, status: int) -> Member | None:
-        """Note the end of a process, as `waitpid` tells it; whose it was."""
+    def ended(self, pid: int, code: int) -> Member | None:
+        """Note the end of a process; whose it was.
+
+        Args:
+            code: its exit code, or below zero the signal that ended it.
+        """
         for member in (*self.listed, *self._leaving):
             if member.state.pid == pid:
-                code = os.waitstatus_to_exitcode(status)
-                member.state.finished_at = time.time()
+                member.state.finished_at = self._now()
                 member.state.exit_code = code if code >= 0 else None
                 member.state.signal = -code if code < 0 else None
                 return member
@@ -117,6 +130,17 @@ def can_be_replaced(launch: Launch, rank: RankState, failure: Failure, *, alone:
         and not failure.final
         and rank.exit_code != EXIT_NOT_REGROUPED
         and (launch.num_nodes > 1 or not alone)
+    )
+
+
+def fallen_of(launch: Launch, member: Member, failure: Failure) -> Fallen:
+    """What is told of one that others of the attempt wait to have replaced."""
+    return Fallen(
+        rank=member.state.rank,
+        device_kind=member.place.device_kind,
+        device_index=member.place.device_index,
+        generation=launch.generation,
+        failure=failure,
     )
 
 

@@ -30,6 +30,12 @@ _EVENTS_TAIL_BYTES = 1024 * 1024
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _RANK = re.compile(r"^\[rank\d+\]: ")
 """What torch puts before each line of an exception in a process group."""
+_DUMP = "Fatal Python error: "
+"""What `faulthandler` begins with, whose stacks a rank writes when it crashes."""
+_DUMP_BYTES = 256 * 1024
+_CRASHES = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
+"""Those at which it does. What another rank of the same number wrote may come before."""
+_CRASHED_IN = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
 
 
@@ -78,6 +84,9 @@ def outcome_of(
         return Outcome.COMPLETED, None
     if work.is_script or work.signalled:
         return (Outcome.PAUSED if work.asked is Command.PAUSE else Outcome.STOPPED), None
+    if codes == {EXIT_COMPLETED, EXIT_STOPPED} and work.asked is not Command.STOP:
+        # Those that stopped had come for a generation before which the others completed the job.
+        return Outcome.COMPLETED, None
     if codes == {EXIT_PAUSED}:
         return Outcome.PAUSED, None
     if not ranks or EXIT_STOPPED in codes or work.asked is Command.STOP:
@@ -93,6 +102,9 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     """Why a rank failed, in its own words where it left any."""
     began_as, generation = rank.writer
     tail = last_lines(folder.stderr(began_as))
+    said, place = tail, ""
+    if rank.signal in _CRASHES:
+        said, place = before_crash(folder.stderr(began_as))
     final, exception = False, None
     if event := last_failure(folder.events(began_as, generation)):
         exception = str(event.get("type") or "") or None
@@ -102,7 +114,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
     else:
         message = f"rank {rank.rank} {_end_in_words(rank, out_of_memory)}"
         # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
-        if rank.signal != signal.SIGKILL and (words := last_words(tail)):
+        if rank.signal != signal.SIGKILL and (words := last_words(said)):
             message += f": {words}"
     judged = causes.judge(
         causes.End(
@@ -111,7 +123,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
             exit_code=rank.exit_code,
             signal=rank.signal,
             final=final,
-            log_tail=tail,
+            log_tail=said,
             memory_kills=out_of_memory,
         )
     )
@@ -123,7 +135,7 @@ def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: b
         final=final,
         log_tail=tail,
         cause=judged.cause,
-        evidence=judged.evidence,
+        evidence=f"{judged.evidence} in {place}" if place else judged.evidence,
         time=rank.finished_at,
     )
 
@@ -162,9 +174,25 @@ def last_words(text: str) -> str:
     return ""
 
 
+def before_crash(path: Path) -> tuple[str, str]:
+    """What a rank said last before it wrote its stacks, and where these say that it crashed."""
+    data = _tail(path, _DUMP_BYTES)
+    said, dump, stacks = data.rpartition(b"\n" + _DUMP.encode())
+    if not dump and data.startswith(_DUMP.encode()):
+        said, stacks = b"", data
+    elif not dump:
+        said, stacks = data, b""
+    place = _CRASHED_IN.search(stacks.decode("utf-8", "replace"))
+    told = f"{place[3]} ({place[1]}, line {place[2]})" if place else ""
+    return _last_lines(said[-LOG_TAIL_BYTES:]), told
+
+
 def last_lines(path: Path) -> str:
     """The end of an output file, from the start of a line, at most LOG_TAIL_BYTES."""
-    data = _tail(path, LOG_TAIL_BYTES)
+    return _last_lines(_tail(path, LOG_TAIL_BYTES))
+
+
+def _last_lines(data: bytes) -> str:
     if len(data) == LOG_TAIL_BYTES and b"\n" in data[:-1]:
         data = data.partition(b"\n")[2]
     text = data.decode("utf-8", "replace")

@@ -114,6 +114,7 @@ def start(
 
 
 def _run_task() -> int:
+    ignore_what_python_ignores()
     code = importlib.import_module(RANK_MODULE).main()
     return int(code)
 
@@ -203,6 +204,13 @@ def _highest_file() -> int:
         if Path(listing).is_dir():
             return max(int(name) for name in os.listdir(listing) if name.isdigit())
     return os.sysconf("SC_OPEN_MAX")
+
+
+def ignore_what_python_ignores() -> None:
+    """What a fork is to do that goes on as Python, and what is executed does itself. Else a rank
+    dies of its peer's death: Gloo may write to the connection that has just been closed."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def fresh_state(env: Mapping[str, str]) -> None:

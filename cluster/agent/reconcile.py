@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Literal
 
 from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.protocol import Assignment
 from trainhall.training.link import Command, Outcome
 
 Goal = Literal["run", "pause", "stop"]
@@ -62,8 +63,28 @@ class Wanted:
     """A request for the gradients of a step that waits for its answer; 0: there is none."""
     in_place: bool = False
     """What runs of an earlier generation of the same attempt goes on as this one."""
+    joined: int | None = None
+    """`Assignment.joined`."""
     leaves: bool = False
     """This host has no rank in it: what runs here is to leave."""
+
+    @classmethod
+    def of(cls, assignment: Assignment) -> "Wanted":
+        launch = assignment.launch
+        return cls(
+            assignment.goal,
+            waits=bool(launch.ranks) and launch.node_rank > 0 and launch.rendezvous is None,
+            plans=launch.planning is not None,
+            gradients=assignment.gradients,
+            in_place=launch.in_place,
+            joined=assignment.joined,
+            leaves=not launch.ranks,
+        )
+
+    def counts(self, earlier: Token) -> bool:
+        """The coordinator takes what ended here as an earlier generation for the end of this one:
+        another process under this one would run beside what comes after it."""
+        return self.joined is not None and earlier[2] >= self.joined
 
 
 @dataclass(frozen=True)
@@ -116,7 +137,7 @@ class Regroup:
 
 @dataclass(frozen=True)
 class EndAs:
-    """What ended before it took up a later generation, which it was told of, ended as that one."""
+    """What ended before it took up a later generation of its attempt ended as that one."""
 
     token: Token
     onto: Token
@@ -194,8 +215,10 @@ def _towards(
             if found[other].stage is Stage.LIVE:
                 ends = Command.STOP in (command, found[other].asked)
                 return [] if ends or wanted.waits else [Regroup(other, token)]
-        if earlier and found[max(earlier)].stage is Stage.ENDED and _was_launched(token, launched):
-            return [EndAs(max(earlier), token)]
+        if earlier and found[max(earlier)].stage is Stage.ENDED:
+            newest = max(earlier)
+            if wanted.counts(newest) or _was_launched(token, launched):
+                return [EndAs(newest, token)]
     if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
             return [Conclude(token, _unstarted(command))]

@@ -47,11 +47,18 @@ class SharingApi(CoordinatorApi):
         await self._messages.close()
         await super().close()
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         if len(frames) > SMALL_BYTES:
-            return await super().send_metrics(job_id, attempt, writer, frames)
+            return await super().send_metrics(job_id, attempt, writer, frames, generation)
         piece = Piece(
-            job_id=job_id, attempt=attempt, kind="metrics", size=len(frames), writer=writer
+            job_id=job_id,
+            attempt=attempt,
+            kind="metrics",
+            size=len(frames),
+            writer=writer,
+            generation=generation,
         )
         return await self._messages.send(piece, frames)
 

@@ -11,6 +11,7 @@ It is one thread around one `select`: children that end, commands that arrive, t
 
 import argparse
 import contextlib
+import gc
 import importlib
 import math
 import os
@@ -19,23 +20,21 @@ import signal
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-import psutil
 
 from trainhall.cluster.agent import (
     claims,
-    hang,
     isolation,
     linux,
     meeting,
     outcome,
     processes,
     ranks,
-    stacks,
     store,
 )
-from trainhall.cluster.agent.members import Member, Members, can_be_replaced
+from trainhall.cluster.agent.members import Member, Members, can_be_replaced, fallen_of
+from trainhall.cluster.agent.watch import Watch
 from trainhall.training.cause import Cause
 from trainhall.training.control import STUCK_SECONDS, Control
 from trainhall.training.link import (
@@ -50,8 +49,7 @@ from trainhall.training.link import (
     ShimStatus,
     replace_json,
 )
-from trainhall.training.progress import newest_step
-from trainhall.training.stall import Stall
+from trainhall.training.progress import newest_step, read
 
 AGREE_SECONDS = 1.0
 """How long the ranks of a task may take to agree on where to stop."""
@@ -60,7 +58,10 @@ TERMINATE_SECONDS = 0.4
 PEERS_SECONDS = 1.0
 """The same for those that are left when one rank of a task has failed."""
 LEAVE_SECONDS = 30.0
-"""For ranks that a regrouping gives up, and so long at most their devices are not free."""
+"""For ranks that a regrouping gives up, and so long their devices may not be free: they leave
+behind a step that all agree on. It is longer for those whose steps are long."""
+LEAVE_STEPS = 3
+"""The same in longest steps so far."""
 SILENT_SECONDS = 60.0
 """How long a script that is to pause may not ask whether to stop, before it gets SIGTERM. It is
 longer for one whose steps are long."""
@@ -74,6 +75,8 @@ SWEEP_SECONDS = 0.02
 """Between two looks for processes that are left; it rises while some cannot be ended."""
 RETRY_SECONDS = 1.0
 """Before another try to write the status where there was no room for it."""
+LOOK_SECONDS = 1.0
+"""Between two looks for ranks that have ended, whatever becomes of the signal that tells it."""
 
 
 @dataclass
@@ -102,21 +105,15 @@ class Shim:
     """When (monotonic) the ranks that are left need no longer wait for those that have fallen, or
     those that are to leave have had their time."""
     _store_address: str | None = None
-    _hangs: hang.HangWatch | None = None
-    _hung: tuple[int, Failure] | None = None
-    """The process that was ended because it hung, and what is told of it."""
-    _stall: Stall | None = None
-    """Of ranks here that take no step any more, while other hosts are to tell who is behind."""
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
-        self._members = Members(self.folder, self.launch, fork=self.fork)
+        start = partial(ranks.start, self.folder, fork=self.fork)
+        self._members = Members(self.launch, start)
         self._began = processes.started_at(os.getpid())
         self._memory_kills = outcome.out_of_memory_kills()
         self._isolation = isolation.watch(self.folder, self.launch)
-        floor = hang.floor_of(self.launch.spec)
-        if floor is not None:
-            self._hangs = hang.HangWatch(self.folder.path, floor)
+        self._hangs = Watch(self.folder, self.launch)
 
     def run(self) -> None:
         """Supervise until no process of the attempt is left on this host."""
@@ -130,7 +127,7 @@ class Shim:
         while not self._is_over():
             self._wait()
             self._reap()
-            self._watch()
+            self._look_for_hangs()
             self._await_regrouping()
             self._heed_isolation()
             self._escalate()
@@ -150,8 +147,10 @@ class Shim:
         times = [at for at, _ in self._escalation[:1]]
         if self._pausing_since is not None:
             times.append(self._patience_ends(self._pausing_since))
-        if self._watches and self._hangs is not None:
+        if self._watches and self._hangs.due < math.inf:
             times.append(self._hangs.due)
+        if self._members.alive():
+            times.append(time.monotonic() + LOOK_SECONDS)
         if self._regroup_by < math.inf:
             times.append(self._regroup_by)
         if self._isolation is not None:
@@ -220,7 +219,14 @@ class Shim:
                 first = next(member for member in ended if member.state is culprit)
                 self._take_failures([first, *(m for m in ended if m is not first)])
         if ended:
+            self._send_off_late_ones()
             self._publish(self._phase())
+
+    def _send_off_late_ones(self) -> None:
+        """Of ranks that came for a generation before which the job was completed. Those that
+        completed it together do not look for commands any more."""
+        if self.launch.in_place and self._members.have_completed:
+            self._control.tell(Command.STOP)
 
     def _take_failures(self, ended: list[Member]) -> None:
         """Ranks have ended, the first to blame before the others."""
@@ -228,12 +234,9 @@ class Shim:
         for member in ended:
             if self._failure is not None or not outcome.failed(member.state, self._work()):
                 continue
-            if self._hung is not None and self._hung[0] == member.state.pid:
-                failure = self._hung[1]
-            else:
-                failure = outcome.describe_failure(
-                    self.folder, member.state, out_of_memory=self._memory_ran_out()
-                )
+            failure = self._hangs.told_of(member.state.pid) or outcome.describe_failure(
+                self.folder, member.state, out_of_memory=self._memory_ran_out()
+            )
             replaced = self._asked is Command.RUN and can_be_replaced(
                 self.launch, member.state, failure, alone=not any(m.is_alive for m in listed)
             )
@@ -241,15 +244,7 @@ class Shim:
                 self._fail(self._fallen[0].failure if self._fallen else failure)
                 continue
             failure.step = newest_step(self.folder.path)
-            self._fallen.append(
-                Fallen(
-                    rank=member.state.rank,
-                    device_kind=member.place.device_kind,
-                    device_index=member.place.device_index,
-                    generation=self.launch.generation,
-                    failure=failure,
-                )
-            )
+            self._fallen.append(fallen_of(self.launch, member, failure))
             patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
             self._regroup_by = min(self._regroup_by, time.monotonic() + patience)
 
@@ -272,16 +267,19 @@ class Shim:
         """Go on with the launch in the folder, if it is of a later generation."""
         launch = Launch.model_validate_json(self.folder.launch.read_bytes())
         is_newer = launch.in_place and launch.generation > self.launch.generation
-        if not is_newer or self._failure is not None or self._asked is Command.STOP:
+        is_over = self._failure is not None or self._members.have_completed
+        if not is_newer or is_over or self._asked is Command.STOP:
             return
         self.launch = launch
-        self._fallen, self._stall = [], None
-        if self._hangs is not None:
-            self._hangs.begin_anew(time.monotonic() + STUCK_SECONDS)
+        self._fallen = []
+        self._hangs.begin_anew(time.monotonic() + STUCK_SECONDS)
         self._members.regroup(launch)
         self._regroup_by = math.inf
         if self._members.leaving:
-            self._regroup_by = time.monotonic() + LEAVE_SECONDS
+            pids = _pids(self._members.leaving)
+            told = [page for pid in pids if (page := read(self.folder.path, pid)) is not None]
+            longest = max((max(p.longest_seconds, p.first_seconds) for p in told), default=0.0)
+            self._regroup_by = time.monotonic() + max(LEAVE_SECONDS, LEAVE_STEPS * longest)
         kept = self._rendezvous is not None and self._store_address == self._own_address()
         if not launch.ranks or (launch.node_rank == 0 and kept and self._store_pid is not None):
             assert self._rendezvous is not None
@@ -297,31 +295,19 @@ class Shim:
         runs = self._started and self._failure is None and not self._fallen
         return runs and self._asked is not Command.STOP
 
-    def _watch(self) -> None:
-        """End ranks that take no step any more; of several hosts, have them tell who is behind."""
-        now = time.monotonic()
-        if self._hangs is None or not self._watches or now < self._hangs.due:
-            return
-        alive = [member.state for member in self._members.listed if member.is_alive]
-        pids = {state.rank: state.pid for state in alive if state.pid is not None}
-        stall = self._hangs.look(now, pids)
-        if stall is None or self._stall is not None:
-            if stall is None and self._stall is not None:
-                self._stall = None
-                self._publish(self._phase())
-            return
-        stopped = {r.rank for r in stall.ranks if r.state == psutil.STATUS_STOPPED}
-        stacks.save(self.folder, pids, stopped)
-        if self.launch.num_nodes > 1:
-            self._stall = stall
+    def _look_for_hangs(self) -> None:
+        now, told = time.monotonic(), self._hangs.stall
+        if self._watches and now >= self._hangs.due:
+            failure = self._hangs.look(now, self._live(), self.launch)
+            if failure is not None:
+                self._fail(failure)
+        if (told is None) != (self._hangs.stall is None):
             self._publish(self._phase())
-        elif self.launch.in_place and stall.behind in pids:
-            # The others can go on without it once it is gone; its end is told as the hang it was.
-            self._hung = (pids[stall.behind], hang.failure_of(self.folder, stall))
-            processes.send_groups([pids[stall.behind]], signal.SIGKILL)
-            self._hangs.begin_anew(now)
-        else:
-            self._fail(hang.failure_of(self.folder, stall))
+
+    def _live(self) -> dict[int, int]:
+        """The live ranks of the present generation, each with its process."""
+        alive = [member.state for member in self._members.listed if member.is_alive]
+        return {state.rank: state.pid for state in alive if state.pid is not None}
 
     def _heed_isolation(self) -> None:
         """Under `on_isolation: stop`, end the ranks before the job is started elsewhere."""
@@ -347,9 +333,10 @@ class Shim:
                 return ended
             if pid == 0:
                 return ended
+            code = os.waitstatus_to_exitcode(status)
             if pid == self._store_pid:
-                self._store_ended(os.waitstatus_to_exitcode(status))
-            elif (member := self._members.ended(pid, status)) is not None:
+                self._store_ended(code)
+            elif (member := self._members.ended(pid, code)) is not None:
                 if not any(member is listed for listed in self._members.listed):
                     self._publish(self._phase())
                 elif self._has_left(member):
@@ -360,7 +347,8 @@ class Shim:
 
     def _has_left(self, member: Member) -> bool:
         """It was told so by an earlier launch. The present one lists its device again."""
-        is_going_on = self._failure is None and self._asked is not Command.STOP
+        is_over = self._failure is not None or self._members.have_completed
+        is_going_on = not is_over and self._asked is not Command.STOP
         return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
 
     def _fail(self, failure: Failure) -> None:
@@ -518,7 +506,7 @@ class Shim:
                 "outcome": ended,
                 "failure": failure or self._failure,
                 "isolated": self._isolated,
-                "stall": self._stall,
+                "stall": self._hangs.stall,
                 "updated_at": time.time(),
             }
         )
@@ -580,8 +568,13 @@ def main() -> int:
     # It served its purpose in this process's own memory and is nothing that a rank should see.
     os.environ.pop(linux.ROOM_VARIABLE, None)
     if options.preload:
+        # As the warm parent does: looking for garbage takes a sixth of the time of these imports.
+        gc.disable()
         for name in ranks.PRELOADED:
             importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+        gc.enable()
     return supervise(
         options.folder,
         # Forking a process that has Apple's frameworks loaded is not safe.

@@ -27,8 +27,11 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 """Between two looks while attempts run. What is found in one look shares a message."""
 SILENT_SECONDS = 0.5
-"""Between two looks at a file of a rank that is not rank 0 and has written nothing since the last:
-most looks of a host with many ranks are at such files."""
+"""Between two looks at a log, or any file of a rank that is not rank 0, that nothing was written to
+since the last: most looks of a host with many ranks are at such files."""
+FIRST_SECONDS = 0.2
+"""Between two batches of rank 0's metrics: what is drawn live needs no more than five a second, and
+each message wakes a host several times."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
 series, which rank 0 tells. A piece costs a host as much for one number as for thousands."""
@@ -80,7 +83,7 @@ class AttemptShipper:
             logs = all(rank != other for other, _ in self._shipped_of)
             self._shipped_of.add((rank, generation))
             writer = ranks.writer_name(self._launch, rank, generation)
-            source = Source(self._launch.job_id, self._launch.attempt, rank, writer)
+            source = Source(self._launch.job_id, self._launch.attempt, rank, writer, generation)
             events = EventSpool(
                 source, self._folder.events(rank, generation), self._api, self._upload
             )
@@ -103,11 +106,8 @@ class AttemptShipper:
             waits = not self.ended and now < self._due.get(spool, now)
             if waits or spool in self._tasks:
                 continue
-            more, is_other = spool.has_more(), spool.source.rank > 0
-            if is_other and isinstance(spool, MetricSpool):
-                self._due[spool] = now + OTHERS_SECONDS
-            elif is_other and not more:
-                self._due[spool] = now + SILENT_SECONDS
+            more = spool.has_more()
+            self._due[spool] = now + _pause_after(spool, more)
             if more:
                 task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
                 self._tasks[spool] = task
@@ -180,6 +180,14 @@ class AttemptShipper:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _pause_after(spool: Spool, more: bool) -> float:
+    """Seconds until a file is looked at again; `more`: something is sent of it now."""
+    is_other = spool.source.rank > 0
+    if isinstance(spool, MetricSpool):
+        return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
+    return SILENT_SECONDS if not more and (is_other or isinstance(spool, LogSpool)) else 0.0
 
 
 def _upload(launch: Launch, api: Shipping) -> Upload | None:

@@ -35,6 +35,8 @@ class Source:
     attempt: int
     rank: int
     writer: str
+    generation: int = 1
+    """In which the writer began."""
 
 
 class Spool(ABC):
@@ -152,7 +154,11 @@ class MetricSpool(Spool):
             return False
         end, last = frames[-1]
         told = await self.api.send_metrics(
-            self.source.job_id, self.source.attempt, self.source.writer, data[:end]
+            self.source.job_id,
+            self.source.attempt,
+            self.source.writer,
+            data[:end],
+            self.source.generation,
         )
         if told >= last:
             self.offset += end

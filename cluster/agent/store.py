@@ -32,6 +32,7 @@ def start(folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, int]
         if not fork:
             os.set_inheritable(fd, True)
             os.execve(arguments[0], arguments, env)
+        ranks.ignore_what_python_ignores()
         return int(importlib.import_module(MODULE).hold(address, fd))
 
     with listener:

@@ -95,9 +95,16 @@ def script(name: str, workers: int, path: str, *args: str, restarts: int = 0) ->
 
 def _spec(name: str, workers: int, **parts: Any) -> JobSpec:
     resources = {"workers": workers, "device": "cuda"}
-    return validate_spec({"name": name, "resources": resources, "priority": PRIORITY, **parts})
+    # Whose a job is follows from what it is about, so that chance stays what it was.
+    user = _USERS[sum(name.partition(" ")[0].encode()) % len(_USERS)]
+    whose = {"user": user, "project": _PROJECTS[user]}
+    return validate_spec(
+        {"name": name, "resources": resources, "priority": PRIORITY, **whose, **parts}
+    )
 
 
+_PROJECTS = {"ada": "vision", "grace": "speech", "edsger": "ranking", "barbara": "ranking"}
+_USERS = tuple(_PROJECTS)
 _TOPICS = (
     "retrieval tower", "speech encoder", "ranker", "vision transformer", "ocr decoder",
     "click model", "text encoder", "segmentation", "time series mixer", "graph embeddings",

@@ -114,7 +114,7 @@ class Scenario:
     async def _arrive(self) -> None:
         self._at(self._soon(ARRIVAL_SECONDS), self._arrive)
         coordinator = self._cluster.coordinator
-        if len(await coordinator.queue.list()) >= MOST_WAITING:
+        if (await coordinator.queue.list(limit=1)).total >= MOST_WAITING:
             return
         order = jobs.arriving(self._chance, next(self._submitted))
         workers, now = order.spec.resources.workers, await coordinator.nodes.summary()

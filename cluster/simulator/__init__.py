@@ -3,12 +3,17 @@
     loop        virtual time, and processes that can be killed where they stand
     clock       clocks that jump and sleep
     database    SQLite in memory, on a disk that is slow or refuses
+    statements  what is run again and again, past SQLAlchemy
     network     delay, loss, doubling, reordering, partitions
-    ranks       shims and ranks as models
+    ranks       ranks as models, and the groups in which they meet
+    shim        the shim as a model, around the real bookkeeping of its ranks
     host        a host, and its agent: the real decisions and the real connection
     faults      what goes wrong, and when
     world       all of it together, with its users
     invariants  what must hold all the same
+    regroupings the same of processes, from generation to generation
+    room        the same of who makes room for whom, and who waits behind whom
+    violation   what is told where one does not hold
     story       what happened, in words
     run         one seed; `scripts/simulate.py` runs many
 

@@ -25,10 +25,12 @@ WEIGHTS: dict[str, float] = {
     "power_off": 1.5,
     "fail_at_launch": 3,
     "kill_shim": 1,
+    "kill_rank": 5,
     "slow_disk": 1.5,
     "failing_disk": 0.7,
     "jump_clock": 1,
     "command": 3,
+    "resize": 1.5,
     "remove": 0.5,
     "drain": 1,
 }
@@ -59,21 +61,23 @@ class Faults:
             "power_off": self._power_off,
             "fail_at_launch": self._fail_at_launch,
             "kill_shim": self._kill_shim,
+            "kill_rank": self._kill_rank,
             "slow_disk": self._slow_disk,
             "failing_disk": self._failing_disk,
             "jump_clock": self._jump_clock,
             "command": self._command,
+            "resize": self._resize,
             "remove": self._remove,
             "drain": self._drain,
         }
         self._lasting: list[asyncio.Task[None]] = []
 
-    async def go_on(self, seconds: float) -> None:
+    async def go_on(self, seconds: float, *, bad_from_the_start: bool) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         kinds, weights = list(WEIGHTS), list(WEIGHTS.values())
         for host in self._world.hosts:
-            if self._chance.random() < BAD_FROM_THE_START:
+            if bad_from_the_start and self._chance.random() < BAD_FROM_THE_START:
                 self._lasting.append(loop.create_task(self._worsen(host.link)))
         while loop.time() < end and self._world.broken is None:
             await asyncio.sleep(self._chance.uniform(*GAP_SECONDS))
@@ -222,7 +226,7 @@ class Faults:
         known = dict(host.disk.launched)
         for _ in range(LAUNCH_LOOKS):
             await asyncio.sleep(LAUNCH_LOOK_SECONDS)
-            runs = any(shim.runs for shim in host.shims())
+            runs = any(shim.running for shim in host.shims())
             if runs and known != host.disk.launched:
                 seconds = self._chance.uniform(0.3, 2.0)
                 world.story.tell(host.name, f"! is off for {seconds:.1f} s")
@@ -234,10 +238,18 @@ class Faults:
 
     async def _kill_shim(self) -> None:
         host = self._any_host()
-        shims = host.shims()
+        shims = [shim for shim in host.shims() if shim.alive]
         if shims:
             self._world.story.fault("shim killed", host.name, "a shim is killed")
             self._chance.choice(shims).die(with_ranks=False)
+
+    async def _kill_rank(self) -> None:
+        ranks = [rank for shim in self._any_host().shims() for rank in shim.running]
+        if ranks:
+            rank = self._chance.choice(ranks)
+            what = f"rank {rank.number} of job {rank.launch.job_id} is killed"
+            self._world.story.fault("rank killed", rank.tape.writer, what)
+            rank.end(-9)
 
     # -- people ----------------------------------------------------------------------------------
 
@@ -246,6 +258,11 @@ class Faults:
             what = self._chance.choice(["pause", "pause", "resume", "resume", "cancel"])
             self._world.story.faults[f"user's {what}"] += 1
             await self._world.command(what, self._chance.choice(self._world.jobs))
+
+    async def _resize(self) -> None:
+        if self._world.jobs:
+            self._world.story.faults["user's resize"] += 1
+            await self._world.command("resize", self._chance.choice(self._world.jobs))
 
     async def _drain(self) -> None:
         """A user drains a node, and mostly takes that back after a while."""

@@ -6,21 +6,23 @@ killed at any moment and finds its way from what is left.
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from trainhall.cluster.agent.api import Unreachable
-from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.attempt import Attempt, with_what_is_ready
 from trainhall.cluster.agent.connection import Connection
 from trainhall.cluster.agent.options import AgentOptions, CredentialRefused, NodeRemoved
 from trainhall.cluster.agent.reconcile import (
     Action,
     Conclude,
+    EndAs,
     Forget,
     Prepare,
+    Regroup,
     Stage,
     Start,
     Tell,
@@ -33,7 +35,8 @@ from trainhall.cluster.protocol import Assignment, Desired, DeviceInfo, JoinRequ
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import Process, detach, later
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Group, Shim, Storage, Tape, Token
+from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Tape, Token, recovered
+from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.training.cause import Cause
 from trainhall.training.link import AttemptFolder, Command, Failure, Launch, Outcome
@@ -53,32 +56,22 @@ _NOWHERE = Path("/nonexistent")
 
 
 @dataclass
-class Folder:
-    """An attempt's folder."""
-
-    launch: Launch
-    shim: Shim | None = None
-    ended: tuple[Outcome, Failure | None] | None = None
-    """What an agent found out in the place of a shim that had died."""
-    tapes: dict[int, Tape] = field(default_factory=dict)
-    heard_at: float = float("-inf")
-    """What the agent last passed on for `on_isolation: stop`."""
-
-
-@dataclass
 class HostDisk:
     credential: str = ""
     launched: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The newest (attempt, generation) that was ever launched here, by job."""
     folders: dict[Token, Folder] = field(default_factory=dict)
+    """By the token with which the attempt began here: its launch may be of a later generation."""
 
 
 class Ledger(Protocol):
     """Who writes down what happens on a host."""
 
-    def launched(self, host: "Host", launch: Launch) -> None: ...
+    def begins(self, host: "Host", rank: Rank) -> None: ...
 
-    def forgets(self, host: "Host", folder: "Folder") -> None: ...
+    def launched(self, host: "Host", shim: Shim, kept: Mapping[tuple[str, int], int]) -> None: ...
+
+    def forgets(self, host: "Host", folder: Folder) -> None: ...
 
     def agent_takes(self, host: "Host", desired: Desired) -> None: ...
 
@@ -86,7 +79,9 @@ class Ledger(Protocol):
 
     def accepted(self, host: "Host", token: Token, *, again: bool) -> None: ...
 
-    def ended(self, host: "Host", token: Token) -> None: ...
+    def sent_away(self, host: "Host", shim: Shim, rank: Rank) -> None: ...
+
+    def ended(self, host: "Host", shim: Shim) -> None: ...
 
 
 class Host:
@@ -119,10 +114,11 @@ class Host:
         self.story = story
         self.chance = chance
         self.ledger = ledger
-        self.group = group
+        self._group = group
         self.disk = HostDisk()
         self.node_id = ""
         self.powered = True
+        self.power_cuts = 0
         self.agent: Agent | None = None
         self.agents = 0
         self.devices = [
@@ -144,9 +140,10 @@ class Host:
     async def power_off(self) -> None:
         """Everything ends where it stands; the disk keeps what was written through to it."""
         self.powered = False
+        self.power_cuts += 1
         await self.kill_agent()
         for shim in self.shims():
-            shim.die(with_ranks=True)
+            shim.die(with_ranks=True, silently=True)
         for token in list(self.disk.folders):
             if self.chance.random() < LOST_FOLDERS:
                 self.story.tell(self.name, f"lost the folder of job {token[0]} attempt {token[1]}")
@@ -157,36 +154,58 @@ class Host:
         self.start_agent()
 
     def shims(self) -> list[Shim]:
-        """Those that are alive."""
-        folders = self.disk.folders.values()
-        return [f.shim for f in folders if f.shim is not None and f.shim.alive]
-
-    def ring(self) -> None:
-        if self.agent is not None:
-            self.agent.ring()
+        """Those that are alive, or whose ranks are."""
+        shims = [f.shim for f in self.disk.folders.values() if f.shim is not None]
+        return [shim for shim in shims if shim.alive or shim.running]
 
     def remove_folder(self, token: Token) -> None:
         folder = self.disk.folders.pop(token, None)
         if folder is not None:
             self.ledger.forgets(self, folder)
 
-    def start_shim(self, token: Token, folder: Folder) -> None:
-        """The first to take the folder stays the only one."""
+    def start_shim(self, token: Token, folder: Folder, power_cuts: int) -> None:
+        """The first to take the folder stays the only one.
+
+        Args:
+            power_cuts: how many there were when it was on its way.
+        """
         if folder.shim is not None or self.disk.folders.get(token) is not folder:
             return
-        folder.shim = Shim(
-            folder.launch,
-            folder.tapes,
-            self.group(folder.launch),
-            self.name,
-            self.ring,
-            self.story,
-            self.chance,
-            partial(self.ledger.launched, self),
-            partial(self.ledger.ended, self, token),
-            lambda: self.clock.monotonic() - folder.heard_at,
-        )
+        if power_cuts != self.power_cuts:
+            return
+        folder.shim = Shim(folder, self)
         detach(folder.shim.run(), "shim")
+
+    # -- what a shim needs of it -----------------------------------------------------------------
+
+    def ring(self) -> None:
+        if self.agent is not None:
+            self.agent.ring()
+
+    def wrote(self) -> None:
+        if self.agent is not None:
+            self.agent.ship()
+
+    def time_of_day(self) -> float:
+        return self.clock.now().timestamp()
+
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
+    def group(self, launch: Launch) -> Group:
+        return self._group(launch)
+
+    def begins(self, rank: Rank) -> None:
+        self.ledger.begins(self, rank)
+
+    def launched(self, shim: Shim, kept: dict[tuple[str, int], int]) -> None:
+        self.ledger.launched(self, shim, kept)
+
+    def sent_away(self, shim: Shim, rank: Rank) -> None:
+        self.ledger.sent_away(self, shim, rank)
+
+    def ended(self, shim: Shim) -> None:
+        self.ledger.ended(self, shim)
 
 
 class Agent:
@@ -197,6 +216,10 @@ class Agent:
         self.agent_id = agent_id
         self.process = Process(agent_id)
         self.attempts: dict[Token, Attempt] = {}
+        self._homes: dict[Token, Token] = {}
+        """Of those that go on in a later generation: what their folder is kept under."""
+        self._known: dict[Token, set[tuple[int, int]]] = {}
+        """Whose files are shipped, by what a folder is kept under."""
         self._desired: dict[Token, Assignment] | None = None
         self._leaving: set[Token] = set()
         self._removed: list[str] = []
@@ -205,8 +228,8 @@ class Agent:
         self._bell = asyncio.Event()
         self._to_ship = asyncio.Event()
         self._connection: Connection | None = None
-        for token, folder in host.disk.folders.items():
-            self._add(token, folder.launch, Stage.READY)
+        for home, folder in host.disk.folders.items():
+            self._find(home, folder)
         self.process.spawn(self._stay_connected(), "connection")
         self.process.spawn(self._watch(), "shims")
         self.process.spawn(self._ship(), "shipping")
@@ -214,6 +237,10 @@ class Agent:
     def ring(self) -> None:
         """There is something to look at."""
         self._bell.set()
+
+    def ship(self) -> None:
+        """There is something to ship."""
+        self._to_ship.set()
 
     # -- the coordinator -------------------------------------------------------------------------
 
@@ -300,7 +327,7 @@ class Agent:
         """As the real one, it tells the shims; they read it although it may be dead by then."""
         self._heard_at = max(sent, self._heard_at)
         for token in self.attempts:
-            if (folder := self.host.disk.folders.get(token)) is not None:
+            if (folder := self._folder(token)) is not None:
                 folder.heard_at = self._heard_at
 
     def _changed(self) -> None:
@@ -323,14 +350,41 @@ class Agent:
 
     def _refresh(self) -> bool:
         changed = False
-        for token, attempt in self.attempts.items():
-            folder = self.host.disk.folders.get(token)
+        for token, attempt in list(self.attempts.items()):
+            folder = self._folder(token)
             if attempt.stage not in (Stage.READY, Stage.LIVE) or folder is None:
                 continue
             before = (attempt.stage, attempt.status)
             self._look(attempt, folder)
-            changed |= before != (attempt.stage, attempt.status)
+            if before != (attempt.stage, attempt.status):
+                changed = True
+                self._follow(attempt, folder)
         return changed
+
+    def _follow(self, attempt: Attempt, folder: Folder) -> None:
+        """Its shim may have gone on with a later generation, or have begun another process."""
+        status = attempt.status
+        if status is None:
+            return
+        if status.generation > attempt.token[2]:
+            attempt.launch = folder.launch
+            self._rename(attempt, (*attempt.token[:2], status.generation))
+        self._ship_all_of(attempt, folder)
+
+    def _rename(self, attempt: Attempt, token: Token) -> None:
+        self._homes[token] = self._homes.pop(attempt.token, attempt.token)
+        self.attempts[token] = self.attempts.pop(attempt.token)
+        attempt.token = token
+
+    def _ship_all_of(self, attempt: Attempt, folder: Folder) -> None:
+        told = attempt.status.ranks if attempt.status is not None else []
+        self._known[self._home(attempt.token)] |= {*folder.tapes, *(r.writer for r in told)}
+
+    def _home(self, token: Token) -> Token:
+        return self._homes.get(token, token)
+
+    def _folder(self, token: Token) -> Folder | None:
+        return self.host.disk.folders.get(self._home(token))
 
     def _look(self, attempt: Attempt, folder: Folder) -> None:
         shim = folder.shim
@@ -365,7 +419,7 @@ class Agent:
         if self._desired is not None:
             leaving = {token[0] for token in self._leaving}
             wanted = {
-                token: Wanted(a.goal, a.launch.node_rank > 0 and a.launch.rendezvous is None)
+                token: Wanted.of(a)
                 for token, a in self._desired.items()
                 if token in self.attempts or token[0] not in leaving
             }
@@ -382,25 +436,52 @@ class Agent:
                 attempt = self.attempts[token]
                 attempt.task = self.process.spawn(self._start(attempt), "start")
             case Tell(token, command):
-                folder = self.host.disk.folders.get(token)
+                folder = self._folder(token)
                 if folder is not None and folder.shim is not None:
                     folder.shim.tell(command)
+            case Regroup(token, onto):
+                self._regroup(self.attempts[token], onto)
+            case EndAs(token, onto):
+                self._rename(self.attempts[token], onto)
+                self._changed()
             case Conclude(token, outcome, reason):
                 known = self.attempts.get(token)
                 attempt = known or self._add(token, self._wanted(token), Stage.ENDED)
                 if attempt.task is not None:
                     attempt.task.cancel()
-                self.host.remove_folder(token)
+                self.host.remove_folder(self._home(token))
                 failure = Failure(message=reason) if outcome is Outcome.FAILED else None
                 self._end(attempt, outcome, failure)
             case Forget(token):
                 self._leaving.add(token)
                 self.process.spawn(self._forget(self.attempts.pop(token)), "forget")
 
+    def _regroup(self, attempt: Attempt, onto: Token) -> None:
+        """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
+        is done again and again."""
+        folder = self._folder(attempt.token)
+        assert folder is not None
+        folder.launch = with_what_is_ready(self._wanted(onto), attempt.launch)
+        self._note_launched(onto)
+        if folder.shim is not None:
+            folder.shim.take_launch()
+
     def _add(self, token: Token, launch: Launch, stage: Stage) -> Attempt:
         attempt = Attempt(token, AttemptFolder(_NOWHERE), launch, stage)
         self.attempts[token] = attempt
+        self._known.setdefault(self._home(token), set())
         return attempt
+
+    def _find(self, home: Token, folder: Folder) -> None:
+        """Take up what an earlier agent has left."""
+        status = folder.shim.status if folder.shim is not None else None
+        # The shim may not have taken up the newest launch yet: it will be told again.
+        generation = folder.launch.generation if status is None else status.generation
+        token = (*home[:2], generation)
+        self._homes[token] = home
+        attempt = self._add(token, folder.launch, Stage.READY)
+        attempt.status = status
+        self._ship_all_of(attempt, folder)
 
     def _wanted(self, token: Token) -> Launch:
         assert self._desired is not None
@@ -408,31 +489,42 @@ class Agent:
 
     async def _prepare(self, attempt: Attempt) -> None:
         await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
-        tapes = {p.rank: Tape(attempt.launch, p.rank) for p in attempt.launch.ranks}
-        self.host.disk.folders[attempt.token] = Folder(
-            attempt.launch, tapes=tapes, heard_at=self._heard_at
-        )
+        folder = Folder(attempt.launch, heard_at=self._heard_at)
+        if attempt.launch.node_rank == 0 and (
+            found := self.host.storage.unrecorded(attempt.launch)
+        ):
+            folder.recovered = recovered(attempt.launch, found, self.host.time_of_day())
+        self.host.disk.folders[attempt.token] = folder
+        self._known[attempt.token] = {
+            (place.rank, attempt.launch.generation) for place in attempt.launch.ranks
+        }
         attempt.stage = Stage.READY
         await self._start(attempt)
 
+    def _note_launched(self, token: Token) -> None:
+        launched, (job_id, *number) = self.host.disk.launched, token
+        launched[job_id] = max(launched.get(job_id, (0, 0)), (number[0], number[1]))
+
     async def _start(self, attempt: Attempt) -> None:
         """First it is noted that the token was launched here, and never again is."""
-        host, (job_id, *number) = self.host, attempt.token
-        token = (number[0], number[1])
-        host.disk.launched[job_id] = max(host.disk.launched.get(job_id, (0, 0)), token)
+        host, home = self.host, self._home(attempt.token)
+        self._note_launched(attempt.token)
         await asyncio.sleep(host.chance.uniform(*START_SECONDS))
-        folder = host.disk.folders.get(attempt.token)
+        folder = host.disk.folders.get(home)
         attempt.started_at = 0.0
         attempt.task = None
         if folder is not None:
             # It is on its way, whatever becomes of this agent.
-            later(host.chance.uniform(*START_SECONDS), host.start_shim, attempt.token, folder)
+            after = host.chance.uniform(*START_SECONDS)
+            later(after, host.start_shim, home, folder, host.power_cuts)
 
     async def _forget(self, attempt: Attempt) -> None:
         if attempt.task is not None:
             attempt.task.cancel()
         await asyncio.sleep(self.host.chance.uniform(0.0, 0.3))
-        self.host.remove_folder(attempt.token)
+        home = self._homes.pop(attempt.token, attempt.token)
+        self.host.remove_folder(home)
+        self._known.pop(home, None)
         self._leaving.discard(attempt.token)
         self._changed()
         self._bell.set()
@@ -440,19 +532,26 @@ class Agent:
     # -- shipping --------------------------------------------------------------------------------
 
     def _shipped(self, token: Token) -> bool:
-        folder = self.host.disk.folders.get(token)
-        return folder is None or all(tape.empty for tape in folder.tapes.values())
+        return all(tape.empty for tape in self._tapes(self._home(token)))
+
+    def _tapes(self, home: Token) -> list[Tape]:
+        """Those that it knows of."""
+        folder, known = self.host.disk.folders.get(home), self._known.get(home, set())
+        if folder is None:
+            return []
+        tapes = [tape for writer, tape in folder.tapes.items() if writer in known]
+        return tapes if folder.recovered is None else [*tapes, folder.recovered]
 
     async def _ship(self) -> None:
         """Send what the ranks wrote, each piece until it is acknowledged."""
         while True:
             self._to_ship.clear()
-            for token, folder in list(self.host.disk.folders.items()):
-                for tape in folder.tapes.values():
+            for home in list(self.host.disk.folders):
+                for tape in self._tapes(home):
                     if tape.empty:
                         continue
                     try:
-                        await self._ship_tape(token, tape)
+                        await self._ship_tape(home, tape)
                     except (Unreachable, ClusterError):
                         await asyncio.sleep(self.host.chance.uniform(*RETRY_SECONDS))
             try:
@@ -462,9 +561,9 @@ class Agent:
                 pass
 
     async def _ship_tape(self, token: Token, tape: Tape) -> None:
-        job_id, attempt, _ = token
+        (job_id, *_), attempt = token, tape.attempt
         host = self.host
-        if events := tape.events[tape.acked_events :]:
+        if events := tape.new_events:
             tape.acked_events = await host.server.request(
                 host.link, lambda c: c.events(job_id, attempt, tape.writer, events)
             )
@@ -474,7 +573,8 @@ class Agent:
             body = b"".join(frames)
             again, tape.sent_frames = tape.acked_frames < tape.sent_frames, len(tape.frames)
             tape.acked_frames = await host.server.request(
-                host.link, lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body)
+                host.link,
+                lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body, tape.generation),
             )
             host.ledger.accepted(host, token, again=again)
             self._changed()

@@ -4,10 +4,11 @@ The database is looked at after every commit, the hosts whenever ranks are launc
 can show (an end that has to come) is looked at when the faults are over.
 """
 
+import functools
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainhall.cluster.facts import NodeState
@@ -21,19 +22,14 @@ from trainhall.cluster.lifecycle import (
     JobState,
 )
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulator import regroupings, room
 from trainhall.cluster.simulator.host import Host
-from trainhall.cluster.simulator.ranks import name
+from trainhall.cluster.simulator.regroupings import Regroupings
+from trainhall.cluster.simulator.room import RoomInspector
+from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.simulator.violation import Violation
 from trainhall.monitoring.codec import decode_frames
-from trainhall.training.link import Launch
-
-
-class Violation(Exception):
-    """An invariant does not hold."""
-
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
-
 
 TRANSITIONS = "1 transitions"
 SUBMISSIONS = "2 submissions"
@@ -67,7 +63,7 @@ AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, TOLD_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
-    AT_QUOTA,
+    AT_QUOTA, *regroupings.EXERCISED, *room.EXERCISED,
 )  # fmt: skip
 
 _AttemptKey = tuple[str, int]
@@ -75,6 +71,23 @@ _AttemptKey = tuple[str, int]
 Measured = tuple[list[int], int]
 """The steps that a writer measured, and how many the coordinator acknowledged of them. A host that
 loses its power may lose the others."""
+
+
+# Most rows say what they said after the commit before.
+
+
+@functools.lru_cache(maxsize=1000)
+def _places(allocation: str) -> frozenset[tuple[str, int]]:
+    return frozenset(
+        (host["node_id"], rank["device_index"])
+        for host in json.loads(allocation)
+        for rank in host["ranks"]
+    )
+
+
+@functools.lru_cache(maxsize=1000)
+def _held(grants: str) -> frozenset[str]:
+    return frozenset(json.loads(grants))
 
 
 @dataclass(frozen=True)
@@ -117,9 +130,12 @@ class Inspector:
         self.heard: dict[str, float] = {}
         """When the coordinator last took a node's report, by node id."""
         self.violation: Violation | None = None
+        self.regroupings = Regroupings(connection, hosts, story, now, self.violated)
+        self.room = RoomInspector(connection, story, now, self.violated)
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
-        self._generations: dict[_AttemptKey, int] = {}
+        self._generations: dict[_AttemptKey, tuple[int, frozenset[tuple[str, int]]]] = {}
+        """The newest of each attempt, and its devices by node id and index."""
         self._revoked: dict[_AttemptKey, _Fixed] = {}
         self._nodes: dict[str, str] = {}
         self._events: dict[str, int] = {}
@@ -137,6 +153,8 @@ class Inspector:
             self._check_jobs()
             self._check_attempts()
             self._check_nodes()
+            self.regroupings.committed()
+            self.room.committed(self._jobs)
         except Violation as violation:
             self.violated(violation)
 
@@ -205,9 +223,13 @@ class Inspector:
                 raise Violation(TRANSITIONS, f"attempt {key} went from {before} to {state}")
             self._story.exercised[EDGE_TAKEN] += before not in (None, state)
             self._attempts[key] = state
-            if generation < self._generations.get(key, 1):
+            places = _places(allocation)
+            newest_known, before_places = self._generations.get(key, (1, places))
+            if generation < newest_known:
                 raise Violation(DEVICES, f"attempt {key} went back to generation {generation}")
-            self._generations[key] = generation
+            if generation > newest_known:
+                self.regroupings.regrouped(key, before_places, places)
+            self._generations[key] = (generation, places)
             if revoked:
                 fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
                 known = self._revoked.setdefault(key, fixed)
@@ -221,15 +243,11 @@ class Inspector:
                         f"attempt {key} is {state} in generation {generation}; the newest is "
                         f"{newest} in {newest_generation}",
                     )
-                needed = {
-                    f"{host['node_id']} {rank['device_index']}"
-                    for host in json.loads(allocation)
-                    for rank in host["ranks"]
-                }
+                needed = {f"{node_id} {index}" for node_id, index in places}
                 held[project] += len(needed)
                 # After a regrouping it also holds what its processes have yet to leave.
-                if missing := needed - set(json.loads(grants)):
-                    raise Violation(DEVICES, f"attempt {key} is {state} without {missing}")
+                if missing := needed - _held(grants):
+                    raise Violation(DEVICES, f"attempt {key} is {state} without {sorted(missing)}")
         self._check_quotas(held)
         for job_id, state in self._jobs.items():
             if active[job_id] != (1 if state in ACTIVE_STATES else 0):
@@ -282,29 +300,34 @@ class Inspector:
 
     # -- when ranks are launched -----------------------------------------------------------------
 
-    def launched(self, host: Host, launch: Launch) -> None:
+    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+        """A shim has taken up a launch, and its processes run.
+
+        Args:
+            kept: the pids of those that ran before, by device.
+        """
         self._story.checks[LAUNCHES] += 1
+        launch = shim.launch
         key = (host.name, launch.job_id, launch.attempt, launch.generation)
         self._launches[key] += 1
         if self._launches[key] > 1:
             self._fail(LAUNCHES, f"{key} was launched {self._launches[key]} times")
-        devices = Counter(
-            place.device_index for shim in host.shims() if shim.runs for place in shim.launch.ranks
-        )
+        self.regroupings.launched(host, shim, kept)
+        devices = Counter(rank.device[1] for other in host.shims() for rank in other.running)
         for place in launch.ranks:
             device, attempt = (host.name, place.device_index), (launch.job_id, launch.attempt)
             self._story.exercised[TAKEN_OVER] += self._devices.get(device, attempt) != attempt
             self._devices[device] = attempt
             if devices[place.device_index] > 1:
-                self._fail(DEVICES, f"two attempts on device {place.device_index} of {host.name}")
+                self._fail(DEVICES, f"two processes on device {place.device_index} of {host.name}")
         for other in self._hosts:
-            for shim in other.shims():
-                if not shim.runs or shim.launch.job_id != launch.job_id:
+            for older in other.shims():
+                if not older.running or older.launch.job_id != launch.job_id:
                     continue
-                if shim.launch.attempt < launch.attempt:
-                    self._check_void((launch.job_id, shim.launch.attempt), other)
-                    if shim.launch.isolation_seconds is not None:
-                        what = f"attempt {shim.launch.attempt} still runs on {other.name}"
+                if older.launch.attempt < launch.attempt:
+                    self._check_void((launch.job_id, older.launch.attempt), other)
+                    if older.launch.isolation_seconds is not None:
+                        what = f"attempt {older.launch.attempt} still runs on {other.name}"
                         self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
 
     def _check_void(self, key: _AttemptKey, host: Host) -> None:
@@ -343,16 +366,20 @@ class Inspector:
 
     # -- when the faults are over ----------------------------------------------------------------
 
-    def unfinished(self) -> list[str]:
-        """What is not over yet, in words."""
+    def unfinished_jobs(self) -> list[str]:
+        """Jobs that are not over yet, in words."""
         rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
-        found = [
+        return [
             f"job {job_id} is {state}: {reason}"
             for job_id, state, reason in rows
             if state not in FINAL_STATES
         ]
+
+    def unfinished(self) -> list[str]:
+        """What is not over yet, in words."""
+        found = self.unfinished_jobs()
         for host in self._hosts:
-            found += [f"{name(s.launch)} runs on {host.name}" for s in host.shims() if s.runs]
+            found += [f"{name(s.launch)} runs on {host.name}" for s in host.shims() if s.running]
             if host.disk.folders:
                 found.append(f"{host.name} has not forgotten {sorted(host.disk.folders)}")
         grants = self._db.execute("SELECT job_id, attempt, node_id FROM grants").fetchall()
@@ -389,3 +416,32 @@ class Inspector:
             doubled = sorted((stored - written).items())[:3]
             missing = sorted((acknowledged - stored).items())[:3]
             self._fail(ONCE, f"too often {doubled}, missing {missing}")
+
+    def check_curve(
+        self, job_id: str, steps: list[int], measured: dict[tuple[str, int, str], Measured]
+    ) -> None:
+        """A completed job's curve has every step once, over all attempts and generations; but not
+        what a host lost with its disk, nor what it told after its attempt was revoked.
+
+        Args:
+            steps: of the curve.
+            measured: as for `check_end`.
+        """
+        self._story.checks[regroupings.STEPS] += 1
+        (total,) = self._db.execute(
+            "SELECT json_extract(spec, '$.training.steps') FROM jobs WHERE id = ?", (job_id,)
+        ).fetchone()
+        excused: set[int] = set()
+        for (other, _, _), (written, count) in measured.items():
+            excused.update(written[count:] if other == job_id else ())
+        rows = self._db.execute(
+            "SELECT payload FROM metric_frames WHERE job_id = ? AND void", (job_id,)
+        )
+        for (payload,) in rows:
+            for table in decode_frames(payload):
+                excused.update(int(step) for step in table.steps)
+        every = set(range(1, total + 1))
+        missing = every - set(steps) - excused
+        if missing or not every.issuperset(steps) or len(set(steps)) < len(steps):
+            what = f"the curve of job {job_id} has {steps} of {total} steps"
+            self._fail(regroupings.STEPS, what)

@@ -1,53 +1,57 @@
-"""Shims and ranks as models: what the processes of an attempt do, on all its hosts together.
+"""Ranks as models: processes that meet, step, save and end together, and that regroup in place.
 
-They outlive the agent, as the real ones do, and end with their host. What a rank writes lies on its
-host's disk until an agent has sent it.
+What `training` does with tensors is only numbers here: how many steps a process has in memory, and
+which of them were told. A process outlives its agent and its shim, and ends with its host. What it
+writes lies on its host's disk until an agent has sent it.
 """
 
 import asyncio
-import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from trainhall.cluster.agent import isolation
-from trainhall.cluster.agent.outcome import Work, first_failing, outcome_of
 from trainhall.cluster.agent.ranks import writer_name
+from trainhall.cluster.agent.recovered import writer_name as recovered_name
 from trainhall.cluster.simulator.loop import detach, later
-from trainhall.cluster.simulator.story import Story
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
 from trainhall.training.link import (
     EXIT_COMPLETED,
+    EXIT_NOT_REGROUPED,
     EXIT_PAUSED,
     EXIT_STOPPED,
     Command,
-    Failure,
     Launch,
     MetricTable,
-    Outcome,
     RankEvent,
-    RankState,
-    Rendezvous,
-    ShimStatus,
+    RankPlace,
     encode_frame,
     encode_tables,
 )
 
 Token = tuple[str, int, int]
-Kind = Literal["started", "checkpoint", "failure", "completed", "paused"]
+Kind = Literal["started", "stepped", "checkpoint", "failure", "completed", "paused"]
 
-AGREE_SECONDS = 1.0
-"""Between the word to stop and SIGKILL for ranks that did not agree on a step."""
 STEP_SECONDS = (0.3, 0.8)
 MEET_SECONDS = (0.1, 1.0)
+BEGIN_SECONDS = (0.05, 0.5)
+"""Until a new process looks for its group."""
+NOTICE_SECONDS = (0.01, 0.3)
+"""Until connections that close are noticed at their other ends."""
+STUCK_SECONDS = 5.0
+"""As `training.control` has it: without a step, once a newer group is to be joined."""
+FATE_SHARE = 0.15
+"""Of processes that fail by themselves."""
 
 
 class Tape:
-    """What one rank wrote, and how far the coordinator has acknowledged it."""
+    """What one rank process wrote, and how far the coordinator has acknowledged it."""
 
     def __init__(self, launch: Launch, rank: int) -> None:
         self.rank = rank
+        self.attempt = launch.attempt
+        self.generation = launch.generation
+        """In which the process began."""
         self.writer = writer_name(launch, rank)
         self.events: list[RankEvent] = []
         self.frames: list[bytes] = []
@@ -65,14 +69,42 @@ class Tape:
             )
         )
 
-    def measure(self, step: int, time: float) -> None:
-        table = MetricTable(None, [step], [time], {"loss": [1.0 / step]})
+    def measure(self, step: int, time: float, rank: int | None = None) -> None:
+        """
+        Args:
+            rank: None: the numbers are the whole job's.
+        """
+        table = MetricTable(rank, [step], [time], {"loss": [1.0 / step]})
         self.steps.append(step)
         self.frames.append(encode_frame(len(self.frames) + 1, encode_tables([table])))
 
     @property
+    def new_events(self) -> list[RankEvent]:
+        """Those that are not acknowledged."""
+        return [event for event in self.events if event.sequence > self.acked_events]
+
+    @property
     def empty(self) -> bool:
-        return self.acked_events == len(self.events) and self.acked_frames == len(self.frames)
+        return not self.new_events and self.acked_frames == len(self.frames)
+
+
+def recovered(launch: Launch, found: list[CheckpointName], time: float) -> Tape:
+    """What the first host of a launch tells in the name of an attempt that nobody was left of.
+
+    Args:
+        found: what that attempt committed, see `Storage.unrecorded`.
+    """
+    assert launch.checkpoint.unrecorded is not None
+    token = launch.checkpoint.unrecorded.model_dump(include={"attempt", "generation"})
+    earlier = launch.model_copy(update=token)
+    tape = Tape(earlier, 0)
+    tape.writer = recovered_name(earlier)
+    for each in sorted(found, key=lambda name: name.step):
+        data = {"name": str(each), "step": each.step, "size": 1, "metrics": {}}
+        # By its step: whoever looks again tells the same.
+        event = RankEvent(sequence=each.step + 1, time=time, rank=0, kind="checkpoint", data=data)
+        tape.events.append(event)
+    return tape
 
 
 @dataclass(frozen=True)
@@ -80,7 +112,7 @@ class Fate:
     """A rank that fails by itself."""
 
     step: int
-    """Counted from where the attempt starts."""
+    """Counted from where the process starts."""
     signal: bool
     """Something kills it; else it leaves with an error."""
 
@@ -94,273 +126,341 @@ class Storage:
     def newest(self, launch: Launch) -> int:
         """The step that an attempt goes on from, as its agent and ranks find it."""
         there = self.committed.get(launch.job_id, [])
-        plan = launch.checkpoint
-        found = [name.step for name in map(parse_name, plan.resume) if name in there and name]
-        if (untold := plan.unrecorded) is not None:
-            token = (untold.attempt, untold.generation)
-            found += [
-                n.step
-                for n in there
-                if (n.attempt, n.generation) == token and n.step > untold.after_step
-            ]
-        return max(found, default=0)
+        if found := self.unrecorded(launch):
+            return max(name.step for name in found)
+        names = map(parse_name, launch.checkpoint.resume)
+        return next((name.step for name in names if name in there and name), 0)
+
+    def unrecorded(self, launch: Launch) -> list[CheckpointName]:
+        """What an earlier attempt committed and, as far as was known, nobody told of."""
+        plan = launch.checkpoint.unrecorded
+        return [
+            name
+            for name in self.committed.get(launch.job_id, [])
+            if plan is not None
+            and (name.attempt, name.generation) == (plan.attempt, plan.generation)
+            and name.step > plan.after_step
+        ]
 
     def remove(self, location: str) -> None:
         _, job_id, name = location.rsplit("/", 2)
         self.committed[job_id] = [n for n in self.committed.get(job_id, []) if str(n) != name]
 
 
+class ItsShim(Protocol):
+    """What a rank has of its shim: its control byte, its page, and its ear."""
+
+    control: Command
+    newest_group: Launch | None
+
+    def group_of(self, launch: Launch) -> "Group": ...
+
+    def rank_ended(self, rank: "Rank", code: int) -> None: ...
+
+    def wrote(self) -> None: ...
+
+
+class Rank:
+    """A process, from its first group to its end. It is known by its device.
+
+    Args:
+        place: as the launch that it begins with lists it.
+    """
+
+    def __init__(
+        self, shim: ItsShim, launch: Launch, place: RankPlace, tape: Tape, fate: Fate | None
+    ) -> None:
+        self.shim = shim
+        self.launch = launch
+        """Of the group that it is in, or that it has left behind."""
+        self.number = place.rank
+        self.device = (place.device_kind, place.device_index)
+        self.tape = tape
+        self.pid = 0
+        self.alive = True
+        self.group: Group | None = None
+        self.step = 0
+        """Steps that it has in memory; 0: nothing that another could need."""
+        self.told = 0
+        """The newest of them whose numbers all ranks have exchanged."""
+        self.unsure: list[int] = []
+        """Those of them that rank 0 may not have come to write."""
+        self.was_first = False
+        """It was rank 0 of the last group that met."""
+        self.has_saved = False
+        self._waits = False
+        """Its group broke up, and it looks for the next one."""
+        self._fate = fate
+        self._taken = 0
+
+    def begin(self) -> None:
+        if self.alive:
+            self._enter(self.launch)
+
+    def _enter(self, launch: Launch) -> bool:
+        """Join the group of a launch; False where it has no place in it."""
+        for place in launch.ranks:
+            if (place.device_kind, place.device_index) == self.device:
+                self.launch, self.number, self._waits = launch, place.rank, False
+                self.group = self.shim.group_of(launch)
+                self.group.join(self)
+                return True
+        return False
+
+    def is_fated(self) -> bool:
+        """It has taken a step, and that was its last."""
+        self._taken += 1
+        return self._fate is not None and self._taken == self._fate.step
+
+    def meet_fate(self, time: float) -> None:
+        assert self._fate is not None
+        if self._fate.signal:
+            self.end(-9)
+        else:
+            self.tape.tell("failure", {"type": "ValueError", "message": "no"}, time)
+            self.end(1)
+
+    def end(self, code: int, *, silently: bool = False) -> None:
+        """
+        Args:
+            code: its exit code, or below zero the signal that ends it.
+            silently: its host loses its power, so that no connection closes.
+        """
+        if not self.alive:
+            return
+        self.alive = False
+        group, self.group = self.group, None
+        if group is not None:
+            group.lost(self, silently=silently)
+        self.shim.rank_ended(self, code)
+
+    # -- from one group to the next --------------------------------------------------------------
+
+    def step_aside(self, group: "Group") -> None:
+        """Leave a group that is broken up, or that a newer one takes the place of."""
+        if not self.alive or self.group is not group:
+            return
+        self.group, self._waits = None, True
+        group.lost(self)
+        if not self.launch.in_place:
+            self.end(1)
+            return
+        later(self.launch.spec.recovery.regroup_seconds, self._give_up, self.launch)
+        self.look()
+
+    def look(self) -> None:
+        """The page that it shares with its shim says something new."""
+        newest = self.shim.newest_group
+        is_newer = newest is not None and newest.generation > self.launch.generation
+        if self.alive and self._waits and self.shim.control is Command.STOP:
+            self.end(EXIT_STOPPED)
+        elif self.alive and self._waits and is_newer:
+            assert newest is not None
+            if not self._enter(newest):
+                self.end(EXIT_STOPPED)
+        elif self.alive and self.group is not None and is_newer:
+            later(STUCK_SECONDS, self._break_up, self.group, self.step)
+
+    def _break_up(self, group: "Group", step: int) -> None:
+        """It is stuck in a group, and a newer one waits."""
+        if self.step == step:
+            self.step_aside(group)
+
+    def _give_up(self, launch: Launch) -> None:
+        if self._waits and self.launch is launch:
+            self.end(EXIT_NOT_REGROUPED)
+
+
+class Onlooker(Protocol):
+    def met(self, group: "Group") -> None:
+        """Its ranks have met, and know where they go on from."""
+
+    def stepped(self, group: "Group") -> None: ...
+
+
 @dataclass
 class Group:
-    """The ranks of one attempt: they meet, step, agree on where to stop, and end."""
+    """The ranks of a generation of an attempt: they meet, step, agree on where to stop, and end."""
 
     launch: Launch
+    """Of any of its hosts."""
     storage: Storage
     chance: random.Random = field(repr=False)
     now: Callable[[], float] = field(repr=False)
     """The time of day where they run."""
-    fate: Fate | None = None
-    shims: "dict[int, Shim]" = field(default_factory=dict)
-    """By node rank, those whose ranks are up."""
+    looks_on: "Onlooker" = field(repr=False)
+    ranks: dict[int, Rank] = field(default_factory=dict)
+    """Those that are in it, by their numbers."""
+    step: int = 0
+    has_met: bool = False
+    is_fresh: bool = False
+    """None of its ranks had taken a step: they went on from a checkpoint, or from nothing."""
+    is_broken: bool = False
+    _is_silent: bool = False
+    """It is broken, and nobody in it has noticed."""
+    _has_stepped: bool = False
 
-    def join(self, shim: "Shim") -> None:
-        self.shims[shim.launch.node_rank] = shim
-        if len(self.shims) == self.launch.num_nodes:
+    def join(self, rank: Rank) -> None:
+        self.ranks[rank.number] = rank
+        if self.is_broken:
+            # Whom it should meet is gone: it finds out when it tries to connect.
+            later(4 * STUCK_SECONDS, rank.step_aside, self)
+        elif len(self.ranks) == self.launch.world_size:
             detach(self._work(), "ranks")
 
-    @property
-    def whole(self) -> bool:
-        return len(self.shims) == self.launch.num_nodes and all(
-            shim.has_ranks for shim in self.shims.values()
-        )
+    def lost(self, rank: Rank, *, silently: bool = False) -> None:
+        """One of them has ended or left."""
+        if self.ranks.get(rank.number) is not rank:
+            return
+        del self.ranks[rank.number]
+        if self.is_broken and not self._is_silent:
+            return
+        if self.has_met and not self.is_broken:
+            self._break_off(rank)
+        self.is_broken, self._is_silent = True, silently
+        if silently or not self.launch.in_place:
+            return  # they wait in a collective until they are told
+        notice = NOTICE_SECONDS if self.has_met else (STUCK_SECONDS, 4 * STUCK_SECONDS)
+        for other in self.ranks.values():
+            later(self.chance.uniform(*notice), other.step_aside, self)
+
+    def _break_off(self, lost: Rank) -> None:
+        """A step breaks off, somewhere between its first collective and its last number."""
+        if self.step >= self._total:
+            return  # none follows the last one
+        others = list(self.ranks.values())
+        how_far = self.chance.random()
+        if how_far < 0.2:  # some of them have got the last sum
+            for rank in others:
+                rank.step += self.chance.random() < 0.5
+        elif how_far < 0.4 and lost.was_first:
+            # All have exchanged what they measured, and rank 0 has not come to write it.
+            for rank in others:
+                rank.step = rank.told = self.step + 1
+                rank.unsure = [rank.step]
+
+    # -- what they do ----------------------------------------------------------------------------
 
     async def _work(self) -> None:
         await asyncio.sleep(self.chance.uniform(*MEET_SECONDS))
-        step = first = self.storage.newest(self.launch)
-        total = self.launch.spec.training.steps or 1
-        if self.whole:
-            self._tell("started", {"resumed_from": first or None, "total_steps": total})
-        while self.whole:
+        if self.is_broken:
+            return
+        self._meet()
+        code = self._complete() if self.step >= self._total else None
+        while code is None:
             await asyncio.sleep(self.chance.uniform(*STEP_SECONDS))
-            # A rank that is gone leaves the others in a collective: they wait until they are told.
-            if not self.whole:
+            # A rank that is gone leaves the others in a collective.
+            if self.is_broken or not self._take_step():
                 return
-            step += 1
-            for shim in self.shims.values():
-                shim.first_tape.measure(step, self.now())
-            asked = max(shim.control for shim in self.shims.values())
-            if asked is Command.STOP:
-                self._leave(EXIT_STOPPED)
-            elif self.fate is not None and step == first + self.fate.step:
-                self._fail(self.fate)
+            code = self._agree()
+            if self.is_broken:
                 return
-            elif step >= total:
-                self._save(step)
-                self._tell("completed", {"steps": step, "metrics": {}})
-                self._leave(EXIT_COMPLETED)
-            elif asked is Command.PAUSE:
-                self._save(step)
-                self._tell("paused", {"step": step})
-                self._leave(EXIT_PAUSED)
-            elif step % (self.launch.spec.checkpoint.every_steps or total) == 0:
-                self._save(step)
+        self.is_broken = True
+        for rank in list(self.ranks.values()):
+            rank.end(code)
 
-    def _save(self, step: int) -> None:
-        name = CheckpointName(step, self.launch.attempt, self.launch.generation)
+    @property
+    def _total(self) -> int:
+        return self.launch.spec.training.steps or 1
+
+    def _meet(self) -> None:
+        """They tell each other where they stand; who is furthest gives its state to the others."""
+        ranks = [self.ranks[number] for number in sorted(self.ranks)]
+        source = max(ranks, key=lambda rank: (rank.step, rank.told, -rank.number))
+        self.has_met, self.is_fresh = True, source.step == 0
+        if self.is_fresh:
+            self.step = self.storage.newest(ranks[0].launch)
+        else:
+            self.step = source.step
+            self._hand_in(source, ranks)
+        saves_again = source.has_saved and not any(rank.was_first for rank in ranks)
+        for rank in ranks:
+            rank.step = rank.told = self.step
+            rank.unsure, rank.was_first = [], rank.number == 0
+            rank.has_saved = source.has_saved
+        self.looks_on.met(self)
+        if self.is_fresh:
+            resumed = {"resumed_from": self.step or None, "total_steps": self._total}
+            self._tell("started", {"generation": self.launch.generation, **resumed})
+        elif saves_again:
+            self._save()
+
+    def _hand_in(self, source: Rank, ranks: list[Rank]) -> None:
+        """The source writes what rank 0 may not have come to write."""
+        if not any(rank.was_first and rank.told >= source.told for rank in ranks):
+            for step in source.unsure:
+                source.tape.measure(step, self.now())
+        for step in range(source.told + 1, source.step + 1):
+            source.tape.measure(step, self.now())
+
+    def _take_step(self) -> bool:
+        """One more, and what is measured is exchanged; False where a rank fails in it."""
+        self.step += 1
+        self.looks_on.stepped(self)
+        now = self.now()
+        for rank in self.ranks.values():
+            rank.step = rank.told = self.step
+            if rank.number == 0:
+                rank.tape.measure(self.step, now)
+            else:
+                rank.unsure = [self.step]
+                if rank.number == rank.launch.ranks[0].rank:
+                    rank.tape.measure(self.step, now, rank.number)
+        if not self._has_stepped:
+            self._has_stepped = True
+            told = {"generation": self.launch.generation, "step": self.step, "loaded": now}
+            self._tell("stepped", told)
+        fated = [rank for rank in self.ranks.values() if rank.is_fated()]
+        if fated:
+            fated[-1].meet_fate(now)
+        return not fated
+
+    def _agree(self) -> int | None:
+        """On how to go on behind a step; an exit code where all of them end."""
+        ranks = list(self.ranks.values())
+        asked = max(rank.shim.control for rank in ranks)
+        if asked is Command.STOP:
+            if not self.launch.in_place:
+                return EXIT_STOPPED
+            # A host that is left out has its ranks stopped: that is nothing to the others.
+            for rank in ranks:
+                if rank.shim.control is Command.STOP:
+                    rank.end(EXIT_STOPPED)
+        if any(self._is_superseded(rank) for rank in ranks):
+            self.is_broken = True
+            for rank in ranks:
+                rank.unsure = []
+                rank.step_aside(self)
+        if self.is_broken:
+            return None
+        if self.step >= self._total:
+            return self._complete()
+        if asked is Command.PAUSE:
+            self._save()
+            self._tell("paused", {"step": self.step})
+            return EXIT_PAUSED
+        if self.step % (self.launch.spec.checkpoint.every_steps or self._total) == 0:
+            self._save()
+        return None
+
+    def _is_superseded(self, rank: Rank) -> bool:
+        newest = rank.shim.newest_group
+        return newest is not None and newest.generation > self.launch.generation
+
+    def _complete(self) -> int:
+        self._save()
+        self._tell("completed", {"steps": self.step, "metrics": {}})
+        return EXIT_COMPLETED
+
+    def _save(self) -> None:
+        name = CheckpointName(self.step, self.launch.attempt, self.launch.generation)
+        for rank in self.ranks.values():
+            rank.has_saved = True
         self.storage.committed.setdefault(self.launch.job_id, []).append(name)
-        self._tell("checkpoint", {"name": str(name), "step": step, "size": 1, "metrics": {}})
+        self._tell("checkpoint", {"name": str(name), "step": self.step, "size": 1, "metrics": {}})
 
     def _tell(self, kind: Kind, data: dict[str, Any]) -> None:
-        self.shims[0].first_tape.tell(kind, data, self.now())
-
-    def _leave(self, code: int) -> None:
-        for shim in list(self.shims.values()):
-            shim.ranks_left(code)
-
-    def _fail(self, fate: Fate) -> None:
-        shim = self.shims[max(self.shims)]
-        if not fate.signal:
-            shim.first_tape.tell("failure", {"type": "ValueError", "message": "no"}, self.now())
-        shim.rank_failed(1, 9 if fate.signal else None)
-
-
-class Shim:
-    """Supervises the ranks of one attempt on one host.
-
-    Args:
-        ring: tells the host's agent, if there is one, to look.
-        silence: seconds for which the coordinator has not been heard, as the agent passed it on.
-    """
-
-    def __init__(
-        self,
-        launch: Launch,
-        tapes: dict[int, Tape],
-        group: Group,
-        where: str,
-        ring: Callable[[], None],
-        story: Story,
-        chance: random.Random,
-        launched: Callable[[Launch], None],
-        ended: Callable[[], None],
-        silence: Callable[[], float],
-    ) -> None:
-        self.launch = launch
-        self.alive = True
-        self.control = Command.RUN
-        """What the ranks read."""
-        self.first_tape = tapes[launch.ranks[0].rank]
-        self._group = group
-        self._where = where
-        self._ring = ring
-        self._story = story
-        self._chance = chance
-        self._launched = launched
-        self._on_end = ended
-        self._silence = silence
-        self.isolated = False
-        self._signalled = False
-        self._started = False
-        self._failure: Failure | None = None
-        self._ranks = [RankState(rank=place.rank) for place in launch.ranks]
-        self._rendezvous: Rendezvous | None = launch.rendezvous
-        self.status: ShimStatus | None = None
-
-    @property
-    def has_ranks(self) -> bool:
-        """All its ranks run."""
-        return self.alive and self._started and not any(r.finished_at for r in self._ranks)
-
-    @property
-    def runs(self) -> bool:
-        """Some rank may run."""
-        return self.alive and self._started and not all(r.finished_at for r in self._ranks)
-
-    async def run(self) -> None:
-        if self.launch.isolation_seconds is not None:
-            detach(self._heed_isolation(self.launch.isolation_seconds), "isolation")
-        self._publish("starting")
-        await asyncio.sleep(self._chance.uniform(0.05, 0.5))
-        if not self.alive or self._signalled:
-            return
-        self._started = True
-        if self.launch.node_rank == 0:
-            self._rendezvous = Rendezvous(
-                address="10.0.0.1", port=self._chance.randint(2**14, 2**15)
-            )
-        for rank in self._ranks:
-            rank.pid, rank.started_at = self._chance.randint(2, 2**22), self._group.now()
-        self._launched(self.launch)
-        self._publish("running")
-        self._group.join(self)
-
-    async def _heed_isolation(self, lost_after: float) -> None:
-        bounds = isolation.limits(lost_after, math.inf)
-        while self.alive:
-            step = isolation.step(self._silence(), 0.0, bounds)
-            if step is not isolation.Step.GO_ON:
-                self.isolated = self.isolated or self.control is Command.RUN
-                self.tell(Command.PAUSE)
-            if step is isolation.Step.KILL:
-                self.tell(Command.STOP)
-                self._kill_ranks()
-            await asyncio.sleep(isolation.CHECK_SECONDS)
-
-    def tell(self, command: Command) -> None:
-        if not self.alive or command <= self.control:
-            return
-        self.control = command
-        if not self._started:
-            self._signalled = True
-            self._end()
-            return
-        self._publish("stopping")
-        if command is Command.PAUSE and len(self._group.shims) < self.launch.num_nodes:
-            self.ranks_left(EXIT_PAUSED)  # it would wait for its peers for ever
-        elif command is Command.STOP:
-            later(AGREE_SECONDS, self._kill_ranks)
-
-    def ranks_left(self, code: int) -> None:
-        """Those ranks that still run agreed to leave."""
-        if self.runs:
-            for rank in self._ranks:
-                if rank.finished_at is None:
-                    rank.finished_at, rank.exit_code = self._group.now(), code
-            self._look()
-
-    def rank_failed(self, code: int, signal: int | None) -> None:
-        """One rank ends, and the shim ends those beside it."""
-        first = self._ranks[0]
-        first.finished_at = self._group.now()
-        first.exit_code, first.signal = (None, signal) if signal else (code, None)
-        work = self._work()
-        culprit = first_failing([first], work)
-        if culprit is not None:
-            word = f"was ended by signal {signal}" if signal else "failed: ValueError: no"
-            self._failure = Failure(
-                rank=first.rank,
-                exit_code=first.exit_code,
-                signal=signal,
-                message=f"rank {first.rank} {word}",
-            )
-        self._kill_ranks()
-
-    def die(self, *, with_ranks: bool) -> None:
-        """It is killed without a word; its ranks go on where only the shim is killed."""
-        self.alive = False
-        if with_ranks:
-            self._on_end()
-            for rank in self._ranks:
-                rank.finished_at = rank.finished_at or self._group.now()
-        self._ring()
-
-    def _kill_ranks(self) -> None:
-        if not self.alive:
-            return
-        for rank in self._ranks:
-            if rank.finished_at is None:
-                self._signalled = self._signalled or self._failure is None
-                rank.finished_at, rank.signal = self._group.now(), 9
-        self._look()
-
-    def _look(self) -> None:
-        if self.alive and all(rank.finished_at for rank in self._ranks):
-            self._end()
-
-    def _end(self) -> None:
-        ended, failure = outcome_of(self._ranks, self._work(), self._failure)
-        self._publish("exited", ended, failure)
-        self.alive = False
-        self._on_end()
-        self._ring()
-
-    def _work(self) -> Work:
-        return Work(is_script=False, asked=self.control, signalled=self._signalled)
-
-    def _publish(
-        self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
-    ) -> None:
-        told = f": {ended}" if ended else ""
-        why = f" ({failure.message})" if failure else ""
-        self._story.tell(self._where, f"{name(self.launch)} {phase}{told}{why}")
-        self.status = ShimStatus.model_validate(
-            {
-                "job_id": self.launch.job_id,
-                "attempt": self.launch.attempt,
-                "generation": self.launch.generation,
-                "shim_pid": 1,
-                "shim_started_at": 0.0,
-                "phase": phase,
-                "command": self.control,
-                "ranks": [rank.model_dump() for rank in self._ranks],
-                "rendezvous": self._rendezvous,
-                "outcome": ended,
-                "failure": failure,
-                "isolated": self.isolated,
-            }
-        )
-        self._ring()
-
-
-def name(launch: Launch) -> str:
-    return f"job {launch.job_id} attempt {launch.attempt}"
+        self.ranks[0].tape.tell(kind, data, self.now())
+        if kind == "started":
+            # Until that is known nobody regroups them.
+            self.ranks[0].shim.wrote()

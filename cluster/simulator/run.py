@@ -7,13 +7,19 @@ from dataclasses import dataclass, field
 
 from trainhall.cluster.simulation import chance
 from trainhall.cluster.simulator.faults import Faults
-from trainhall.cluster.simulator.invariants import LIVENESS, Violation
+from trainhall.cluster.simulator.invariants import LIVENESS
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.simulator.violation import Violation
 from trainhall.cluster.simulator.world import FAULTY_SECONDS, World
 
 LONGEST_SECONDS = 2000.0
 """Virtual, of a whole run."""
+SETTLED_SHARE = 0.6
+"""Of seeds in which nothing fails before the first jobs run: what fails then meets their ranks."""
+SETTLED_SECONDS = (3.0, 7.0)
+CROWDED_SHARE = 0.08
+"""Of seeds in which, when nothing fails any more, a large job has to get past small ones."""
 
 
 @dataclass
@@ -55,9 +61,11 @@ async def _simulate(seed: int, story: Story) -> Result:
     loop = asyncio.get_running_loop()
     world = World(seed, story)
     draws = chance.stream(seed, "run")
+    is_crowded = draws.random() < CROWDED_SHARE
+    is_settled = draws.random() < SETTLED_SHARE
     await world.start_coordinator()
-    for _ in range(draws.choice([1, 2, 2, 3, 3, 4])):
-        world.add_host(draws.randint(1, 3))
+    for _ in range(draws.choice([1, 2] if is_crowded else [1, 2, 2, 3, 3, 4])):
+        world.add_host(draws.randint(1, 2 if is_crowded else 3))
     submissions = [
         loop.create_task(world.submit_at(draws.uniform(0.1, 5.0), number))
         for number in range(draws.choice([1, 1, 2]))
@@ -65,9 +73,14 @@ async def _simulate(seed: int, story: Story) -> Result:
     faults = Faults(world, chance.stream(seed, "faults"))
     try:
         async with asyncio.timeout(LONGEST_SECONDS):
-            await faults.go_on(draws.uniform(*FAULTY_SECONDS))
+            if is_settled:
+                await asyncio.sleep(draws.uniform(*SETTLED_SECONDS))
+            await faults.go_on(draws.uniform(*FAULTY_SECONDS), bad_from_the_start=not is_settled)
             await faults.end()
             await asyncio.gather(*submissions)
+            world.inspector.room.calm()
+            if is_crowded:
+                await world.crowd(chance.stream(seed, "crowd"))
             await world.finish()
     except TimeoutError:
         world.inspector.violated(Violation(LIVENESS, "somebody waits for an answer for ever"))

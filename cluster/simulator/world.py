@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +13,12 @@ from trainhall.cluster.agent.api import Unreachable
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.protocol import Desired
-from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.protocol import Assignment, Desired
+from trainhall.cluster.scheduling.quotas import Quotas
 from trainhall.cluster.simulation import chance
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
-from trainhall.cluster.simulator.host import Folder, Host
+from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.invariants import (
     ASKED_AGAIN,
     SENT_AGAIN,
@@ -28,8 +28,11 @@ from trainhall.cluster.simulator.invariants import (
 )
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Fate, Group, Storage, Token
+from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Token
+from trainhall.cluster.simulator.room import WAITED
+from trainhall.cluster.simulator.shim import Folder, Shim, name
 from trainhall.cluster.simulator.story import Story
+from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.link import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
@@ -44,12 +47,16 @@ OPTIONS = ClusterOptions(
     restart_backoff_limit_seconds=2.0,
     telemetry_seconds=60.0,
     housekeeping_seconds=60.0,
+    grow_after_seconds=3.0,
+    grow_by_restart_after_seconds=10.0,
     # What is packed is not read here, and it is proved elsewhere.
     packing_seconds=1e6,
     quotas=Quotas(projects={LIMITED_PROJECT: LIMITED_DEVICES}),
 )
 """Shorter than in production, in the same order: most nodes are given up while jobs run."""
-FAULTY_SECONDS = (8.0, 16.0)
+FAULTY_SECONDS = (8.0, 14.0)
+URGENT_SHARE = 0.5
+"""Of the large jobs that come among small ones: they have a higher priority."""
 FINISH_SECONDS = 400.0
 """Within which all has to be over once the last fault is."""
 
@@ -78,6 +85,8 @@ class World:
         self.users = self._link("users")
         self.jobs: list[str] = []
         """Those whose submission was acknowledged."""
+        self.limited: set[str] = set()
+        """Those of a project with a quota."""
         loop = asyncio.get_running_loop()
         self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
         self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
@@ -155,17 +164,31 @@ class World:
         if token not in self._groups:
             random_ = chance.stream(self.seed, "group", *token)
             self._groups[token] = Group(
-                launch, self.storage, random_, lambda: self.clock.now().timestamp(), _fate(random_)
+                launch, self.storage, random_, lambda: self.clock.now().timestamp(), self
             )
         return self._groups[token]
 
-    def launched(self, host: Host, launch: Launch) -> None:
-        self.story.tell(host.name, f"launches job {launch.job_id} attempt {launch.attempt}")
-        self.inspector.launched(host, launch)
+    def met(self, group: Group) -> None:
+        self.story.tell("ranks", f"{name(group.launch)} met behind step {group.step}")
+        self.inspector.regroupings.met(group)
+
+    def stepped(self, group: Group) -> None:
+        self.inspector.regroupings.stepped(group)
+
+    def begins(self, host: Host, rank: Rank) -> None:
+        self.inspector.regroupings.begins(rank)
+
+    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+        self.story.tell(host.name, f"launches {name(shim.launch)}")
+        self.inspector.launched(host, shim, kept)
+
+    def sent_away(self, host: Host, shim: Shim, rank: Rank) -> None:
+        self.inspector.regroupings.sent_away(host, shim, rank)
 
     def agent_takes(self, host: Host, desired: Desired) -> None:
-        wanted = [f"{a.goal} {a.launch.job_id}/{a.launch.attempt}" for a in desired.assignments]
+        wanted = [_in_words(a) for a in desired.assignments]
         self.story.tell(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
+        self.inspector.regroupings.agent_takes(host, desired)
 
     def agent_runs_again(self, host: Host, token: Token) -> None:
         self.story.exercised[TOLD_AGAIN] += 1
@@ -175,11 +198,8 @@ class World:
         self.inspector.spoke(job_id, attempt)
         self.story.exercised[SENT_AGAIN] += again
 
-    def ended(self, host: Host, token: Token) -> None:
-        job_id, attempt, _ = token
-        folder = host.disk.folders.get(token)
-        shim = folder.shim if folder is not None else None
-        self.inspector.ended(job_id, attempt, isolated=shim is not None and shim.isolated)
+    def ended(self, host: Host, shim: Shim) -> None:
+        self.inspector.ended(shim.launch.job_id, shim.launch.attempt, isolated=shim.isolated)
 
     def forgets(self, host: Host, folder: Folder) -> None:
         launch = folder.launch
@@ -196,9 +216,13 @@ class World:
         slots = sum(len(host.devices) for host in self.hosts)
         job = _spec(self.chance, number, slots)
         await asyncio.sleep(seconds)
+        await self._submit(key, job)
+
+    async def _submit(self, key: str, job: JobSpec) -> str | None:
+        """The job's id; None: something is broken."""
         for tries in itertools.count():
             if self.broken is not None:
-                return
+                break
             self.story.exercised[ASKED_AGAIN] += tries > 0
             try:
                 view, _ = await self.server.request(
@@ -209,12 +233,45 @@ class World:
                 continue
             self.inspector.acknowledged[key] = view.id
             self.jobs.append(view.id)
+            if job.project == LIMITED_PROJECT:
+                self.limited.add(view.id)
             self.story.tell("user", f"submitted {key}: job {view.id}, {view.world_size} workers")
+            return view.id
+        return None
+
+    async def crowd(self, random_: random.Random) -> None:
+        """Small jobs come all the time, and one that needs every device."""
+        slots = sum(len(host.devices) for host in self.hosts)
+        numbers = itertools.count(100)
+        is_urgent = random_.random() < URGENT_SHARE
+
+        async def submit(workers: int, steps: int, priority: int) -> str | None:
+            number = next(numbers)
+            document = _document(random_, number, {"workers": workers}, steps, priority)
+            return await self._submit(f"key-{number}", validate_spec(document))
+
+        for _ in range(slots + 1):
+            await submit(1, random_.randint(6, 30) if is_urgent else random_.randint(3, 8), 0)
+        await asyncio.sleep(random_.uniform(0.0, 6.0))
+        large = await submit(slots, random_.randint(2, 4), 2 if is_urgent else 0)
+        if large is None:
             return
+        self.inspector.room.comes_first(large)
+        while self.inspector.room.waits(large) and self.broken is None:
+            if len(self.inspector.unfinished_jobs()) <= 2 * slots:
+                self.story.exercised[WAITED] += 1
+                await submit(1, random_.randint(2, 6), 0)
+            await self._have_all_go_on()
+            await asyncio.sleep(random_.uniform(0.5, 2.0))
 
     async def command(self, what: str, job_id: str) -> None:
         """It may be refused, or lost."""
+        slots = sum(len(host.devices) for host in self.hosts)
+        # One that is larger than its quota would wait for ever.
+        most = min(slots, LIMITED_DEVICES) if job_id in self.limited else slots
+        resources = _resources(self.chance, most) if what == "resize" else {}
         call: dict[str, Callable[[Coordinator], Coroutine[Any, Any, object]]] = {
+            "resize": lambda c: c.jobs.resize(job_id, resources),
             "pause": lambda c: c.jobs.pause(job_id),
             "resume": lambda c: c.jobs.resume(job_id),
             "cancel": lambda c: c.jobs.cancel(job_id),
@@ -255,19 +312,33 @@ class World:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + FINISH_SECONDS
         while loop.time() < deadline and self.broken is None:
-            out = self.disk.connection.execute("SELECT id FROM nodes WHERE state LIKE 'drain%'")
-            drained = {node_id for (node_id,) in out.fetchall()}
-            for host in self.hosts:
-                if host.node_id in drained:
-                    await self.drain(host, "undrain")
-            rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'paused'")
-            for (job_id,) in rows.fetchall():
-                await self.command("resume", job_id)
+            await self._have_all_go_on()
             if not self.inspector.unfinished():
                 break
             await asyncio.sleep(3.0)
         if self.broken is None:
             self.inspector.check_end(self.measured)
+            await self._check_curves()
+
+    async def _check_curves(self) -> None:
+        """As people see them."""
+        database = SimulatedDatabase(self.disk, Process("reader"))
+        rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'completed'")
+        for (job_id,) in rows.fetchall():
+            curves = await read_metrics(database, job_id, ["loss"])
+            steps: list[int] = next((c.run.steps.tolist() for c in curves if c.rank is None), [])
+            self.inspector.check_curve(job_id, steps, self.measured)
+
+    async def _have_all_go_on(self) -> None:
+        """Users take back what keeps jobs from their end."""
+        out = self.disk.connection.execute("SELECT id FROM nodes WHERE state LIKE 'drain%'")
+        drained = {node_id for (node_id,) in out.fetchall()}
+        for host in self.hosts:
+            if host.node_id in drained:
+                await self.drain(host, "undrain")
+        rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'paused'")
+        for (job_id,) in rows.fetchall():
+            await self.command("resume", job_id)
 
     @property
     def broken(self) -> str | None:
@@ -286,27 +357,46 @@ class World:
         return int(number)
 
 
-def _fate(random_: random.Random) -> Fate | None:
-    if random_.random() < 0.75:
-        return None
-    return Fate(random_.randint(1, 15), signal=random_.random() < 0.5)
+def _in_words(assignment: Assignment) -> str:
+    launch = assignment.launch
+    later_one = f"/{launch.generation}" if launch.generation > 1 else ""
+    what = assignment.goal if launch.ranks else "leave"
+    return f"{what} {launch.job_id}/{launch.attempt}{later_one}"
+
+
+def _resources(random_: random.Random, slots: int) -> dict[str, int]:
+    """Of a job, of which every other one is elastic."""
+    most = min(slots, random_.choice([1, 2, 3, 3, 4, 6]))
+    if random_.random() < 0.5:
+        return {"workers": most}
+    return {"min_workers": random_.randint(1, min(2, most)), "max_workers": most}
 
 
 def _spec(random_: random.Random, number: int, slots: int) -> JobSpec:
-    workers = min(slots, random_.choice([1, 1, 2, 2, 3, 5]))
-    return validate_spec(
-        {
-            "name": f"job {number}",
-            # One that is larger than its quota would wait for ever.
-            "project": LIMITED_PROJECT if workers <= LIMITED_DEVICES else None,
-            "task": {"name": "synthetic"},
-            "resources": {"workers": workers},
-            "training": {"steps": random_.randint(3, 50), "global_batch_size": 60},
-            "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 16)},
-            "recovery": {
-                "max_restarts": random_.randint(0, 4),
-                "on_isolation": "stop" if random_.random() < 0.3 else "keep",
-            },
-            "priority": random_.randint(0, 1),
-        }
-    )
+    resources = _resources(random_, slots)
+    steps, priority = random_.randint(3, 25), random_.choice([0, 0, 1, 2, 5])
+    document = _document(random_, number, resources, steps, priority)
+    if (resources.get("workers") or resources["min_workers"]) <= LIMITED_DEVICES:
+        # One that is larger than its quota would wait for ever.
+        document["project"] = LIMITED_PROJECT
+    return validate_spec(document)
+
+
+def _document(
+    random_: random.Random, number: int, resources: dict[str, int], steps: int, priority: int
+) -> dict[str, Any]:
+    return {
+        "name": f"job {number}",
+        "task": {"name": "synthetic"},
+        "resources": resources,
+        # The one regroups in place, the other goes on by another attempt.
+        "parallelism": {"strategy": "ddp" if random_.random() < 0.9 else "fsdp"},
+        "training": {"steps": steps, "global_batch_size": 60},
+        "checkpoint": {"path": "/shared", "every_steps": random_.randint(4, 12)},
+        "recovery": {
+            "max_restarts": random_.choice([0, 1, 3, 4, 5]),
+            "on_isolation": "stop" if random_.random() < 0.15 else "keep",
+            "regroup_seconds": random_.choice([3, 15, 15, 60]),
+        },
+        "priority": priority,
+    }

@@ -42,7 +42,7 @@ from trainhall.distributed.process_group import cpu_group
 TIMEOUT = 120.0
 SECONDS = 4.0
 """About how long each size is measured."""
-ROUNDS = range(3, 30)
+ROUNDS = range(3, 100)
 SYNC_ROUNDS = 3
 DENSE = (NATIVE, "ring", "hierarchical")
 BACKWARD_SECONDS = 0.2

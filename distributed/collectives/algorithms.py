@@ -7,7 +7,7 @@ from trainhall.distributed.collectives.halving_doubling import HalvingDoubling
 from trainhall.distributed.collectives.hierarchical import Hierarchical
 from trainhall.distributed.collectives.naive import Naive
 from trainhall.distributed.collectives.parameter_server import ParameterServer
-from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.ring import Ring, RingOfTwo
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.tree import Tree
 
@@ -33,7 +33,7 @@ def all_reduce(
     by_host = tuple(map(tuple, hosts)) if hosts is not None else (tuple(range(world_size)),)
     match name:
         case "ring":
-            return Ring(world_size)
+            return RingOfTwo() if world_size == 2 else Ring(world_size)
         case "tree":
             return Tree(world_size)
         case "halving_doubling":

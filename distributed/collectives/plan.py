@@ -93,10 +93,12 @@ class _Layout:
                 together = [piece for piece in (send, receive) if piece]
                 self._do(Action.BEGIN, together)
                 self._do(Action.START, together[-1:])
+                if send:
+                    self.unsent.append(send)
                 self._finish(arriving)
                 arriving = [receive] if receive else []
             self._finish(arriving)
-            self._do(Action.WAIT, sends)
+            self._settle(self.unsent)
 
     def ahead(self, rounds: Iterator[Round]) -> None:
         """Gloo sends nothing before the other side is ready to receive, so a rank is, early: for a
@@ -117,7 +119,6 @@ class _Layout:
                 if piece.scratch is None:
                     self._finish([piece])
                 else:
-                    self._settle([other for other in self.unsent if piece.overlaps(other)])
                     self._finish([piece])
                     self._do(Action.BEGIN, incoming[place : place + 1])  # its buffer is free again
             self._settle([sent for sent in before if sent in self.unsent])
@@ -187,7 +188,11 @@ class _Layout:
 
     def _finish(self, incoming: Iterable[Piece]) -> None:
         for piece in incoming:
-            self._do(Action.WAIT if piece.scratch is None else Action.ADD, [piece])
+            if piece.scratch is None:
+                self._do(Action.WAIT, [piece])
+            else:
+                self._settle([sent for sent in self.unsent if piece.overlaps(sent)])
+                self._do(Action.ADD, [piece])
 
     def _do(self, action: Action, pieces: Iterable[Piece]) -> None:
         self.actions.extend((action, piece) for piece in pieces)

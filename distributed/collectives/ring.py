@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from trainhall.distributed.collectives.errors import BadSchedule
 from trainhall.distributed.collectives.schedule import (
     Collective,
     Leg,
@@ -103,6 +104,35 @@ class Ring(Schedule):
 
     def legs(self) -> Iterator[Leg]:
         yield from _around(self.world_size, times=2 * (self.world_size - 1))
+
+
+@dataclass(frozen=True)
+class RingOfTwo(Schedule):
+    """Both passes of a ring at once: two ranks exchange the whole tensor, and both add.
+
+    They are each other's next one, so that this takes as many bytes as the two passes, in one round
+    instead of two: α + m·β. Each rank adds all of it, where in a ring each adds a half.
+    """
+
+    algorithm = "ring"
+
+    world_size: int = 2
+
+    def __post_init__(self) -> None:
+        if self.world_size != 2:
+            raise BadSchedule(f"world_size is {self.world_size}; a ring of two has 2 ranks")
+
+    @property
+    def chunks(self) -> int:
+        return 1
+
+    def rounds(self, rank: int) -> Iterator[Round]:
+        yield Round(
+            0, Phase.ALL_REDUCE, Send(1 - rank, one(0)), Receive(1 - rank, one(0), add=True)
+        )
+
+    def legs(self) -> Iterator[Leg]:
+        yield Leg(1, Fraction(1), to_pairs([0, 1], [1, 0]))
 
 
 def _around(n: int, *, times: int) -> Iterator[Leg]:

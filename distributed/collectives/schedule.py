@@ -43,6 +43,8 @@ class Phase(StrEnum):
     REDUCE_SCATTER = "reduce-scatter"
     ALL_GATHER = "all-gather"
     BROADCAST = "broadcast"
+    ALL_REDUCE = "all-reduce"
+    """Of whole tensors, at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,9 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one rank does in one round. It never receives what it sends in the same round, so a
-    transport may send from the tensor itself, without a copy."""
+    """What one rank does in one round. It sends what it has when the round begins: of the chunks
+    that it sends none is replaced in the same round, and what is added to one waits until it is
+    sent. So a transport may send from the tensor itself, without a copy."""
 
     number: int
     phase: Phase
@@ -70,10 +73,11 @@ class Round:
     receive: Receive | None = None
 
     def __post_init__(self) -> None:
-        if self.send and self.receive and overlap(self.send.chunks, self.receive.chunks):
+        send, receive = self.send, self.receive
+        if send and receive and not receive.add and overlap(send.chunks, receive.chunks):
             raise BadSchedule(
-                f"round {self.number} sends {named(self.send.chunks)} and receives "
-                f"{named(self.receive.chunks)}: they share a chunk"
+                f"round {self.number} sends {named(send.chunks)} and replaces "
+                f"{named(receive.chunks)}: they share a chunk"
             )
 
 

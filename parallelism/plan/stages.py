@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.distributed.pipelining._backward import stage_backward_input, stage_backward_weight
 
 from trainhall.parallelism import tensor
+from trainhall.parallelism.batches import pieces
 from trainhall.parallelism.choose import Asked
-from trainhall.parallelism.degrees import STAGES_PER_RANK, Schedule
+from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, Schedule
 from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided
@@ -35,11 +36,9 @@ from trainhall.parallelism.plan.trace import (
     prepared,
 )
 from trainhall.parallelism.plan.tracker import KINDS, Tracker
-from trainhall.parallelism.stages import Given, cut, inputs_of, pieces
+from trainhall.parallelism.stages import Given, cut, inputs_of
 from trainhall.parallelism.strategy import Strategy
 
-SPLIT: frozenset[Schedule] = frozenset({"interleaved_zero_bubble", "zbv"})
-"""Schedules with backward passes for the inputs and for the weights."""
 _ROUNDS = 2
 """Backward passes that are taken where all are alike: the first finds no gradients yet."""
 
@@ -201,7 +200,8 @@ class Stages:
         return [place, place + self.ranks]
 
     def _microbatches(self) -> list[Any]:
-        return pieces(self.tracing.batch(self.size), self.asked.microbatches)
+        batch, number = self.tracing.batch(self.size), self.asked.microbatches
+        return pieces(batch, number, "parallelism.microbatches")
 
     def _forms(self) -> list[Any]:
         """What goes into each stage, and behind the last what comes out."""

@@ -260,13 +260,8 @@ def _passes(strategy: Strategy, rounds: int) -> Iterator[tuple[bool, int]]:
 
 
 def prepared(subject: Subject, strategy: Strategy, tracker: Tracker) -> Optimizer:
-    """The optimizer with its state, as it is from the second step on."""
-    for parameter in strategy.parameters.values():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+    """The optimizer, which has its state from the start."""
     optimizer = subject.optimizer(strategy.parameters.values())
-    optimizer.step()
-    strategy.clear_gradients()
     state = [v for s in optimizer.state.values() for v in s.values() if isinstance(v, Tensor)]
     tracker.name(state, "optimizer")
     return optimizer

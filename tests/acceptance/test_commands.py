@@ -6,6 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.cluster import Cluster
+from support.holds import STEPS, Gate, free_task
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -16,7 +17,7 @@ def digits_job(**training: object) -> dict[str, object]:
         "name": "digits",
         "task": {"name": "digits", "params": {"dropout": 0.1}},
         "resources": {"workers": 2},
-        "training": {"steps": 400, "seed": 7, **training},
+        "training": {"steps": STEPS, "seed": 7, **training},
         "checkpoint": {"every_steps": 150},
     }
 
@@ -31,16 +32,19 @@ def test_a_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     assert max(c["step"] for c in checkpoints) == 600
 
 
-def test_pause_and_resume_change_no_bit_of_the_curve(shared_cluster: Cluster) -> None:
-    cluster = shared_cluster
-    untouched = cluster.submit(digits_job())
+def test_pause_and_resume_change_no_bit_of_the_curve(
+    shared_cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster, gate = shared_cluster, Gate(tmp_path / "gate")
+    untouched = cluster.submit({**digits_job(), "task": free_task("digits", dropout=0.1)})
     cluster.wait_for(untouched, "completed")
-    paused = cluster.submit(digits_job())
+    paused = cluster.submit({**digits_job(), "task": gate.task("digits", dropout=0.1)})
     cluster.wait_for_step(paused, 1)
     cluster.put(f"/training/jobs/{paused}/pause")
     stopped = cluster.wait_for(paused, "paused")
     assert not cluster.rank_processes(paused)
-    assert stopped["step"] < 400, "paused too late to prove anything"
+    assert stopped["step"] < STEPS, "paused too late to prove anything"
+    gate.open()
     cluster.put(f"/training/jobs/{paused}/resume")
     done = cluster.wait_for(paused, "completed")
     assert done["attempt"] == 2
@@ -48,6 +52,11 @@ def test_pause_and_resume_change_no_bit_of_the_curve(shared_cluster: Cluster) ->
         assert cluster.points(paused, name) == cluster.points(untouched, name)
 
 
+ON_THE_HOST = pytest.mark.parametrize("module_cluster", ["sqlite"], indirect=True)
+"""What is shown is how processes end, which is the same on each database."""
+
+
+@ON_THE_HOST
 @pytest.mark.parametrize("task", ["stepping", "sleeping"])
 def test_cancel_ends_a_task_within_two_seconds(shared_cluster: Cluster, task: str) -> None:
     cluster = shared_cluster
@@ -89,6 +98,7 @@ time.sleep(600)
 """
 
 
+@ON_THE_HOST
 def test_cancel_ends_the_whole_tree_of_a_stubborn_script(
     shared_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -119,6 +129,7 @@ time.sleep(600)
 """
 
 
+@ON_THE_HOST
 def test_a_script_gets_its_grace(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script = tmp_path / "graceful.py"

@@ -7,18 +7,19 @@ from typing import Any
 
 import pytest
 from support.cluster import Cluster, running_cluster
+from support.holds import Gate, free_task
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
 
-STEPS = 300
+STEPS = 400
 SERIES = ("chain_link", "chain_samples", "loss", "gradient_norm")
 
 
-def spec(pace: float, **more: Any) -> dict[str, Any]:
+def spec(task: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {
         "name": "elastic",
-        "task": {"name": "synthetic", "params": {"step_seconds": pace}},
+        "task": task,
         "training": {
             "steps": STEPS,
             "global_batch_size": 32,
@@ -56,15 +57,16 @@ def regrouped(cluster: Cluster, job: str, generation: int, workers: int) -> set[
 
 
 def test_a_job_goes_from_4_to_3_to_4_workers_in_place_with_the_same_bits(
-    four_slots: Cluster,
+    four_slots: Cluster, tmp_path: Path
 ) -> None:
-    cluster = four_slots
-    job = cluster.submit(spec(0.04, resources={"min_workers": 3, "max_workers": 4}))
+    cluster, gate = four_slots, Gate(tmp_path / "gate")
+    resources = {"min_workers": 3, "max_workers": 4}
+    job = cluster.submit(spec(gate.task("synthetic", steps=STEPS), resources=resources))
     cluster.wait_for_step(job, 5)
     four = pids(cluster, job)
     assert len(four) == 4
 
-    other = cluster.submit(spec(1.0, priority=10, resources={"workers": 1}))
+    other = cluster.submit(spec(gate.task("synthetic"), priority=10, resources={"workers": 1}))
     three = regrouped(cluster, job, 2, 3)
     assert three < four, cluster.story(job)
     cluster.request("DELETE", f"/training/jobs/{other}")
@@ -77,12 +79,13 @@ def test_a_job_goes_from_4_to_3_to_4_workers_in_place_with_the_same_bits(
     victim.send_signal(signal.SIGKILL)
     last = regrouped(cluster, job, 4, 4)
     assert again - {killed} < last
+    gate.open()
     done = cluster.wait_for(job, "completed", timeout=120)
     assert (done["attempt"], done["generation"]) == (1, 4)
     (attempt,) = cluster.get(f"/training/jobs/{job}/attempts")["items"]
     assert [g["world_size"] for g in attempt["generations"]] == [4, 3, 4, 4]
 
-    whole = cluster.submit(spec(0.0, resources={"workers": 2}))
+    whole = cluster.submit(spec(free_task("synthetic"), resources={"workers": 2}))
     cluster.wait_for(whole, "completed", timeout=120)
     for name in SERIES:
         points = cluster.points(job, name)

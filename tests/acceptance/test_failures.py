@@ -12,12 +12,14 @@ HANG = {
     "name": "hangs",
     "task": {"name": "synthetic", "params": {"step_seconds": 0.02}},
     "resources": {"workers": 2},
-    "training": {"steps": 2000, "global_batch_size": 32},
+    "training": {"steps": 100_000, "global_batch_size": 32},
     "checkpoint": {"every_steps": 20},
     "recovery": {"hang_seconds": 1},
 }
 
 
+# A hang is found and told by the host; recoveries on each database are in tests/cluster.
+@pytest.mark.parametrize("module_cluster", ["sqlite"], indirect=True)
 def test_a_stopped_rank_is_named_and_the_job_recovers(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
     job = cluster.submit(HANG)

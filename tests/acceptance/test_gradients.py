@@ -16,7 +16,7 @@ def test_asked_for_while_the_agent_is_killed(cluster: Cluster) -> None:
             "task": {"name": "synthetic", "params": {"step_seconds": 0.02, "hidden": [8]}},
             "resources": {"workers": 2},
             "training": {
-                "steps": 2000, "global_batch_size": 32, "capture_gradients_every_steps": 50,
+                "steps": 100_000, "global_batch_size": 32, "capture_gradients_every_steps": 50,
             },
         }
     )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.cluster import Cluster, running_cluster
+from support.holds import Gate, free_task
 from support.waiting import eventually
 from typer.testing import CliRunner
 
@@ -14,11 +15,10 @@ from trainhall.cli.main import app
 
 pytestmark = pytest.mark.acceptance
 
-STEPS = 120
+STEPS = 300
 SPEC: dict[str, Any] = {
     "name": "same",
-    # Its pace leaves time for what is done to it, on a fast machine too.
-    "task": {"name": "synthetic", "params": {"step_seconds": 0.01}},
+    "task": free_task("synthetic"),
     "training": {
         "steps": STEPS,
         "global_batch_size": 32,
@@ -36,8 +36,10 @@ def four_slots(tmp_path: Path) -> Iterator[Cluster]:
         yield running
 
 
-def submit(cluster: Cluster, workers: int, **training: Any) -> str:
+def submit(cluster: Cluster, workers: int, gate: Gate | None = None, **training: Any) -> str:
     changed = SPEC | {"training": SPEC["training"] | training, "resources": {"workers": workers}}
+    if gate is not None:
+        changed["task"] = gate.task("synthetic", steps=STEPS)
     return cluster.submit(changed)
 
 
@@ -61,13 +63,13 @@ def verify(cluster: Cluster, *jobs: str) -> tuple[int, str]:
 
 
 def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
-    four_slots: Cluster,
+    four_slots: Cluster, tmp_path: Path
 ) -> None:
-    cluster = four_slots
+    cluster, gate = four_slots, Gate(tmp_path / "gate")
     whole = submit(cluster, 2)
     cluster.wait_for(whole, "completed")
 
-    job = submit(cluster, 4)
+    job = submit(cluster, 4, gate)
     cluster.wait_for_step(job, 5)
     step = pause(cluster, job)
     resize(cluster, job, 3)
@@ -79,6 +81,7 @@ def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
     resize(cluster, job, 1)
     cluster.wait_for_step(job, step + 1)
     pause(cluster, job)
+    gate.open()
     resize(cluster, job, 4)
     assert cluster.wait_for(job, "completed")["world_size"] == 4
 

@@ -93,9 +93,32 @@ def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_script_pauses_at_one_step_and_goes_on_from_there(cluster: Cluster) -> None:
-    spec = str(EXAMPLES / "with_sdk.yaml")
-    job = submit(cluster, spec, "--set", "script.args=[--steps, '300', --pace, '0.02']")
+HELD = """
+import itertools, os, time
+sleep, steps = time.sleep, itertools.count()
+def held(seconds):
+    if seconds != 0.02:
+        return sleep(seconds)
+    until = time.monotonic() + seconds * 1.05 ** next(steps)
+    while time.monotonic() < until and not os.path.exists({gate!r}):
+        sleep(0.01)
+time.sleep = held
+"""
+"""Python runs it before the example, whose idle times become longer and longer until there is a
+file, and none at all then: it cannot end before that."""
+
+
+def test_a_script_pauses_at_one_step_and_goes_on_from_there(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(HELD.format(gate=str(gate)))
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    job = submit(
+        cluster, str(EXAMPLES / "with_sdk.yaml"),
+        "--set", "script.args=[--steps, '300', --pace, '0.02']",
+        "--set", f"script.env={{PYTHONPATH: '{path}'}}",
+    )  # fmt: skip
     cluster.wait_for_step(job, 5)
     cluster.put(f"/training/jobs/{job}/pause")
     paused = cluster.wait_for(job, "paused")
@@ -103,6 +126,7 @@ def test_a_script_pauses_at_one_step_and_goes_on_from_there(cluster: Cluster) ->
     saved = cluster.get(f"/checkpoints/jobs/{job}")["items"][0]["step"]
     assert 5 <= saved == paused["step"] < 300
     assert {point[0] for point in cluster.points(job, "loss")} == set(range(1, saved + 1))
+    gate.touch()
     cluster.put(f"/training/jobs/{job}/resume")
     done = cluster.wait_for(job, "completed")
     assert (done["attempt"], done["step"]) == (2, 300)

@@ -1,42 +1,55 @@
 """Nothing dies with the coordinator or the agent: killed, they come back, and nobody notices."""
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from support.cluster import Cluster
+from support.holds import STEPS, Gate, free_task
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
 
-LINES = 1000
-COUNTING_SCRIPT = f"""
+COUNTING_SCRIPT = """
 import os, sys, time
-rank = os.environ["RANK"]
-for i in range({LINES}):
-    print(f"rank {{rank}} line {{i}}", flush=True)
+from pathlib import Path
+rank, gate = os.environ["RANK"], Path(sys.argv[1])
+count = 0
+while not gate.exists():
     time.sleep(0.01)
+    print(f"rank {rank} line {count}", flush=True)
+    count += 1
+for i in range(count, count + 500):
+    print(f"rank {rank} line {i}", flush=True)
+Path(f"{gate}-lines-{rank}").write_text(str(count + 500))
 """
 
 
-def paced_job(steps: int = 300, **training: object) -> dict[str, object]:
-    """A job of two ranks that takes about `steps` / 50 seconds."""
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Until it is open, the jobs below go on."""
+    return Gate(tmp_path / "gate")
+
+
+def stepping_job(gate: Gate) -> dict[str, object]:
     return {
-        "name": "paced",
-        "task": {"name": "synthetic", "params": {"step_seconds": 0.02}},
+        "name": "stepping",
+        "task": gate.task("synthetic"),
         "resources": {"workers": 2},
-        "training": {"steps": steps, "global_batch_size": 32, **training},
+        "training": {"steps": STEPS, "global_batch_size": 32},
         "checkpoint": {"every_steps": 25},
     }
 
 
-def counting_job(folder: Path) -> dict[str, object]:
-    script = folder / "count.py"
+def counting_job(gate: Gate) -> dict[str, object]:
+    """It prints 500 lines more once the gate is open, and writes down how many it has printed."""
+    script = gate.path.parent / "count.py"
     script.write_text(COUNTING_SCRIPT)
     return {
         "name": "counting",
-        "script": {"path": str(script)},
+        "script": {"path": str(script), "args": [str(gate.path)]},
         "resources": {"workers": 2},
     }
 
@@ -65,15 +78,21 @@ def shut_both_down_for_an_upgrade(cluster: Cluster) -> None:
     cluster.agent.start()
 
 
-KILLS = [kill_agent, kill_coordinator, kill_both, shut_both_down_for_an_upgrade]
+@pytest.mark.parametrize("kill", [kill_coordinator, kill_both, shut_both_down_for_an_upgrade])
+def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, gate: Gate) -> None:
+    all_outlives(cluster, kill, gate)
 
 
-@pytest.mark.parametrize("kill", KILLS)
-def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, tmp_path: Path) -> None:
-    steps = 600
-    job = cluster.submit(paced_job(steps))
+# Of an agent's end the coordinator's database sees nothing.
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
+def test_ranks_metrics_and_lines_outlive_a_killed_agent(cluster: Cluster, gate: Gate) -> None:
+    all_outlives(cluster, kill_agent, gate)
+
+
+def all_outlives(cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate) -> None:
+    job = cluster.submit(stepping_job(gate))
     cluster.wait_for_step(job, 40)
-    writing = cluster.submit(counting_job(tmp_path))
+    writing = cluster.submit(counting_job(gate))
     eventually("output", lambda: "line 50" in cluster.log_text(writing, 0))
     both = (job, writing)
     ranks = [[p.pid for p in cluster.rank_processes(each)] for each in both]
@@ -81,19 +100,20 @@ def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, tmp_path
 
     kill(cluster)
 
-    # Told before anything else: a job that ended meanwhile would prove nothing.
     assert [[p.pid for p in cluster.rank_processes(each)] for each in both] == ranks
     seen = cluster.job(job)["step"]
+    gate.open()
     cluster.wait_for_step(job, seen + 40)
     for each in both:
         assert cluster.wait_for(each, "completed")["attempt"] == 1
     for rank in (None, 0, 1):
         assert [s for s, _ in cluster.points(job, "step_seconds", rank)] == list(
-            range(1, steps + 1)
+            range(1, STEPS + 1)
         )
-    assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, steps + 1))
+    assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, STEPS + 1))
     for rank in range(2):
-        expected = [f"rank {rank} line {i}" for i in range(LINES)]
+        lines = int(Path(f"{gate.path}-lines-{rank}").read_text())
+        expected = [f"rank {rank} line {i}" for i in range(lines)]
         got = eventually(
             f"the whole output of rank {rank}",
             lambda rank=rank, expected=expected: (
@@ -120,16 +140,17 @@ def test_an_acknowledged_submission_survives_and_runs_once(
     assert sorted(ledger.read_text().split()) == ["0", "1"]
 
 
-def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(cluster: Cluster) -> None:
+def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(
+    cluster: Cluster, gate: Gate
+) -> None:
     """While one of them is left, it would go on in place."""
-    steps = 300
-    job = cluster.submit(paced_job(steps))
+    job = cluster.submit(stepping_job(gate))
     eventually("a committed checkpoint", lambda: cluster.get(f"/checkpoints/jobs/{job}")["items"])
     victims = cluster.rank_processes(job)
     assert len(victims) == 2
     for victim in victims:
         victim.send_signal(signal.SIGKILL)
-
+    gate.open()
     cluster.wait_for_step(job, 100)
     done = cluster.wait_for(job, "completed")
     assert done["attempt"] == 2
@@ -137,7 +158,7 @@ def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(cluster: Clust
     failure = next(a["failure"] for a in attempts if a["attempt"] == 1)
     assert failure["signal"] == signal.SIGKILL, (failure, cluster.story(job))
     assert "SIGKILL" in failure["message"]
-    assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, steps + 1))
+    assert [s for s, _ in cluster.points(job, "loss")] == list(range(1, STEPS + 1))
     events = cluster.get(f"/training/jobs/{job}/events", params={"limit": 500})["items"]
     states = [e["data"]["state"] for e in events if e["kind"] == "state"]
     assert states == [
@@ -145,15 +166,15 @@ def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(cluster: Clust
     ]  # fmt: skip
 
 
-def test_nothing_is_left_on_the_host(cluster_of_its_own: Cluster, tmp_path: Path) -> None:
+def test_nothing_is_left_on_the_host(cluster_of_its_own: Cluster, gate: Gate) -> None:
     cluster = cluster_of_its_own
-    job = cluster.submit(paced_job(100))
+    job = cluster.submit({**stepping_job(gate), "task": free_task("synthetic")})
     cluster.wait_for(job, "completed")
-    other = cluster.submit(paced_job(3000))
+    other = cluster.submit(stepping_job(gate))
     cluster.wait_for_step(other, 10)
     cluster.put(f"/training/jobs/{other}/pause")
     cluster.wait_for(other, "paused")
-    third = cluster.submit(counting_job(tmp_path))
+    third = cluster.submit(counting_job(gate))
     eventually("output", lambda: "line 5" in cluster.log_text(third, 0))
     cluster.request("DELETE", f"/training/jobs/{third}")
     cluster.wait_for(third, "cancelled")
@@ -167,16 +188,17 @@ def test_nothing_is_left_on_the_host(cluster_of_its_own: Cluster, tmp_path: Path
     assert [p for p in cluster.runtime.rglob("*") if not p.is_dir()] == []
 
 
-def test_the_warm_parent_may_die_too(cluster_of_its_own: Cluster) -> None:
-    cluster = cluster_of_its_own
-    job = cluster.submit(paced_job(200))
+@pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
+def test_the_warm_parent_may_die_too(cluster: Cluster, gate: Gate) -> None:
+    job = cluster.submit(stepping_job(gate))
     cluster.wait_for_step(job, 20)
     ranks = [p.pid for p in cluster.rank_processes(job)]
     for process in psutil.Process(cluster.agent.pid).children():
         if any("trainhall.training.warm" in part for part in process.cmdline()):
             process.kill()
+    gate.open()
     done = cluster.wait_for(job, "completed")
     assert done["attempt"] == 1
     assert not any(psutil.pid_exists(pid) for pid in ranks)
-    again = cluster.submit(paced_job(10))
+    again = cluster.submit(stepping_job(gate))
     cluster.wait_for(again, "completed")

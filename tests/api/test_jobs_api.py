@@ -129,10 +129,14 @@ async def test_a_new_job_has_no_curves_and_no_checkpoints(client: httpx.AsyncCli
 
 async def test_a_job_that_waits_is_in_the_queue_with_a_reason(client: httpx.AsyncClient) -> None:
     job = await submitted(client)
-    queue = (await client.get(f"{API}/cluster/queue")).json()["items"]
-    assert [entry["job_id"] for entry in queue] == [job]
+    page = (await client.get(f"{API}/cluster/queue")).json()
+    queue = page["items"]
+    assert ([entry["job_id"] for entry in queue], page["total"]) == ([job], 1)
     assert queue[0]["position"] == 1
     assert queue[0]["reason"]
+    found = (await client.get(f"{API}/cluster/queue?job_id={job}")).json()
+    assert found == page
+    assert (await client.get(f"{API}/cluster/queue?job_id=other")).json()["items"] == []
     summary = (await client.get(f"{API}/metrics/cluster/summary")).json()
     assert summary["jobs"]["queued"] == 1
     assert summary["nodes"] == summary["devices"] == 0

@@ -27,7 +27,7 @@ def uvicorn(temporary: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str]
             [sys.executable, "-m", "uvicorn", "api.main:app", "--fd", str(listener.fileno())],
             cwd=ROOT, pass_fds=[listener.fileno()], stderr=subprocess.PIPE, text=True,
             env={**os.environ, "MOCK_DB": "true", "TMPDIR": str(temporary),
-                 "TRAINHALL_DATA_DIR": str(data)},
+                 "TRAINHALL_DATA_DIR": str(data), "TRAINHALL_QUOTAS": '{"users": {"*": 24}}'},
         )  # fmt: skip
         try:
             yield process, f"http://127.0.0.1:{port}"
@@ -48,6 +48,9 @@ def test_it_leaves_nothing_on_the_disk(tmp_path: Path, number: signal.Signals) -
         assert len(jobs) > 10
         assert client.get("/api/v1/metrics/cluster/summary").json()["devices"] == 32
         assert client.get("/healthz").json()["simulated"] is True
+        quotas = client.get("/api/v1/cluster/quotas").json()
+        assert quotas["others"] == {"project": None, "user": 24}
+        assert {"project", "user"} == {item["kind"] for item in quotas["items"]}
         refused = client.post("/api/v1/agent/join")
         assert refused.status_code == 403, "an agent would bring hosts that run code"
         assert "simulated" in refused.json()["detail"]

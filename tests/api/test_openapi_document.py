@@ -44,6 +44,7 @@ NAMES = {
     "undrainNode",
     "listDevices",
     "readQueue",
+    "readQuotas",
     "readMetrics",
     "captureGradients",
     "readGradients",

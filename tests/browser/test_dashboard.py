@@ -197,20 +197,27 @@ def test_output_of_ranks_can_do_nothing_to_the_page(
 
 
 CHATTY = """
-import time
+import os, sys, time
 for i in range(500):
     print("line", i, flush=True)
-    time.sleep(0.01)
+    while i == 249 and not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
 """
 
 
 def test_logs_are_followed(page: Page, cluster: Cluster, tmp_path: Path) -> None:
-    script = tmp_path / "chatty.py"
+    script, gate = tmp_path / "chatty.py", tmp_path / "gate"
     script.write_text(CHATTY)
     job = cluster.submit(
-        {"name": "chatty", "script": {"path": str(script)}, "resources": {"workers": 2}}
+        {
+            "name": "chatty",
+            "script": {"path": str(script), "args": [str(gate)]},
+            "resources": {"workers": 2},
+        }
     )
     page.goto(f"/jobs/{job}?tab=logs&rank=1")
+    expect(page.get_by_role("log").get_by_text("line 249", exact=True)).to_be_visible(timeout=SLOW)
+    gate.touch()
     expect(page.get_by_role("log").get_by_text("line 499", exact=True)).to_be_visible(timeout=SLOW)
     expect(page.get_by_text("500 lines")).to_be_visible()
 

@@ -10,7 +10,7 @@ from support.waiting import eventually
 from chaos.clusters import ChaosCluster, Shape
 from chaos.coordinator_faults import check_truth
 from chaos.curves import every_step_once
-from chaos.jobs import stepping, telling
+from chaos.jobs import enough, stepping, telling
 from chaos.postgres import postgres
 from chaos.stage import Play
 
@@ -57,13 +57,13 @@ def full_coordinator_disk(play: Play) -> None:
     with play.stage.cluster(_SMALL_DISKS) as cluster:
         for number in play.times():
             folder = play.folder / str(number)
-            steps = round(3 * _FULL_SECONDS / _PAUSE)
-            job = cluster.submit(telling(folder, steps, pause=_PAUSE))
+            job = cluster.submit(telling(folder, pause=_PAUSE))
             cluster.wait_for_step(job, 10)
             filler = _fill(play, cluster.folder / "coordinator")
             report.inject("disk of the coordinator full")
             time.sleep(_FULL_SECONDS)  # this is the fault
             filler.unlink()
+            enough(folder)
             done = cluster.wait_for(job, "completed")
             report.check("the job completed in its first attempt", done["attempt"] == 1, done)
             check_truth(play, cluster, job, folder, ranks=2)
@@ -78,7 +78,7 @@ def stopped_postgres(play: Play) -> None:
     ):
         for number in play.times():
             folder = play.folder / str(number)
-            job = cluster.submit(telling(folder, round(4 / _PAUSE), pause=_PAUSE))
+            job = cluster.submit(telling(folder, pause=_PAUSE))
             cluster.wait_for_step(job, 10)
             database.stop_hard()
             report.inject("Postgres ended by SIGKILL")
@@ -87,6 +87,7 @@ def stopped_postgres(play: Play) -> None:
             after = len((folder / "rank-0").read_text())
             report.check("training went on meanwhile", after > before)
             database.start()
+            enough(folder)
             done = cluster.wait_for(job, "completed")
             report.check("the job completed in its first attempt", done["attempt"] == 1, done)
             check_truth(play, cluster, job, folder, ranks=2)

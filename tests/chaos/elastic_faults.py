@@ -50,10 +50,11 @@ class _InPlace:
         cluster.wait_for_step(self.job, 60)
 
     def pids(self) -> dict[str, int]:
-        """The process of each host's rank, by the host's name."""
-        hosts = self.cluster.attempts(self.job)[-1]["allocation"]
-        ranks = self.cluster.ranks(self.job)
-        return {h["node_name"]: p.pid for h, p in zip(hosts, ranks, strict=False)}
+        """The process of each host's rank, by the host's name. The rank that it was started as may
+        be another's by now."""
+        alive = {process.pid for process in self.cluster.ranks(self.job)}
+        hosts = self.cluster.hosts
+        return {h.name: p.pid for h in hosts for p in h.processes() if p.pid in alive}
 
     def settle(self, workers: int, above: int) -> None:
         """Wait until it takes steps with so many workers, in this generation or a later one."""

@@ -17,10 +17,12 @@ _TELLING = """
 import os, random, time
 import trainhall as th
 
-here = th.init(total_steps={steps}, join=False)
+here = th.init(join=False)
 chance = random.Random(here.rank)
+step = 0
 with open(os.path.join({folder!r}, f"rank-{{here.rank}}"), "a") as truth:
-    for step in range(1, {steps} + 1):
+    while not os.path.exists(os.path.join({folder!r}, "enough")):
+        step += 1
         value = chance.random()
         line = f"{{here.attempt}} {{step}} {{value!r}}"
         print(line, flush=True)
@@ -76,11 +78,17 @@ def launches(folder: Path) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def telling(folder: Path, steps: int, *, workers: int = 2, pause: float = 0.01) -> Any:
-    """Ranks that report a number and print a line at every step, and write both down."""
+def telling(folder: Path, *, workers: int = 2, pause: float = 0.01) -> Any:
+    """Ranks that report a number and print a line at every step, and write both down, until there
+    is `enough`."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = _TELLING.format(folder=str(folder), steps=steps, pause=pause)
+    text = _TELLING.format(folder=str(folder), pause=pause)
     return script(folder, "telling", text, workers=workers)
+
+
+def enough(folder: Path) -> None:
+    """Let ranks that tell come to their end."""
+    (folder / "enough").touch()
 
 
 def truth(folder: Path, rank: int) -> list[tuple[int, int, float]]:

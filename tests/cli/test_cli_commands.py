@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from support.cluster import TRAINHALL, Cluster, running_cluster
+from support.holds import STEPS, Gate
 from support.waiting import eventually
+from support.warm_cli import WarmCli, warm_cli
 from typer.main import get_command
 
 from trainhall.cli.main import app
@@ -49,19 +51,17 @@ class Done:
 class Cli:
     """Runs `trainhall` against one cluster."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, folder: Path, warm: WarmCli) -> None:
         self.cluster = cluster
         self.folder = folder
+        self._warm = warm
 
     def __call__(
         self, *arguments: str, code: int = 0, given: str | None = None, **env: str
     ) -> Done:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TRAINHALL_")}
-        done = subprocess.run(
-            [*TRAINHALL, *arguments],
-            input=given, capture_output=True, text=True, timeout=90, check=False, cwd=self.folder,
-            env=clean | {"TRAINHALL_URL": self.cluster.url} | env,
-        )  # fmt: skip
+        env = clean | {"TRAINHALL_URL": self.cluster.url} | env
+        done = self._warm.run(arguments, given=given, cwd=self.folder, env=env)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return Done(done.returncode, done.stdout, done.stderr)
@@ -81,9 +81,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def warm() -> Iterator[WarmCli]:
+    with warm_cli() as opened:
+        yield opened
+
+
 @pytest.fixture
-def cli(cluster: Cluster, tmp_path: Path) -> Cli:
-    return Cli(cluster, tmp_path)
+def cli(cluster: Cluster, tmp_path: Path, warm: WarmCli) -> Cli:
+    return Cli(cluster, tmp_path, warm)
 
 
 @pytest.fixture(scope="module")
@@ -283,16 +289,29 @@ def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
 
 
 def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
-    script = tmp_path / "talks.py"
+    script, gate = tmp_path / "talks.py", tmp_path / "gate"
     script.write_text(
-        "import os, time\n"
+        "import os, sys, time\n"
         "for i in range(20):\n"
         "    print('line', i, flush=True)\n"
-        "    time.sleep(0.05)\n"
+        "    while i == 10 and not os.path.exists(sys.argv[1]):\n"
+        "        time.sleep(0.01)\n"
     )
-    spec = {"name": "t", "script": {"path": str(script)}, "resources": {"workers": 2}}
+    spec = {
+        "name": "t",
+        "script": {"path": str(script), "args": [str(gate)]},
+        "resources": {"workers": 2},
+    }
     job = cli.submit(spec)
-    lines = cli("logs", "-f", job).out.splitlines()
+    follower = subprocess.Popen(
+        [*TRAINHALL, "logs", "-f", job, "--url", cli.cluster.url], stdout=subprocess.PIPE, text=True
+    )
+    assert follower.stdout is not None
+    begun = [follower.stdout.readline() for _ in range(22)]
+    gate.touch()
+    rest, _ = follower.communicate(timeout=60)
+    assert follower.returncode == 0
+    lines = "".join([*begun, rest]).splitlines()
     for rank in (0, 1):
         mine = [line for line in lines if line.startswith(f"[{rank}] ")]
         assert mine == [f"[{rank}] line {i}" for i in range(20)]
@@ -408,8 +427,8 @@ def test_nobody_there_exits_4(cli: Cli) -> None:
 
 
 def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli) -> None:
-    paced = {**ENDLESS, "training": {"steps": 400}}
-    path = cli.file(paced)
+    gate = Gate(cli.folder / "gate")
+    path = cli.file({**ENDLESS, "task": gate.task("synthetic"), "training": {"steps": STEPS}})
     follower = subprocess.Popen(
         [*TRAINHALL, "submit", path, "-f", "--url", cli.cluster.url],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -419,9 +438,10 @@ def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli) -> N
     cli.cluster.wait_for_step(job, 20)
     cli.cluster.coordinator.kill()
     cli.cluster.start_coordinator()
+    gate.open()
     _, err = follower.communicate(timeout=60)
     assert follower.returncode == 0, err
-    assert "endless completed at step 400" in err
+    assert f"endless completed at step {STEPS}" in err
 
 
 def test_a_config_file_gives_defaults_that_flags_beat(cli: Cli) -> None:
@@ -459,15 +479,26 @@ HEAVY = {
 }  # fmt: skip
 
 
-def test_help_imports_nothing_heavy(cli: Cli) -> None:
+def imported(names: set[str], *arguments: str) -> list[str]:
+    """Those of the modules that a command imports."""
     code = (
-        "import sys; sys.argv = ['trainhall', '--help']\n"
+        f"import json, sys; sys.argv = ['trainhall', *{arguments!r}]\n"
         "from trainhall.cli.main import main\n"
         "try: main()\n"
-        f"except SystemExit: print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)\n"
+        f"finally: print(json.dumps([n for n in {sorted(names)!r} if sys.modules.get(n)]))\n"
     )
     done = subprocess.run([TRAINHALL[0], "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr == "[]\n"
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert imported(HEAVY, "--help") == []
+
+
+def test_a_command_does_not_import_the_command_line_of_httpx(cli: Cli) -> None:
+    names = {"httpx", "httpx._main", "rich.progress", "pygments"}
+    assert imported(names, "ls", "--url", cli.cluster.url, "-o", "name") == ["httpx"]
 
 
 def test_a_reader_that_leaves_is_no_error(cli: Cli, finished: str) -> None:

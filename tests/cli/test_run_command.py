@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.holds import STEPS, TESTS, Gate, free_task
 from support.waiting import eventually
 
 from trainhall.training.link import Command, ShimStatus
@@ -25,12 +26,16 @@ resources: {workers: 2, device: cpu}
 training: {steps: 30, seed: 3, evaluate_every_steps: 10}
 checkpoint: {every_steps: 10, keep_latest: 2}
 """
-PACED = """
-name: paced
-task: {name: synthetic, params: {step_seconds: 0.02}}
-resources: {workers: 2, device: cpu}
-training: {steps: 150, global_batch_size: 32, seed: 3, capture_gradients_every_steps: 10}
-checkpoint: {every_steps: 25}
+
+
+def synthetic(task: dict[str, Any]) -> str:
+    return f"""
+name: synthetic
+code: {TESTS}
+task: {json.dumps(task)}
+resources: {{workers: 2, device: cpu}}
+training: {{steps: {STEPS}, global_batch_size: 32, seed: 3, capture_gradients_every_steps: 10}}
+checkpoint: {{every_steps: 25}}
 """
 
 
@@ -78,16 +83,31 @@ def start(tmp_path: Path) -> Iterator[Any]:
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of `SPEC` that is over, to be looked at."""
-    folder = tmp_path_factory.mktemp("finished")
+def completed(text: str, folder: Path) -> Run:
     spec = folder / "job.yaml"
-    spec.write_text(SPEC)
+    spec.write_text(text)
     run = Run(spec, folder / "out")
     code, told = run.finish()
     assert code == 0, told
     return run
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of `SPEC` that is over, to be looked at."""
+    return completed(SPEC, tmp_path_factory.mktemp("finished"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the synthetic task that nothing was done to."""
+    return completed(synthetic(free_task("synthetic")), tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Until it is open, held runs go on."""
+    return Gate(tmp_path / "gate")
 
 
 @pytest.fixture
@@ -170,20 +190,22 @@ def test_a_folder_that_is_not_empty_is_refused(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_goes_on_as_if_nothing_had_happened(start, number) -> None:
-    whole = start(PACED, "whole")
-    assert whole.finish()[0] == 0
-    run = start(PACED, "out")
+def test_a_stopped_run_goes_on_as_if_nothing_had_happened(
+    start, gate: Gate, whole: Run, number: signal.Signals
+) -> None:
+    held = synthetic(gate.task("synthetic"))
+    run = start(held, "out")
     run.wait_for_step(10)
     run.process.send_signal(number)
     code, told = run.finish()
     assert code == 130, told
     stopped = last_step(run.output)
     assert f"Stopped at step {stopped} (saved)" in told
-    assert 10 <= stopped < 150
+    assert 10 <= stopped < STEPS
     assert (run.output / "checkpoints" / f"step-{stopped:08d}-a1-g1").is_dir()
     assert not (run.output / "result.json").exists()
-    run = start(PACED, "out", "--resume")
+    gate.open()
+    run = start(held, "out", "--resume")
     code, told = run.finish()
     assert code == 0, told
     assert f"Going on from step {stopped}" in told
@@ -198,7 +220,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(start, number) -> None
 
 def test_a_second_interrupt_ends_at_once(start, tmp_path: Path) -> None:
     # A step of a minute: no agreement is near.
-    run = start(PACED.replace("0.02", "60"), "out")
+    run = start(synthetic({"name": "synthetic", "params": {"step_seconds": 60}}), "out")
     eventually("two ranks", lambda: len(ranks_in(tmp_path)) >= 2)
     run.process.send_signal(signal.SIGINT)
     # Two signals that are both still to be delivered would be one.
@@ -210,19 +232,21 @@ def test_a_second_interrupt_ends_at_once(start, tmp_path: Path) -> None:
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 
-def test_a_killed_run_leaves_no_process_and_goes_on(start, tmp_path: Path) -> None:
-    run = start(PACED.replace("25", "30"), "out")
+def test_a_killed_run_leaves_no_process_and_goes_on(start, gate: Gate, tmp_path: Path) -> None:
+    held = synthetic(gate.task("synthetic"))
+    run = start(held.replace("25", "30"), "out")
     run.wait_for_step(40)
     run.process.kill()
     run.process.communicate()
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
-    run = start(PACED, "out", "--resume")
+    gate.open()
+    run = start(held, "out", "--resume")
     code, told = run.finish()
     assert code == 0, told
     assert "Going on from step" in told
-    assert [line["step"] for line in metrics(run.output)] == list(range(1, 151))
+    assert [line["step"] for line in metrics(run.output)] == list(range(1, STEPS + 1))
     captured = (run.output / "gradients.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in captured] == list(range(10, 151, 10))
+    assert [json.loads(line)["step"] for line in captured] == list(range(10, STEPS + 1, 10))
 
 
 def test_what_is_complete_is_left_alone(start, output: Path) -> None:
@@ -248,8 +272,8 @@ def test_a_damaged_checkpoint_is_passed_over(start, output: Path) -> None:
     assert "step-00000030-a1-g1" in told
 
 
-def test_a_rank_that_dies_ends_the_run_and_is_named(start, tmp_path: Path) -> None:
-    run = start(PACED, "out")
+def test_a_rank_that_dies_ends_the_run_and_is_named(start, gate: Gate, tmp_path: Path) -> None:
+    run = start(synthetic(gate.task("synthetic")), "out")
     run.wait_for_step(5)
     victim = next(p for p in ranks_in(tmp_path) if p.environ().get("RANK") == "1")
     victim.kill()

@@ -141,14 +141,6 @@ def test_a_signal_ends_everything(start, number: signal.Signals) -> None:
     assert "killed" not in up.told
 
 
-def test_sigkill_ends_everything_too(start) -> None:
-    up = start()
-    up.running_job()
-    up.process.kill()
-    up.process.wait()
-    eventually("everything to end", lambda: not up.left(), timeout=PATIENCE)
-
-
 def test_a_signal_while_it_starts_ends_everything(start) -> None:
     up = start()
     eventually("its children", lambda: up.left())
@@ -160,7 +152,9 @@ def test_a_signal_while_it_starts_ends_everything(start) -> None:
 @pytest.mark.parametrize(
     "told", ["to the coordinator", pytest.param("to the next one", marks=pytest.mark.slow)]
 )
-def test_the_next_up_goes_on_where_the_last_one_saved(start, told: str) -> None:
+def test_the_next_up_goes_on_where_the_last_one_saved_and_a_kill_ends_all_of_it(
+    start, told: str
+) -> None:
     up = start()
     job = up.running_job()
     if told == "to the next one":
@@ -199,8 +193,9 @@ def test_the_next_up_goes_on_where_the_last_one_saved(start, told: str) -> None:
     (series,) = httpx.get(metrics).json()["series"]
     steps = [point["step"] for point in series["points"]]
     assert steps == list(range(1, len(steps) + 1)), "nothing was lost"
-    again.process.terminate()
-    assert again.process.wait(PATIENCE) == 0
+    again.process.kill()
+    again.process.wait()
+    eventually("everything to end", lambda: not again.left(), timeout=PATIENCE)
 
 
 def test_what_dies_is_started_again_where_it_was(start) -> None:

@@ -27,7 +27,7 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.store import Store
 from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
-from trainhall.training.link import Outcome, Unrecorded
+from trainhall.training.link import Outcome, RankEvent, Unrecorded
 from trainhall.training.spec import SpecError
 
 NAME = "step-00000010-a1-g1"
@@ -351,6 +351,76 @@ async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
     await hall.settle()
     assert (await hall.job(job_id)).state == "recovering"
     await hall.connect(node)
+    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
+
+
+async def test_what_is_told_late_of_an_earlier_attempt_is_gone_back_to(
+    hall: SimulatedCluster,
+) -> None:
+    """The second attempt goes on from what the first had saved and not told, and falls before it
+    saves anything itself."""
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+
+    async def next_one() -> tuple[list[str], Unrecorded | None]:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        plan = node.running(job_id).assignment.launch.checkpoint
+        return plan.resume, plan.unrecorded
+
+    async def tell_of_the_first(step: int) -> str:
+        name = f"step-{step:08d}-a1-g1"
+        event = RankEvent(
+            sequence=step + 1,
+            time=hall.clock.now().timestamp(),
+            rank=0,
+            kind="checkpoint",
+            data={"name": name, "step": step, "size": 10, "metrics": {}},
+        )
+        await hall.coordinator.events(job_id, 1, "recovered-00000000", [event])
+        return name
+
+    before = await hall.save_checkpoint(job_id, 5)
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    assert await next_one() == ([before], Unrecorded(attempt=1, generation=1, after_step=5))
+    first, second = await tell_of_the_first(10), await tell_of_the_first(20)
+    await hall.finish(job_id, Outcome.FAILED, failure(2))
+    names, unrecorded = await next_one()
+    assert names == [second, first, before]
+    assert unrecorded == Unrecorded(attempt=2, generation=1, after_step=-1)
+    # And what the third one saves comes before them.
+    saved = await hall.save_checkpoint(job_id, 15)
+    await hall.finish(job_id, Outcome.FAILED, failure(3))
+    assert (await next_one())[0] == [saved, second, first]
+
+
+async def test_a_revoked_attempt_passes_on_what_it_was_to_look_for(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+
+    async def next_one() -> Unrecorded | None:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        return node.running(job_id).assignment.launch.checkpoint.unrecorded
+
+    async def lose() -> None:
+        await hall.disconnect(node)
+        hall.clock.advance(hall.options.lost_after_seconds)
+        await hall.settle()
+        await hall.connect(node)
+
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    of_the_first = Unrecorded(attempt=1, generation=1, after_step=-1)
+    assert await next_one() == of_the_first
+    await lose()
+    assert await next_one() == of_the_first
+    # What it saved itself and told is later than all that.
+    await hall.save_checkpoint(job_id, 10)
+    await lose()
     assert await next_one() is None
 
 

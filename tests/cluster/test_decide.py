@@ -292,6 +292,34 @@ def test_ranks_that_wait_for_a_host_that_never_starts_are_not_waited_for() -> No
     assert "before the ranks of all hosts had met" in stop.reason
     for saves in (replace(paused, begun=True), replace(paused, script=True)):
         assert decisions(saves, job(JobState.PAUSING), node("a"), node("b")) == []
+    # Ranks that went on to another generation wait there for those of a host that joins.
+    joins = replace(paused, begun=True, stepped=False)
+    assert decisions(joins, job(JobState.PAUSING), node("a"), node("b")) == [stop]
+
+
+def test_ranks_that_join_a_job_which_others_have_completed_end_with_it() -> None:
+    """A host that was cut off completed an earlier generation, and tells it for the present one."""
+    joined = attempt(ended(Outcome.COMPLETED), told(), generation=2, begun=True, stepped=False)
+    (stop,) = decisions(joined, job())
+    assert isinstance(stop, StopAttempt)
+    assert (stop.goal, stop.failure) == ("stop", None)
+    assert "completed before the ranks of all hosts had met" in stop.reason
+    # Otherwise those that go on have the last step too, and end by themselves.
+    for whole in (replace(joined, stepped=True), replace(joined, generation=1)):
+        assert decisions(whole, job()) == []
+    assert decisions(replace(joined, script=True), job()) == []
+    both = attempt(ended(Outcome.COMPLETED), ended(Outcome.STOPPED))
+    over = replace(joined, hosts=both.hosts, goal="stop")
+    assert the_end(over, job()).job_path == (JobState.COMPLETED,)
+    assert the_end(replace(over, stepped=True), job()).job_path == (JobState.RECOVERING,)
+
+
+def test_a_drained_node_is_not_left_while_ranks_regroup() -> None:
+    draining = node("a", state=NodeState.DRAINING)
+    meets = attempt(told(), told(), in_place=True, begun=True, stepped=False)
+    assert decisions(meets, job(JobState.RUNNING), draining, node("b")) == []
+    (stop,) = decisions(replace(meets, stepped=True), job(JobState.RUNNING), draining, node("b"))
+    assert isinstance(stop, StopAttempt)
     over = attempt(
         ended(Outcome.STOPPED), ended(Outcome.PAUSED), state=AttemptState.STOPPING, goal="stop"
     )

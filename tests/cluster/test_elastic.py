@@ -21,7 +21,7 @@ from trainhall.cluster.facts import (
 )
 from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.quotas import Quotas
+from trainhall.cluster.scheduling.quotas import Quotas
 from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Fallen, Outcome
 
@@ -395,3 +395,25 @@ def test_nothing_flaps(drawn: tuple[AttemptFacts, JobFacts, tuple[NodeFacts, ...
     assert decision(after, its_job, *nodes) is None
     much_later = replace(after, regrouped_at=NOW - timedelta(hours=1))
     assert decision(much_later, its_job, *nodes) is None
+
+
+def test_nobody_who_has_the_state_is_sent_away_before_the_others_have_it() -> None:
+    """Before the ranks of a generation have taken a step, those that it began with may be the only
+    ones that have the state."""
+    meets = attempt({"a": (0,), "b": (0,)}, stepped=False)
+    nodes = (node("a", 1, NodeState.DRAINING), node("b", 1), node("c", 1))
+    assert decision(meets, job(1, 2), *nodes) is None
+    after = decision(replace(meets, stepped=True), job(1, 2), *nodes)
+    assert isinstance(after, Regroup)
+    assert [place.node_id for place in after.placed] == ["b", "c"]
+    # One that falls meanwhile is replaced, and the drained node is left behind that.
+    falls = with_told(meets, "b", fallen=fallen(0))
+    regroup = decision(falls, job(1, 2), *nodes)
+    assert isinstance(regroup, Regroup)
+    assert [place.node_id for place in regroup.placed] == ["a", "b"]
+    # Nobody makes room either, or grows.
+    held, free = attempt({"a": (0, 1)}, stepped=False), node("b", 2)
+    assert shrink(held, job(1, 2), 1, "makes room") is None
+    assert shrink(replace(held, stepped=True), job(1, 2), 1, "makes room") is not None
+    assert decision(held, job(2, 4), node("a", 2), free) is None
+    assert decision(replace(held, stepped=True), job(2, 4), node("a", 2), free) is not None

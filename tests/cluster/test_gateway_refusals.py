@@ -29,6 +29,22 @@ async def test_what_is_no_report(hall: SimulatedCluster, text: str) -> None:
     await hall.heartbeat()
 
 
+async def test_a_fault_in_listening_is_no_silent_end(hall: SimulatedCluster) -> None:
+    class Faulty(MemoryChannel):
+        async def receive_text(self) -> str:
+            text = await super().receive_text()
+            if text == "a fault":
+                raise ZeroDivisionError(text)
+            return text
+
+    node = await hall.add_node("alpha")
+    channel = Faulty()
+    for text in (node.report(hall.clock).model_dump_json(), "a fault"):
+        channel.to_gateway.put_nowait(text)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
+
+
 async def test_another_version_is_told_before_anything_else(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     code, reason = await refused(hall, node, json.dumps({"protocol_version": 2, "new": 1}))

@@ -45,6 +45,14 @@ def test_a_stopped_process_is_behind_wherever_it_is() -> None:
     assert "state T" in failure.message
 
 
+def test_ranks_that_wait_for_others_to_come_are_no_hang_and_never_behind() -> None:
+    comes, meets = rank(0, step=0, parts=0, waits=True), rank(1, waits=True)
+    assert hang_of([host("a", comes), host("b", meets)], 1) is None
+    failure = hang_of([host("a", comes), host("b", meets, rank(2))], 1)
+    assert failure is not None
+    assert failure.rank == 2
+
+
 def test_of_equals_the_one_that_computes_is_behind_else_none_is() -> None:
     failure = hang_of([host("a", rank(0)), host("b", rank(1, busy=True))], 1)
     assert failure is not None

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 from sqlalchemy import select, text
-from support.simulated import SimulatedCluster, spec, wipe
+from support.simulated import SimulatedCluster, failure, spec, wipe
 
 from trainhall.cluster.apply import Applier
 from trainhall.cluster.decide import decide
@@ -301,6 +301,29 @@ async def test_what_is_being_removed_cannot_be_undrained(hall: SimulatedCluster)
     for change in (nodes.drain, nodes.undrain, nodes.events):
         with pytest.raises(NotFound):
             await change("nobody")
+
+
+async def test_a_lost_node_is_removed_once_its_attempt_has_ended_everywhere(
+    hall: SimulatedCluster,
+) -> None:
+    """Until then the attempt holds the devices of all its hosts."""
+    alpha, beta = await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)
+    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    alpha.end(alpha.running(job_id), Outcome.FAILED, failure(3))
+    hall.send_report(alpha)
+    await hall.settle()
+    assert beta.running(job_id).assignment.goal == "stop"
+    assert await hall.coordinator.nodes.remove(alpha.node_id) is not None
+    await hall.disconnect(alpha)
+    for _ in range(50):
+        await hall.heartbeat(2)
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "lost"
+    await hall.check()
+    await hall.work(2)
+    assert (await hall.job(job_id)).state == "failed"
+    with pytest.raises(NotFound):
+        await hall.coordinator.nodes.get(alpha.node_id)
 
 
 async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:

@@ -6,10 +6,10 @@ from support.simulated import RunningAttempt, SimulatedCluster, failure
 from trainhall.cluster.apply import Applier
 from trainhall.cluster.decisions import EndAttempt, Regroup
 from trainhall.cluster.lifecycle import AttemptState, JobState
-from trainhall.cluster.placement import PlacedNode
+from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.db.models import Attempt, Grant
 from trainhall.training.cause import Cause
-from trainhall.training.link import Failure, Outcome
+from trainhall.training.link import Failure, Outcome, Unrecorded
 
 ELASTIC = {"min_workers": 2, "max_workers": 4}
 
@@ -78,6 +78,27 @@ async def test_a_rank_that_joins_may_start_from_what_this_attempt_saved(
     found = (await hall.coordinator.checkpoints.list(job_id)).items
     assert [checkpoint.step for checkpoint in found] == [40], "of a generation that is over"
     assert (await hall.save_checkpoint(job_id, 60)).endswith("-a1-g2")
+
+
+async def test_what_an_attempt_saved_is_later_than_what_it_was_to_look_for(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    hall.clock.advance(60)
+    await hall.heartbeat()
+    await hall.run_until(job_id, "running")
+    await began(hall, job_id)
+    untold = Unrecorded(attempt=1, generation=1, after_step=-1)
+    for generation, saved in ((1, []), (2, []), (3, ["step-00000040-a2-g2"])):
+        launch = node.running(job_id).assignment.launch
+        assert (launch.generation, launch.checkpoint.resume) == (generation, saved)
+        assert launch.checkpoint.unrecorded == (None if saved else untold)
+        if generation == 2:
+            await hall.save_checkpoint(job_id, 40)
+        node.running(job_id).fall(1)
+        await hall.heartbeat()
 
 
 async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster) -> None:
@@ -166,6 +187,7 @@ async def test_a_job_goes_on_smaller_when_a_node_is_lost_and_grows_again(
     assert job.reason == "2 devices came free; goes on with 4 workers instead of 2"
     assert ranks(kept) == [(0, 0), (1, 1)]
     assert ranks(beta.running(job_id)) == [(2, 0), (3, 1)]
+    assert (kept.assignment.joined, beta.running(job_id).assignment.joined) == (1, 3)
     await hall.check()
     await hall.finish(job_id)
     assert (await hall.job(job_id)).state == "completed"

@@ -5,6 +5,7 @@ import itertools
 from datetime import timedelta
 
 import pytest
+from support.frames import frame, table
 from support.simulated import SimulatedCluster, failure, spec
 
 from trainhall.cluster.errors import (
@@ -316,6 +317,32 @@ async def test_a_generation_that_begins_anew_is_not_where_its_attempt_began(
         async with hall.db.session() as session:
             attempt = await session.get_one(Attempt, (job_id, 1))
             assert attempt.first_step == (40 if generation < 3 else 21)
+
+
+async def test_a_generation_that_begins_anew_sets_the_job_back_to_where_it_begins(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(resources={"workers": 2})
+    await hall.run_until(job_id, "running")
+    ingest = hall.coordinator.ingest
+
+    async def begin(generation: int, resumed: int | None) -> int:
+        told = {"generation": generation, "total_steps": 100, "resumed_from": resumed}
+        await hall.tell(job_id, "started", told)
+        return (await hall.job(job_id)).step
+
+    assert await begin(1, None) == 0
+    await ingest.metrics(job_id, 1, "0-a", frame(1, table([30], loss=[1.0])))
+    assert await begin(2, 20) == 20
+    await ingest.metrics(job_id, 1, "0-a", frame(2, table([31], loss=[1.0])))
+    assert (await hall.job(job_id)).step == 20
+    await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), 2)
+    assert (await hall.job(job_id)).step == 21
+    await hall.tell(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
+    async with hall.db.session() as session:
+        attempt = await session.get_one(Attempt, (job_id, 1))
+        assert attempt.began["2"].items() >= {"anew": 21, "step": 21}.items()
 
 
 async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:

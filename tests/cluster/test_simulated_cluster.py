@@ -1,7 +1,11 @@
 """The reconciler, the gateway and the services together, against simulated nodes."""
 
+import asyncio
+
+from support.agent_process import until
 from support.simulated import SimulatedCluster, failure, spec, stalled
 
+from trainhall.db.models import Node
 from trainhall.training.link import Outcome
 
 
@@ -307,7 +311,7 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     second = await hall.submit(workers=2)
     third = await hall.submit(workers=1)
     large = await hall.submit(workers=8)
-    queue = await hall.coordinator.queue.list()
+    queue = (await hall.coordinator.queue.list()).items
     assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
     assert queue[0].reason == (
         f"needs 2 CPU slots; 0 of 2 are free, job {nobody} holds 2; "
@@ -319,7 +323,7 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     for entry in queue:
         assert entry.reason.startswith((await hall.job(entry.job_id)).reason)
     urgent = await hall.submit(workers=1, priority=5)
-    assert (await hall.coordinator.queue.list())[0].job_id == urgent
+    assert (await hall.coordinator.queue.list()).items[0].job_id == urgent
 
 
 async def test_a_message_that_is_lost_is_said_again(hall: SimulatedCluster) -> None:
@@ -357,3 +361,35 @@ async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
     old_channel.drop()
     assert old_task is not None
     await old_task
+
+
+async def test_a_node_is_heard_when_its_report_arrives(hall: SimulatedCluster) -> None:
+    """And not when what it said before is stored: the database may take its time."""
+    node = await hall.add_node("alpha")
+    assert node.channel is not None
+    async with hall.db.transaction() as session:
+        await session.get(Node, node.node_id, with_for_update=True)
+        for slots in (3, 4, 5):  # the first is being stored, and the last is what counts
+            node.slots = slots
+            hall.clock.advance(60)
+            hall.send_report(node)
+            await until("the report to arrive", node.channel.to_gateway.empty)
+        hall.clock.advance(40)
+        assert hall.coordinator.hearing.silent_seconds(node.node_id) == 40
+    await hall.settle()
+    view = await hall.coordinator.nodes.get(node.node_id)
+    assert (view.state, len(view.devices)) == ("suspect", 5)
+
+
+async def test_the_last_report_before_a_connection_ends_is_taken(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    async with hall.db.transaction() as session:
+        await session.get(Node, node.node_id, with_for_update=True)
+        for slots in (3, 4):
+            node.slots = slots
+            hall.send_report(node)
+            await asyncio.sleep(0)
+        assert node.channel is not None
+        node.channel.drop()
+    await hall.disconnect(node)
+    assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4

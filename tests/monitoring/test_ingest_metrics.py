@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select, text
+from sqlalchemy import select, text, update
 from support.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.cluster.lifecycle import lock_job
@@ -148,6 +148,59 @@ async def test_late_metrics_of_a_revoked_attempt_begin_nothing(database: Databas
         attempt = await session.get(Attempt, ("job", 1))
         assert attempt is not None
         assert attempt.first_step is None
+
+
+async def regrouping(database: Database, began: dict[str, dict[str, float]]) -> None:
+    """An attempt whose ranks regroup in place, with what is known of its generations."""
+    await add_job(database)
+    async with database.transaction() as session:
+        await session.execute(update(Attempt).values(in_place=True, began=began))
+
+
+async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
+    database: Database,
+) -> None:
+    """A host was cut off, and lost in the end: the others went on from the step it had come to."""
+    await regrouping(database, {"2": {"step": 3}})
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "0-old", frame(1, table([1], loss=[1.0])))
+    await ingest.metrics("job", 1, "0-new", frame(1, table([3], loss=[3.0])), 2)
+    late = frame(2, table([2], loss=[2.0], eval_loss=[9.0]))
+    assert await ingest.metrics("job", 1, "0-old", late) == 2
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (3, {"loss": 3.0, "eval_loss": 9.0})
+    curves = {each.name: each.run for each in await read_metrics(database, "job")}
+    assert curves["loss"].steps.tolist() == [1, 2, 3]
+    assert curves["loss"].last.tolist() == [1.0, 2.0, 3.0]
+
+
+async def test_a_script_that_counts_anew_is_shown_where_it_is(database: Database) -> None:
+    await add_job(database)
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "w", frame(1, table([9], loss=[1.0])))
+    await ingest.metrics("job", 1, "w", frame(2, table([1], loss=[2.0])))
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (1, {"loss": 2.0})
+
+
+async def test_steps_that_a_generation_took_anew_are_void_of_those_before(
+    database: Database,
+) -> None:
+    """All who had the state were gone, and those that came began at a checkpoint of step 4."""
+    await regrouping(database, {"3": {"anew": 5}})
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "0-new", frame(1, table([5, 6], loss=[50.0, 60.0])), 3)
+    for writer, generation in (("0-old", 1), ("0-older", 2)):
+        assert await ingest.metrics("job", 1, writer, frame(1, table([4], loss=[4.0])), generation)
+        late = frame(2, table([5, 6, 7], loss=[5.0, 6.0, 7.0]))
+        assert await ingest.metrics("job", 1, writer, late, generation) == 2
+    # One that came later regrouped with those that had begun anew.
+    await ingest.metrics("job", 1, "0-newer", frame(1, table([7], loss=[70.0])), 4)
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (7, {"loss": 70.0})
+    (curve,) = await read_metrics(database, "job")
+    assert curve.run.steps.tolist() == [4, 5, 6, 7]
+    assert curve.run.last.tolist() == [4.0, 50.0, 60.0, 70.0]
 
 
 async def test_an_older_attempt_does_not_change_the_last_values(database: Database) -> None:

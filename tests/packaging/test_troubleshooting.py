@@ -15,7 +15,7 @@ MESSAGES = [
     if line.startswith("### `") and not any(mark in line for mark in FOREIGN)
 ]
 SHORTEST = 5
-FOLDERS = ("api", "cli", "cluster", "training")
+FOLDERS = ("api", "cli", "cluster", "parallelism", "training")
 
 
 def literals() -> str:

@@ -11,17 +11,13 @@ from pathlib import Path
 import pytest
 import typer.main
 from support.cluster import Cluster
+from support.holds import STEPS, Gate
 from support.waiting import eventually
 
 from trainhall.cli.main import app
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
-PACED = {
-    "name": "paced",
-    "task": {"name": "synthetic", "params": {"step_seconds": 0.02}},
-    "training": {"steps": 200},
-}
 
 
 def service(unit: Path) -> configparser.SectionProxy:
@@ -81,7 +77,10 @@ def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path) -> None:
         cluster.agent.env["TRAINHALL_TOKEN"] = token
         cluster.agent.start()
         eventually("the node", cluster.node_is_ready)
-        job = cluster.submit(PACED)
+        gate = Gate(tmp_path / "gate")
+        job = cluster.submit(
+            {"name": "held", "task": gate.task("synthetic"), "training": {"steps": STEPS}}
+        )
         cluster.wait_for_step(job, 5)
         ranks = [process.pid for process in cluster.rank_processes(job)]
         cluster.agent.signal(signal.SIGTERM)
@@ -91,6 +90,7 @@ def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path) -> None:
         # The file may lose the token once the agent has joined.
         del cluster.agent.env["TRAINHALL_TOKEN"]
         cluster.agent.start()
+        gate.open()
         assert cluster.wait_for(job, "completed")["attempt"] == 1
     finally:
         cluster.stop()

@@ -1,5 +1,7 @@
 """DDP with accumulation is one big batch; buffers are those of rank 0."""
 
+import gc
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,8 @@ import torch
 from support import ddp_ranks
 from support.attempts import RankServer
 from torch import nn
+
+from trainhall.parallelism.logical_shards import LogicalShards
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
@@ -56,3 +60,28 @@ def test_a_lost_rank_is_told_in_the_words_of_the_network(ranks: RankServer, tmp_
 
 def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ddp_ranks:wrap", 2, tmp_path) == [0, 0]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_parameter_that_a_step_leaves_out_is_named_before_a_weight_changes(
+    ranks: RankServer, tmp_path: Path, world_size: int
+) -> None:
+    assert ranks.call("support.ddp_ranks:leave_one_out", world_size, tmp_path) == [0] * world_size
+    for rank in range(world_size):
+        for kind, (before, *rest) in json.loads((tmp_path / f"{rank}.json").read_text()).items():
+            if world_size == 1 and "shards" not in kind:
+                assert not rest, "nothing is averaged, and torch leaves the parameter as it is"
+                continue
+            after, message = rest
+            assert after == before, kind
+            assert message.startswith("sometimes.weight got no gradient"), (kind, message)
+
+
+def test_logical_shards_that_are_let_go_leave_no_hooks_on_the_model() -> None:
+    model = nn.Linear(2, 1)
+    for _ in range(3):
+        LogicalShards(model, device=torch.device("cpu"), bucket_mb=25, shards=2)
+    gc.collect()
+    # Nothing public counts them.
+    hooks: list[object] = [p._post_accumulate_grad_hooks for p in model.parameters()]  # type: ignore[attr-defined]
+    assert not any(hooks)

@@ -7,9 +7,15 @@ from typing import get_args
 import pytest
 from torch.distributed.pipelining import schedules
 
-from trainhall.parallelism.degrees import STAGES_PER_RANK, BadDegrees, Schedule, check_schedule
+from trainhall.parallelism.degrees import (
+    SPLIT,
+    STAGES_PER_RANK,
+    BadDegrees,
+    Schedule,
+    check_schedule,
+)
 from trainhall.parallelism.pipeline import SCHEDULES
-from trainhall.parallelism.plan.stages import SPLIT, Kind, Pass, passes, turn_of
+from trainhall.parallelism.plan.stages import Kind, Pass, passes, turn_of
 
 KINDS: dict[schedules._ComputationType, Kind] = {
     schedules._ComputationType.FORWARD: "forward",

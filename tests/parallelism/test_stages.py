@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import BadDegrees
-from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only, pieces
+from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only
 
 DECLARATION = Declaration(layers=(("0", "1"), ("2",), ("3", "4"), ("5",)))
 
@@ -88,10 +88,3 @@ def test_a_loss_tells_what_it_gives_the_model() -> None:
     assert loss(Given(torch.ones(2)), batch)[0] == 2
     with pytest.raises(TypeError, match="never calls the model"):
         inputs_of(lambda model, batch: (torch.zeros(()), ()), batch)
-
-
-def test_batches_of_any_form_are_cut() -> None:
-    first, second = pieces((torch.arange(4), {"a": torch.arange(8).view(4, 2), "b": 1}), 2)
-    assert first[0].tolist() == [0, 1]
-    assert second[1]["a"].tolist() == [[4, 5], [6, 7]]
-    assert second[1]["b"] == 1

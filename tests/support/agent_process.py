@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from support.holds import with_tests
 from support.waiting import Pauses
 
 from trainhall.cluster.agent.processes import MARK
@@ -25,7 +25,10 @@ import sys
 from pathlib import Path
 from trainhall.cluster.agent.daemon import run_agent
 from trainhall.cluster.agent.options import AgentError, AgentOptions
-url, token, folder, stop_ranks, save_seconds = sys.argv[1:]
+url, token, folder, stop_ranks, save_seconds, warm = sys.argv[1:]
+if warm == "cold":
+    from support.cold_agent import stay_cold
+    stay_cold()
 options = AgentOptions(
     coordinator=url, token=token or None, data_dir=Path(folder), slots=2, name="here",
     stop_ranks_on_exit=stop_ranks == "stop", reconnect_limit_seconds=0.3,
@@ -49,11 +52,15 @@ class AgentProcess:
         *,
         stop_ranks: bool = False,
         save_seconds: float = 30.0,
+        warm: bool = True,
     ) -> None:
+        """`warm`: it imports torch at once, as agents do, rather than when a task asks for it."""
         self.folder = folder
         self.data_dir = folder / "agent"
         how = "stop" if stop_ranks else "leave"
-        self._arguments = [url, token, str(self.data_dir), how, str(save_seconds)]
+        self._arguments = [
+            url, token, str(self.data_dir), how, str(save_seconds), "warm" if warm else "cold",
+        ]  # fmt: skip
         self._log = folder / "agent.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -63,7 +70,7 @@ class AgentProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, *self._arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, FOLDER_VARIABLE: str(self.folder)},
+                env=with_tests() | {FOLDER_VARIABLE: str(self.folder)},
                 start_new_session=True,
             )  # fmt: skip
 

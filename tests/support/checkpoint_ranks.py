@@ -155,10 +155,9 @@ def save_sharded(folder: Path, rank: int) -> None:
         checkpointer.save(step, {**state, "extra": {"step": step}})
         for _ in range(20):
             dist.all_reduce(torch.zeros(1), group=group)
-    checkpointer.save(3, state, busy="skip")
     checkpointer.wait()
     if rank == 0:
-        assert [c.step for c in told][:2] == [1, 2]
+        assert [c.step for c in told] == [1, 2]
         written = {f.path for f in told[0].files}
         assert {f"tensors-{r:05d}-00000.safetensors" for r in range(2)} < written
 

@@ -11,10 +11,13 @@ from typing import Any
 
 import httpx
 import psutil
+from support.holds import with_tests
 from support.ports import reserve
 from support.waiting import eventually
 
 TRAINHALL = [sys.executable, "-m", "trainhall.cli.main"]
+COLD = [sys.executable, "-m", "support.cold_agent"]
+"""The same, of an agent that runs scripts alone."""
 FINAL = {"completed", "failed", "cancelled"}
 
 
@@ -90,7 +93,15 @@ class Program:
 class Cluster:
     """A coordinator and one agent, each of which a test may kill and start again."""
 
-    def __init__(self, folder: Path, database_url: str | None = None, slots: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        database_url: str | None = None,
+        slots: int = 2,
+        *,
+        warm: bool = True,
+    ) -> None:
+        """`warm`: the agent imports torch at once, as agents do, rather than when a task asks."""
         self.folder = folder
         # Sockets live below it, so that a test can see that none is left.
         self.runtime = folder / "run"
@@ -100,7 +111,9 @@ class Cluster:
         self.port = reserve(self)
         self.url = f"http://127.0.0.1:{self.port}"
         self.coordinator = Program("coordinator", self._server_arguments(), folder, env)
-        self.agent = Program("agent", [], folder, env)
+        # Tasks of the tests' own are found there.
+        agent_env = env | {"PYTHONPATH": with_tests()["PYTHONPATH"]}
+        self.agent = Program("agent", [], folder, agent_env, TRAINHALL if warm else COLD)
         self.slots = slots
         self.http = httpx.Client(timeout=10)
 
@@ -267,9 +280,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    folder: Path, database_url: str | None = None, slots: int = 2
+    folder: Path, database_url: str | None = None, slots: int = 2, *, warm: bool = True
 ) -> Iterator[Cluster]:
-    cluster = Cluster(folder, database_url, slots)
+    cluster = Cluster(folder, database_url, slots, warm=warm)
     try:
         cluster.start()
         yield cluster

@@ -1,15 +1,25 @@
-"""A task one of whose ranks dies at a chosen moment between two steps."""
+"""A task one of whose ranks dies, or gets stuck, at a chosen moment."""
 
 import os
 import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+from trainhall.distributed import gloo
 from trainhall.task import Task, TaskParams, TensorData
+from trainhall.training import elastic, pulse
 from trainhall.training.link import MetricSpool
 from trainhall.training.pulse import Pulse
+from trainhall.training.state import TrainingState
+from trainhall.training.undo import Undo
 
 
 class DyingTask(Task):
@@ -18,19 +28,34 @@ class DyingTask(Task):
     class Params(TaskParams):
         by: int
         """The rank that dies, if it is of the first generation."""
-        at: Literal["gathering", "writing"]
+        at: Literal["gathering", "writing", "leaving", "stepping", "computing", "saving", "losing"]
         before: int
-        """Of its gatherings, or of the frames that it writes, the one that it does not come to."""
+        """Of its gatherings, its saves, its passes, or of the frames that it writes, the one that
+        it does not come to; of the groups that it leaves, or of its steps, the one that it does
+        not end; of its passes, the one behind which it `loses` a message."""
+        loses: str = "all_reduce"
+        """A function of `torch.distributed`, or `send`."""
 
     def __init__(self, params: Params, job: Any) -> None:
         line = torch.linspace(-1, 1, 64).reshape(64, 1)
         self.train_data = TensorData(line, 2 * line)
         first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
         if first and int(os.environ["RANK"]) == params.by:
-            if params.at == "gathering":
-                _die_before(Pulse, "gather", params.before)
-            else:
-                _die_before(MetricSpool, "append", params.before)
+            match params.at:
+                case "gathering":
+                    _before(Pulse, "gather", params.before, _die)
+                case "writing":
+                    _before(MetricSpool, "append", params.before, _die)
+                case "leaving":
+                    _before(Undo, "take_back", params.before, _stay)
+                case "stepping":
+                    _before(DyingTask, "loss", params.before, _stay)
+                case "saving":
+                    _before(TrainingState, "snapshot", params.before, _die)
+                case "computing":
+                    _before(DyingTask, "loss", params.before, _die)
+                case "losing":
+                    _before(DyingTask, "loss", params.before, partial(_lose, params.loses))
 
     def build_model(self) -> nn.Module:
         return nn.Linear(1, 1)
@@ -40,12 +65,97 @@ class DyingTask(Task):
         return (model(inputs) - targets).square().mean(), ()
 
 
-def _die_before(owner: type, name: str, number: int) -> None:
+class TwiceDyingTask(DyingTask):
+    """Rank 0 dies as well: when it is to give its tensors to another rank. Ranks pulse at steps 1,
+    3, 7, 15 and 31, however fast."""
+
+    def __init__(self, params: DyingTask.Params, job: Any) -> None:
+        super().__init__(params, job)
+        pulse.TARGET_SECONDS = float("inf")
+        first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
+        if first and os.environ["RANK"] == "0":
+            _before(elastic, "share_tensors", 1, _die)
+
+
+class PoisonedTask(DyingTask):
+    """Its loss is no number in one step. Ranks pulse at steps 1, 3, 7, 15 and 31, however fast."""
+
+    class Params(DyingTask.Params):
+        poisoned: int
+
+    def __init__(self, params: Params, job: Any) -> None:
+        super().__init__(params, job)
+        pulse.TARGET_SECONDS = float("inf")
+        self.poisoned = params.poisoned
+        self.passes = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        loss, measures = super().loss(model, batch)
+        self.passes += 1
+        return loss * torch.nan if self.passes == self.poisoned else loss, measures
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _stay() -> None:
+    while True:
+        time.sleep(600)
+
+
+def _before(owner: Any, name: str, number: int, what: Callable[[], None]) -> None:
     method, left = getattr(owner, name), iter(range(number, 0, -1))
 
-    def call_or_die(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         if next(left, 0) == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
+            what()
         return method(*arguments)
 
-    setattr(owner, name, call_or_die)
+    setattr(owner, name, call)
+
+
+def _lose(name: str) -> None:
+    """Have the next call of a collective, or the next message of a ring, never end: as with Gloo
+    when it loses what it was about to send."""
+    if name == "send":
+        begin = gloo._Line.begin
+
+        def begin_to_send(line: gloo._Line, step: int, buffer: Tensor) -> None:
+            if getattr(line._begin, "__name__", "") != "send":
+                begin(line, step, buffer)
+                return
+            gloo._Line.begin = begin  # type: ignore[method-assign]
+            line._work = _lonely().send([buffer], 1, 0)
+
+        gloo._Line.begin = begin_to_send  # type: ignore[method-assign]
+        return
+    collective = getattr(dist, name)
+
+    def lost(*arguments: Any, async_op: bool = False, **options: Any) -> dist.Work | None:
+        setattr(dist, name, collective)
+        work: dist.Work = collective(*arguments, async_op=True, **options)
+        # What it ends with is told by Gloo's thread, which does not come to tell that it has ended.
+        work.get_future().then(lambda _: _stay())
+        if async_op:
+            return work
+        work.wait()
+        return None
+
+    setattr(dist, name, lost)
+
+
+_kept: list[Any] = []
+"""What would wait for its threads when it goes."""
+
+
+def _lonely() -> dist.ProcessGroupGloo:
+    """One end of a group that nobody leaves, and whose other end does nothing."""
+    store = dist.HashStore()
+
+    def end(rank: int) -> dist.ProcessGroupGloo:
+        return dist.ProcessGroupGloo(store, rank, 2, timedelta(minutes=30))
+
+    with ThreadPoolExecutor(2) as both:
+        _kept.extend(both.map(end, (0, 1)))
+    return _kept[-2]

@@ -50,10 +50,7 @@ def hook_of(algorithm: str, model: nn.Module) -> GradientHook:
 
 
 def spread(model: nn.Module, hook: GradientHook) -> nn.Module:
-    wrapped = ddp.apply(model, device=CPU, bucket_mb=0.0005)
-    assert isinstance(wrapped, nn.parallel.DistributedDataParallel)
-    wrapped.register_comm_hook(None, hook.combine)
-    return wrapped
+    return ddp.apply(model, device=CPU, bucket_mb=0.0005, hook=hook)
 
 
 def plain_model() -> nn.Module:
@@ -151,6 +148,9 @@ class OneBucket:
 
     def index(self) -> int:
         return 0
+
+    def is_last(self) -> bool:
+        return False  # there is no backward pass
 
     def buffer(self) -> Tensor:
         return self._gradient

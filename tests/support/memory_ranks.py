@@ -15,7 +15,7 @@ from trainhall.parallelism import choose
 from trainhall.training.clock import NoClock
 from trainhall.training.link import AttemptFolder, Launch
 from trainhall.training.optim import build_optimizer
-from trainhall.training.planning import asked_of
+from trainhall.training.planning import traced_of
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
 from trainhall.training.step import OptimizerStep
@@ -69,7 +69,7 @@ def _measure(path: Path) -> None:
         tracker = _TotalTracker()
         tracker.track_external(model)
         with tracker:
-            strategy = choose.apply(asked_of(spec), model, task.declaration(), device)
+            strategy = choose.apply(traced_of(spec), model, task.declaration(), device)
             size //= strategy.num_parts
             optimizer = build_optimizer(strategy.parameters.values(), spec.training)
             step = OptimizerStep(

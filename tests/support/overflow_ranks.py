@@ -1,4 +1,4 @@
-"""Ranks of an fp16 job, on one of which the gradient of one step overflows."""
+"""Ranks of an fp16 job, on one of which the gradients of two steps overflow, of the first too."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,10 @@ from support.trace_ranks import as_place
 from torch import Tensor
 
 from trainhall.training.link import AttemptFolder
-from trainhall.training.loop import Loop, Place
+from trainhall.training.loop import Loop
+from trainhall.training.place import Place
 
-STEPS, OVERFLOW = 4, 2
+STEPS, OVERFLOWS = 4, (1, 3)
 RANK = 1
 
 
@@ -22,7 +23,7 @@ def in_a_part(path: Path) -> int:
         unscale = loop.precision.unscale
 
         def overflowing(optimizer: Any) -> None:
-            if loop.state.step + 1 == OVERFLOW:
+            if loop.state.step + 1 in OVERFLOWS:
                 parameter = next(p for p in loop.strategy.parameters.values() if p.numel())
                 assert parameter.grad is not None
                 parameter.grad.view(-1)[0] = torch.inf
@@ -41,7 +42,7 @@ def in_the_loss(path: Path) -> int:
 
         def overflowing(model: Any, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
             loss, measures = loss_of(model, batch)
-            return (loss * torch.inf if loop.state.step + 1 == OVERFLOW else loss), measures
+            return (loss * torch.inf if loop.state.step + 1 in OVERFLOWS else loss), measures
 
         loop.task.loss = overflowing  # type: ignore[method-assign]
 

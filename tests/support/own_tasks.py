@@ -3,14 +3,14 @@
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from trainhall.task import Task, TaskParams, TensorData
+from trainhall.task import Declaration, Task, TaskParams, TensorData
 
 
 class Numbers(Dataset):
@@ -272,3 +272,68 @@ class Unused(Normed):
         model.register_module("spare", nn.Linear(2, 2))
         model.forward = lambda features: nn.Sequential.forward(model[:5], features)
         return model
+
+
+class NoDerivative(Normed):
+    """In one forward pass, or from it on, the loss is a number and its gradient is none."""
+
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.at, self.lasts = params["at"], params.get("lasts", False)
+        self.passes = 0
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        loss, measures = super().loss(model, batch)
+        if model.training:
+            self.passes += 1
+            if self.passes == self.at or (self.lasts and self.passes > self.at):
+                # The root of zero is zero, and its derivative infinite; that of a square is zero.
+                loss = loss + (loss - loss.detach()).square().sqrt()
+        return loss, measures
+
+
+class Row(NamedTuple):
+    features: Tensor
+    labels: Tensor
+    smoothing: Tensor
+    """One number for the whole batch."""
+
+
+class Rows(TensorData):
+    def batch(self, indices: Tensor) -> Any:
+        return Row(*super().batch(indices), torch.tensor(0.1))
+
+
+class Named(Normed):
+    """Its batches are named tuples, with a tensor that has no dimension, and it can be cut."""
+
+    def __init__(self, params: dict[str, Any], job: Any) -> None:
+        super().__init__(params, job)
+        self.params = params
+        self.train_data = Rows(self.train_data.inputs, self.train_data.targets)
+        self.eval_data = Rows(self.eval_data.inputs, self.eval_data.targets)
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3))
+
+    def declaration(self) -> Declaration:
+        return Declaration(layers=(("0", "1"), ("2",)))
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        assert isinstance(batch, Row)
+        smoothing = float(batch.smoothing)
+        output = model(batch.features)
+        return nn.functional.cross_entropy(output, batch.labels, label_smoothing=smoothing), ()
+
+
+class Frozen(Named):
+    """Some of its four layers are not trained."""
+
+    def build_model(self) -> nn.Module:
+        layers = [nn.Linear(6, 9), nn.Linear(9, 9), nn.Linear(9, 9), nn.Linear(9, 3)]
+        for index in self.params["frozen"]:
+            layers[index].requires_grad_(False)
+        return nn.Sequential(*layers)
+
+    def declaration(self) -> Declaration:
+        return Declaration(layers=(("0",), ("1",), ("2",), ("3",)))

@@ -12,7 +12,7 @@ from support.agent_process import launch_of
 from support.shims import Run
 from support.waiting import eventually
 
-from trainhall.cluster.agent import claims, processes
+from trainhall.cluster.agent import claims
 from trainhall.monitoring.codec import decode_frames
 from trainhall.training.link import (
     CheckpointPlan,
@@ -107,17 +107,20 @@ class Elastic(Run):
         found.sort(key=lambda event: event["time"])
         return [event["data"] for event in found if event["kind"] == kind]
 
-    def job_wide(self, name: str) -> set[int]:
-        """The steps of which ranks have told a job-wide number."""
-        steps: set[int] = set()
+    def job_wide(self, name: str) -> dict[int, float]:
+        """By step, what ranks have told of a job-wide number."""
+        values: dict[int, float] = {}
         for path in self.folder.path.glob("ranks/*/metrics*.bin"):
             for table in decode_frames(path.read_bytes()):
                 if table.rank is None and name in table.columns:
-                    steps.update(table.steps.tolist())
-        return steps
+                    values.update(
+                        zip(table.steps.tolist(), table.columns[name].tolist(), strict=True)
+                    )
+        return values
 
     def result(self) -> dict[str, Any]:
         """What a job that completes tells."""
+        eventually("the shim to end", lambda: self.process.poll() is not None, timeout=60)
         status = self.wait()
         assert status.outcome == "completed", (status, self.errors())
         return self.events("completed")[-1]
@@ -136,10 +139,8 @@ def elastic(folder: Path) -> Iterator[Any]:
         started.append(Elastic(folder / f"attempt-{len(started)}", spec, workers))
         return started[-1]
 
-    yield start
-    for one in started:
-        assert one.process.stdin is not None
-        one.process.kill()
-        one.process.wait()
-        one.process.stdin.close()
-        processes.send(processes.marked(one.folder.path), signal.SIGKILL)
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.end()

@@ -19,7 +19,7 @@ from trainhall.cluster.facts import (
     Told,
 )
 from trainhall.cluster.lifecycle import AttemptState, JobState
-from trainhall.cluster.scheduler import QueueEntry
+from trainhall.cluster.scheduling.scheduler import QueueEntry
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -49,6 +49,15 @@ class Run:
     def tell(self, command: Command) -> None:
         assert claims.tell(self.folder, command)
 
+    def end(self) -> None:
+        """End the shim, and whatever is left of its ranks."""
+        assert self.process.stdin is not None
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        processes.send(processes.marked(self.folder.path), signal.SIGKILL)
+
 
 @contextlib.contextmanager
 def shims(folder: Path) -> Iterator[Any]:
@@ -60,11 +69,8 @@ def shims(folder: Path) -> Iterator[Any]:
         started.append(Run(path, launch_of(spec, **changes), *arguments))
         return started[-1]
 
-    yield start
-    for one in started:
-        assert one.process.stdin is not None
-        one.process.kill()
-        one.process.wait()
-        with contextlib.suppress(BrokenPipeError):
-            one.process.stdin.close()
-        processes.send(processes.marked(one.folder.path), signal.SIGKILL)
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.end()

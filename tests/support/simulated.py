@@ -227,6 +227,7 @@ class SimulatedCluster(Network[SimulatedNode]):
         self.ids = CountingIds()
         self.options = ClusterOptions()
         self.clock = SimulatedClock()
+        self._stepped: set[Token] = set()
         super().__init__(self._coordinator(), self.clock)
 
     def _coordinator(self) -> Coordinator:
@@ -261,6 +262,7 @@ class SimulatedCluster(Network[SimulatedNode]):
                 node.work()
                 self.send_report(node)
             await self.settle()
+            await self._take_first_steps()
 
     async def heartbeat(self, seconds: float = 0.0) -> None:
         """Time passes; every connected node reports."""
@@ -268,6 +270,26 @@ class SimulatedCluster(Network[SimulatedNode]):
         for node in self.nodes.values():
             self.send_report(node)
         await self.settle()
+        await self._take_first_steps()
+
+    async def _take_first_steps(self) -> None:
+        """Of later generations whose ranks are all there."""
+        groups: dict[Token, list[RunningAttempt]] = {}
+        for node in self.nodes.values():
+            for attempt in node.attempts.values():
+                groups.setdefault(attempt.token, []).append(attempt)
+        for token, attempts in groups.items():
+            launches = [attempt.assignment.launch for attempt in attempts]
+            ranks = sum(len(launch.ranks) for launch in launches)
+            run = all(a.phase == "running" and not a.fallen for a in attempts)
+            if token in self._stepped or token[2] == 1 or ranks < launches[0].world_size or not run:
+                continue
+            self._stepped.add(token)
+            now = self.clock.now().timestamp()
+            data = {"generation": token[2], "step": 2, "loaded": now}
+            event = RankEvent(sequence=1, time=now, rank=0, kind="stepped", data=data)
+            await self.coordinator.events(token[0], token[1], f"generation-{token[2]}", [event])
+            await self.settle()
 
     async def submit(self, workers: int = 1, **more: object) -> str:
         view, _ = await self.coordinator.jobs.submit(spec(workers, **more))

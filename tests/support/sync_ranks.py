@@ -39,7 +39,7 @@ class Compressed:
 
     def __init__(self, compression: str) -> None:
         self._compression = choose(compression, 0.1)
-        self.owed: Mapping[str, Tensor] = {}
+        self._owed: Mapping[str, Tensor] = {}
 
     def sync_state(self) -> dict[str, Tensor]:
         return self._compression.state_dict()
@@ -48,8 +48,11 @@ class Compressed:
         self._compression.load_state_dict(state)
 
     def owe(self, gradients: Mapping[str, Tensor]) -> bool:
-        self.owed = gradients
+        self._owed = gradients
         return True
+
+    def owed(self) -> dict[str, Tensor]:
+        return dict(self._owed)
 
 
 @contextmanager
@@ -72,6 +75,18 @@ def save(folder: Path) -> int:
     return 0
 
 
+def save_beside_newcomers(folder: Path) -> int:
+    """As behind a regrouping: the last rank alone has taken a step before."""
+    with taking_part(folder) as (rank, checkpointer):
+        strategy = Compressed("topk")
+        if rank == dist.get_world_size() - 1:
+            strategy.load_sync_state({RESIDUAL + name: t for name, t in left_by(rank).items()})
+        sync = SyncState(cast(Strategy, strategy), process_group.cpu_group())
+        checkpointer.save(1, {PART: sync.snapshot()})
+        checkpointer.wait()
+    return 0
+
+
 def load(folder: Path) -> int:
     """As a job that keeps what is unsent, and as one that does not; the results of every rank."""
     with taking_part(folder) as (rank, checkpointer):
@@ -85,7 +100,7 @@ def load(folder: Path) -> int:
             )
             assert loaded is not None
             assert sync.restore() is None
-        assert not keeps.owed
+        assert not keeps.owed()
         kept = {k.removeprefix(RESIDUAL): v for k, v in keeps.sync_state().items()}
-        torch.save((kept, dict(gives.owed)), folder / f"{dist.get_world_size()}-{rank}.pt")
+        torch.save((kept, gives.owed()), folder / f"{dist.get_world_size()}-{rank}.pt")
     return 0

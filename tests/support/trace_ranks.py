@@ -22,7 +22,8 @@ from trainhall.parallelism.fsdp import FullyShardedData
 from trainhall.parallelism.pipeline import Pipeline
 from trainhall.training import random_state, rank
 from trainhall.training.link import AttemptFolder, EventSpool, Launch, MetricSpool
-from trainhall.training.loop import Loop, Place
+from trainhall.training.loop import Loop
+from trainhall.training.place import Place
 from trainhall.training.weights import weights_sha256
 
 

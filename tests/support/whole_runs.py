@@ -9,6 +9,8 @@ _CLUSTERS = ("acceptance", "browser")
 """Marks of tests that take seconds; most others take a hundredth of one."""
 _RANKS = {"ranks", "run", "coordinator"}
 """Fixtures of tests that start ranks or an agent alone."""
+_SIMULATIONS = "/simulator/"
+"""Tests that live through many hours of a cluster, in this process."""
 
 
 @pytest.hookimpl(trylast=True)
@@ -27,6 +29,8 @@ def _guess(item: pytest.Item) -> int:
     """How long a test takes, by what it starts; in no unit."""
     if any(item.get_closest_marker(mark) for mark in _CLUSTERS):
         return 100
+    if _SIMULATIONS in item.nodeid:
+        return 50
     return 20 if _RANKS & set(getattr(item, "fixturenames", ())) else 1
 
 

@@ -95,3 +95,22 @@ def test_a_save_that_fails_on_the_way_does_not_stop_the_training(
     (note,) = attempt.events(kind="note")
     assert "a checkpoint was not saved" in note["data"]["message"]
     assert names(attempt) == ["step-00000020-a1-g1"]
+
+
+def test_hosts_that_hold_different_checkpoints_agree_that_none_can_be_loaded(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    """One that had none did not take part: the others waited for it."""
+    first = ranks.run(tmp_path, job())
+    second = ranks.run(
+        tmp_path,
+        job(),
+        attempt=2,
+        resume=names(first),
+        function="support.other_names_ranks:rank_1_has_none",
+    )
+    assert second.codes == [1, 1]
+    for rank in range(2):
+        failure = second.event("failure", rank)
+        assert failure["type"] == "NoGoodCheckpoint"
+        assert "rank 1 does not have it" in failure["message"]

@@ -36,7 +36,7 @@ def names(attempt: Attempt) -> list[str]:
 def saved(folder: Path, name: str) -> dict[str, torch.Tensor]:
     """The tensors of the gradient sync in a checkpoint, without the part's name."""
     tensors: dict[str, torch.Tensor] = {}
-    for file in sorted((folder / "checkpoints" / name).glob("*.safetensors")):
+    for file in sorted((folder / name).glob("*.safetensors")):
         tensors |= load_file(file)
     part = "gradient_sync/"
     return {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
@@ -75,7 +75,7 @@ def test_every_rank_has_its_own_in_the_checkpoint(
 ) -> None:
     attempt = ranks.run(tmp_path, digits(2, {"compression": compression}))
     assert attempt.codes == [0, 0], attempt.stderr()
-    tensors = saved(tmp_path, names(attempt)[0])
+    tensors = saved(tmp_path / "checkpoints", names(attempt)[0])
     weight, other = (tensors[f"residual/{rank}/{WEIGHT}"] for rank in range(2))
     assert weight.shape == other.shape == (32, 64)
     assert weight.any()
@@ -101,18 +101,31 @@ def test_no_gradient_is_lost_between_numbers_of_ranks(ranks: RankServer, tmp_pat
                 assert all(torch.equal(each, kept[0]) for each in kept)
 
 
-def test_what_is_owed_is_added_to_one_gradient() -> None:
+def test_ranks_that_have_sent_everything_save_with_one_that_has_not(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    assert ranks.call("support.sync_ranks:save_beside_newcomers", 3, tmp_path) == [0] * 3
+    tensors = saved(tmp_path / "saved", sync_ranks.NAME)
+    for name, left in sync_ranks.left_by(2).items():
+        assert torch.equal(tensors[f"residual/2/{name}"], left)
+        for rank in range(2):
+            assert torch.equal(tensors[f"residual/{rank}/{name}"], torch.zeros_like(left))
+
+
+def test_what_is_owed_is_added_to_gradients_until_it_is_paid() -> None:
     model = nn.Linear(3, 2, bias=False)
     strategy = Replicas(model, device=torch.device("cpu"), bucket_mb=25)
     owed = torch.randn(2, 3)
     assert strategy.owe({"weight": owed})
-    for expected in (1 + owed, torch.ones(2, 3)):
+    for expected, taken in ((1 + owed, False), (1 + owed, True), (torch.ones(2, 3), True)):
         model(torch.ones(1, 3)).sum().backward()
         norm = strategy.clip(None)
         assert model.weight.grad is not None
         assert torch.equal(model.weight.grad, expected)
         torch.testing.assert_close(norm, expected.norm())
         strategy.clear_gradients()
+        if taken:
+            strategy.paid()
 
 
 def test_a_job_goes_on_with_other_ranks_and_other_compressions(

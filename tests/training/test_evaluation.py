@@ -72,6 +72,20 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     assert model.training
 
 
+def test_modules_that_a_task_keeps_in_evaluation_mode_stay_in_it() -> None:
+    task = Distances(4)
+    model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.BatchNorm1d(4)).eval())
+    modes = [module.training for module in model.modules()]
+
+    def loss(model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        assert not any(module.training for module in model.modules())
+        return batch[0].mean(), (batch[0].mean(),)
+
+    task.loss = loss  # type: ignore[method-assign]
+    evaluated(task, model, [Share(0, 1)], 4)
+    assert [module.training for module in model.modules()] == modes
+
+
 def test_parts_are_added_alike_whoever_holds_them() -> None:
     task = Distances(100)
     torch.manual_seed(0)

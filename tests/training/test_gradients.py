@@ -18,7 +18,7 @@ from trainhall.training.gradients import folded
 from trainhall.training.link import AttemptFolder
 
 STEPS = 4
-HIDDEN = [30, 16]
+HIDDEN = [30, 16, 12]
 
 
 def digits(workers: int, parallelism: dict[str, Any], **training: Any) -> dict[str, Any]:
@@ -56,6 +56,11 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[
         pytest.param(3, {"strategy": "fsdp"}, {}, id="fsdp"),
         pytest.param(4, {"strategy": "fsdp", "tensor": 2}, {}, id="fsdp × tensor"),
         pytest.param(4, {"strategy": "pipeline", "data": 2}, {}, id="pipeline × data"),
+        pytest.param(2, {"strategy": "pipeline", "schedule": "zbv"}, {}, id="zbv"),
+        pytest.param(
+            2, {"strategy": "pipeline", "schedule": "interleaved_zero_bubble"}, {},
+            id="interleaved_zero_bubble",
+        ),
         pytest.param(3, {"strategy": "parameter_server"}, {}, id="parameter_server"),
     ],
 )  # fmt: skip

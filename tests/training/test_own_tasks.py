@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from support import own_tasks
 from support.attempts import RankServer
+from torch import Tensor, nn
 
+from trainhall.task import Task, TensorData
 from trainhall.training.blame import Blame
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
-from trainhall.training.tasks.own import BadTask
+from trainhall.training.tasks.own import BadTask, CheckedTask
 
 FILE = own_tasks.__file__
 
@@ -42,6 +45,18 @@ def test_an_own_task_trains_and_is_evaluated_as_any_other(
     assert {"loss", "size", "eval_loss", "eval_size"} <= metrics.keys()
     assert [e["data"]["step"] for e in attempt.events(kind="checkpoint")] == [5, 10, 12]
     assert [step for step, _ in attempt.curve("size")] == list(range(1, 13))
+
+
+def test_batches_of_named_tuples_train_in_a_pipeline_as_on_one_rank(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    spec = job("Named", 2, optimizer="sgd")
+    pipeline = {"strategy": "pipeline", "microbatches": 4}
+    cut = ranks.run(tmp_path / "cut", {**spec, "parallelism": pipeline})
+    assert cut.codes == [0, 0], cut.stderr(1)
+    whole = ranks.run(tmp_path / "whole", {**spec, "resources": {"workers": 1}})
+    losses, expected = ([loss for _, loss in a.curve("loss")] for a in (cut, whole))
+    assert losses == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -194,3 +209,31 @@ def test_blame_falls_on_no_library() -> None:
     where = Blame("mine:Task").where(caught.value)
     assert where is not None
     assert where.startswith(__file__)
+
+
+class _OneElement(Task):
+    metric_names: tuple[str, ...] = ("error",)
+
+    def __init__(self) -> None:
+        self.train_data = TensorData(torch.ones(4, 2), torch.ones(4, 1))
+
+    def build_model(self) -> nn.Module:
+        return nn.Linear(2, 1)
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        away = model(batch[0]) - batch[1]
+        return away.square().mean(dim=0), (away.abs().mean(),)
+
+
+def test_a_loss_of_one_element_is_a_scalar_beside_metrics_of_none() -> None:
+    checked = CheckedTask(_OneElement(), "module:Task")
+    loss, (error,) = checked.loss(checked.build_model(), checked.train_data.batch(torch.arange(4)))
+    assert loss.shape == error.shape == ()
+
+
+@pytest.mark.parametrize("name", ["eval_loss", "chain_link"])
+def test_no_metric_writes_into_the_series_of_others(name: str) -> None:
+    task = _OneElement()
+    task.metric_names = (name,)
+    with pytest.raises(BadTask, match="nor begin with eval_ or chain_"):
+        CheckedTask(task, "module:Task")

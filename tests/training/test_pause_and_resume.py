@@ -120,3 +120,39 @@ def test_a_job_goes_on_with_more_ranks(ranks: RankServer, tmp_path: Path) -> Non
     assert second.codes == [0, 0, 0], second.stderr()
     assert second.event("started")["resumed_from"] == 1
     assert [s for s, _ in second.curve("loss")] == list(range(2, 41))
+
+
+@pytest.mark.parametrize(
+    ("workers", "strategy", "optimizer"),
+    [(1, "ddp", "sgd"), (1, "ddp", "adamw"), (2, "fsdp", "sgd"), (2, "fsdp", "adamw")],
+)
+@pytest.mark.parametrize("function", ["rank_server:train", "unused_ranks:saves_as_once"])
+def test_a_parameter_that_had_no_gradient_yet_keeps_no_checkpoint_from_being_resumed(
+    ranks: RankServer, tmp_path: Path, workers: int, strategy: str, optimizer: str, function: str
+) -> None:
+    spec = {
+        **digits(workers, steps=6, optimizer=optimizer),
+        "task": {"name": "support.own_tasks:Unused"},
+        "parallelism": {"strategy": strategy},
+    }
+    whole = ranks.run(tmp_path / "whole", spec)
+    assert whole.codes == [0] * workers, whole.stderr()
+    function = f"support.{function}"
+    first = ranks.run(tmp_path / "pieces", spec, command=Command.PAUSE, function=function)
+    second = ranks.run(tmp_path / "pieces", spec, attempt=2, resume=names(first))
+    assert second.codes == [0] * workers, second.stderr()
+    done, expected = second.event("completed"), whole.event("completed")
+    assert done["weights_sha256"] == expected["weights_sha256"]
+
+
+def test_a_checkpoint_without_an_optimizer_is_none_for_one_that_has_a_state(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    spec = digits(1, optimizer="sgd", momentum=0)
+    first = ranks.run(tmp_path, spec, command=Command.PAUSE)
+    for number, optimizer in enumerate(("sgd", "adamw"), start=2):
+        spec = digits(1, optimizer=optimizer)
+        second = ranks.run(tmp_path, spec, attempt=number, resume=names(first))
+        failure = second.event("failure")
+        assert failure["type"] == "StateMismatch"
+        assert "is not in the checkpoint" in failure["message"]

@@ -16,12 +16,12 @@ from trainhall.parallelism.plan.devices import Rates, of_gpu
 from trainhall.parallelism.plan.trace import CannotTrace, Tracing, pretended
 from trainhall.training import planning
 from trainhall.training.planning import (
-    asked_of,
     document,
     in_words,
     plan,
     predicted_memory,
     subject_of,
+    traced_of,
 )
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
@@ -165,9 +165,9 @@ def test_a_deep_model_is_predicted_from_few_of_its_layers(tmp_path: Path) -> Non
         tracing = Tracing(subject_of(spec))
         assert tracing.row is not None
         assert tracing.row.length == 8
-        quick = tracing.step(asked_of(spec))
+        quick = tracing.step(traced_of(spec))
         tracing.row = None
-        whole = tracing.step(asked_of(spec))
+        whole = tracing.step(traced_of(spec))
     assert quick.flops == whole.flops
     assert quick.memory == pytest.approx(whole.memory)
     assert quick.sent == pytest.approx(whole.sent, rel=0.01)

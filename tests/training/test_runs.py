@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support.attempts import RankServer
+from safetensors.torch import load_file
+from support.attempts import Attempt, RankServer
+from torch import Tensor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -99,14 +101,29 @@ def test_gradients_are_clipped_and_their_norm_is_told(ranks: RankServer, tmp_pat
     assert free.curve("loss")[1] != tight.curve("loss")[1]
 
 
+def first_not_finite(attempt: Attempt) -> int:
+    """The first of the last steps, of which no one has a loss and a gradient that are numbers."""
+    pairs = zip(attempt.curve("loss"), attempt.curve("gradient_norm"), strict=True)
+    sound = [
+        step for (step, loss), (_, norm) in pairs if math.isfinite(loss) and math.isfinite(norm)
+    ]
+    return max(sound) + 1
+
+
 def test_a_loss_that_is_no_number_ends_the_training(ranks: RankServer, tmp_path: Path) -> None:
     spec = job("synthetic", optimizer="sgd", learning_rate=8.0)
     attempt = ranks.run(tmp_path, {**spec, "checkpoint": {"every_steps": 2}})
     assert attempt.codes == [1, 1]
-    first = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
+    first = first_not_finite(attempt)
     saved = [event["data"]["step"] for event in attempt.events(kind="checkpoint")]
     assert saved
     assert max(saved) < first
+    newest = tmp_path / "checkpoints" / f"step-{max(saved):08}-a1-g1"
+    tensors = [
+        tensor for file in newest.glob("*.safetensors") for tensor in load_file(file).values()
+    ]
+    assert tensors
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors), "that is a good one"
     for rank in (0, 1):
         failure = attempt.event("failure", rank)
         assert failure["type"] == "LossNotFinite"
@@ -119,9 +136,9 @@ def test_fp16_leaves_a_few_steps_out_and_not_all(ranks: RankServer, tmp_path: Pa
     attempt = ranks.run(tmp_path, job("synthetic", **options))
     assert attempt.codes == [1, 1]
     (note,) = attempt.events(kind="note")
-    first = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
-    assert f"at step {first}, which is left out" in note["data"]["message"]
-    assert f"at step {first + 20};" in attempt.event("failure")["message"]
+    told = next(step for step, value in attempt.curve("loss") if not math.isfinite(value))
+    assert f"at step {told}, which is left out" in note["data"]["message"]
+    assert f"at step {first_not_finite(attempt) + 20};" in attempt.event("failure")["message"]
 
 
 def test_a_failure_says_what_to_do(ranks: RankServer, tmp_path: Path) -> None:
@@ -155,3 +172,59 @@ def test_checkpoints_come_by_the_clock(ranks: RankServer, tmp_path: Path) -> Non
     steps = [e["data"]["step"] for e in attempt.events(kind="checkpoint")]
     assert len(steps) >= 3
     assert steps == sorted(set(steps))
+
+
+def no_derivative(at: int, **training: Any) -> dict[str, Any]:
+    return {
+        "task": {"name": "support.own_tasks:NoDerivative", "params": {"at": at}},
+        "resources": {"workers": 1},
+        "training": {"steps": 8, "global_batch_size": 8, **training},
+        "checkpoint": {"every_steps": 2},
+    }
+
+
+def saved_weights(attempt: Attempt) -> dict[int, list[Tensor]]:
+    """Those of each checkpoint, by its step."""
+    folder = attempt.folder.path.parent / "checkpoints"
+    return {
+        event["data"]["step"]: [
+            tensor
+            for file in (folder / event["data"]["name"]).glob("*.safetensors")
+            for name, tensor in load_file(file).items()
+            if name.startswith(("model/0", "model/4", "optimizer"))
+        ]
+        for event in attempt.events(kind="checkpoint")
+    }
+
+
+@pytest.mark.parametrize("at", [4, 8])
+def test_weights_that_are_no_numbers_are_neither_saved_nor_a_result(
+    ranks: RankServer, tmp_path: Path, at: int
+) -> None:
+    spec = no_derivative(at, gradient_clip=1.0)
+    attempt = ranks.run(tmp_path, spec)
+    assert attempt.codes == [1]
+    assert all(math.isfinite(loss) for _, loss in attempt.curve("loss"))
+    message = attempt.event("failure")["message"]
+    assert attempt.event("failure")["type"] == "LossNotFinite"
+    assert f"the norm of the gradient is nan at step {at};" in message
+    assert f"the newest checkpoint before it is of step {at - 2};" in message
+    assert not attempt.events(kind="completed")
+    weights = saved_weights(attempt)
+    assert list(weights) == list(range(2, at, 2))
+    assert all(tensors and all(t.isfinite().all() for t in tensors) for tensors in weights.values())
+
+
+def test_fp16_that_leaves_every_step_out_ends_the_training(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    spec = no_derivative(3, precision="fp16", steps=60)
+    spec["task"]["params"]["lasts"] = True
+    attempt = ranks.run(tmp_path, spec)
+    assert attempt.codes == [1]
+    message = attempt.event("failure")["message"]
+    # Steps 3 to 22 are left out as any step that overflows is.
+    assert "the norm of the gradient is nan at step 23; 21 steps in a row were left out" in message
+    for tensors in saved_weights(attempt).values():
+        assert tensors
+        assert all(t.isfinite().all() for t in tensors)

@@ -1,12 +1,14 @@
 """The order of samples: each once an epoch, and never a matter of how many ranks there are."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.training.data import Sampler, TooFewSamples, epoch_order, eval_shard
+from trainhall.training.data import NoPosition, Sampler, TooFewSamples, epoch_order, eval_shard
 
 SEEDS = st.integers(0, 2**63 - 1)
 
@@ -66,8 +68,45 @@ def test_a_restored_sampler_goes_on(size: int, batch: int, steps: int) -> None:
     assert [b.tolist() for b in one.next_batch(0, 1, 1)] == [
         b.tolist() for b in other.next_batch(0, 1, 1)
     ]
-    with pytest.raises(ValueError, match="same data"):
+    with pytest.raises(NoPosition, match="same data"):
         Sampler(size + 1, batch, 0).restore(one.state())
+
+
+@given(st.integers(1, 60), st.lists(st.integers(1, 60), min_size=1, max_size=8), SEEDS)
+def test_another_batch_size_leaves_no_sample_of_the_epoch_out(
+    size: int, batches: list[int], seed: int
+) -> None:
+    """But for less than one batch at its end."""
+    position: dict[str, Any] | None = None
+    dealt: list[int] = []
+    epoch = 0
+    for batch in [min(batch, size) for batch in batches]:
+        sampler = Sampler(size, batch, seed)
+        if position is not None:
+            sampler.restore(position)
+        for _ in range(3):
+            (taken,) = sampler.next_batch(0, 1, 1)
+            assert len(taken) == batch
+            if sampler.epoch > epoch:
+                assert size - len(dealt) < batch
+                epoch, dealt = epoch + 1, []
+            dealt += taken.tolist()
+            assert sampler.epoch == epoch
+            assert dealt == epoch_order(size, seed, epoch, 0, len(dealt)).tolist()
+        position = sampler.state()
+
+
+def test_what_counts_batches_of_one_size_does_not_go_on_with_another() -> None:
+    before = Sampler(100, 10, 0)
+    for _ in range(7):
+        before.next_batch(0, 1, 1)
+    sampler = Sampler(100, 20, 0, counted_by="training.epochs")
+    with pytest.raises(
+        NoPosition,
+        match=r"batch_size: 20 was 10 .*training.epochs counts .*; keep 10, give training.steps",
+    ):
+        sampler.restore(before.state())
+    Sampler(100, 10, 0, counted_by="training.epochs").restore(before.state())
 
 
 def test_an_epoch_drops_the_last_partial_batch() -> None:

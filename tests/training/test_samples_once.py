@@ -152,6 +152,37 @@ def test_nor_do_they_among_real_ranks(ranks: RankServer, tmp_path: Path) -> None
     check(found, size=size, batch=batch, seed=seed)
 
 
+def counted(batch: int, **length: int) -> dict[str, Any]:
+    return {
+        "task": {"name": "support.counted_task:CountedTask", "params": {"size": 100}},
+        "training": {"global_batch_size": batch, **length},
+    }
+
+
+def test_a_job_that_goes_on_with_another_batch_size_reads_the_rest_of_its_epoch(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    ranks.run(tmp_path, counted(10, steps=5))
+    names = [checkpoint.path.name for checkpoint in scan(tmp_path / "checkpoints")]
+    attempt = ranks.run(tmp_path, counted(15, steps=9), attempt=2, resume=names)
+    assert attempt.codes == [0], attempt.stderr()
+    found = [sample for samples in taken(attempt, 1, 1, 5).values() for sample in samples]
+    rest, following = (epoch_order(100, 0, epoch, 0, 100).tolist() for epoch in (0, 1))
+    assert found == rest[50:95] + following[:15]
+
+
+def test_a_job_of_epochs_is_refused_another_batch_size(ranks: RankServer, tmp_path: Path) -> None:
+    ranks.run(tmp_path, counted(10, epochs=1))
+    names = [checkpoint.path.name for checkpoint in scan(tmp_path / "checkpoints")]
+    second = ranks.run(tmp_path, counted(32, epochs=4), attempt=2, resume=names)
+    assert second.codes == [1]
+    failure = second.event("failure")
+    assert failure["type"] == "NoPosition"
+    assert failure["final"]
+    assert "global_batch_size: 32" in failure["message"]
+    assert "training.epochs" in failure["message"]
+
+
 def taken(attempt: Attempt, workers: int, rounds: int, resumed: int) -> Ledger:
     """The steps of an attempt that all of its ranks have begun."""
     lines = [

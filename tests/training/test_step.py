@@ -11,6 +11,7 @@ from trainhall.training.clock import NoClock
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.spec import Precision
 from trainhall.training.step import OptimizerStep
+from trainhall.training.sync_state import SyncState
 
 CPU = torch.device("cpu")
 
@@ -52,3 +53,79 @@ def test_gradients_that_turn_out_to_be_of_no_use_change_no_weight() -> None:
     step.run([torch.ones(2, 3)], 1, squares)
     assert seen[0] == seen[1] > 0
     assert not torch.equal(model.weight, before[0])
+
+
+class Owing:
+    """A model of one weight, of which a step at a rate of 1 takes the gradient of 1 and what is
+    owed."""
+
+    def __init__(self, precision: Precision) -> None:
+        self.model = nn.Linear(3, 1, bias=False)
+        nn.init.zeros_(self.model.weight)
+        self.strategy = Replicas(self.model, device=CPU, bucket_mb=25)
+        self.overflows = self.breaks_off = False
+        self.step = OptimizerStep(
+            self.strategy,
+            torch.optim.SGD(self.model.parameters(), lr=1.0, fused=True),
+            MixedPrecision(precision, CPU),
+            NoClock(),
+            gradient_clip=None,
+            update_begins=self.look,
+        )
+
+    def look(self) -> None:
+        if self.breaks_off:
+            raise PeersGone
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        loss = model(batch).float().mean()
+        return (loss * torch.inf if self.overflows else loss), ()
+
+    def take(self) -> list[float]:
+        """A step; the weights behind it."""
+        self.step.run([torch.ones(2, 3)], 1, self.loss)
+        weights: list[float] = self.model.weight[0].tolist()
+        return weights
+
+
+def owed() -> dict[str, Tensor]:
+    return {"weight": torch.full((1, 3), 5.0)}
+
+
+def test_what_is_owed_is_paid_once_by_a_step_that_is_taken() -> None:
+    job = Owing(Precision.FP32)
+    job.strategy.owe(owed())
+    assert job.take() == [-6.0] * 3
+    assert job.take() == [-7.0] * 3
+
+
+def test_a_step_that_fp16_leaves_out_pays_nothing() -> None:
+    job = Owing(Precision.FP16)
+    job.strategy.owe(owed())
+    job.overflows = True
+    assert job.take() == job.take() == [0.0] * 3
+    job.overflows = False
+    assert job.take() == [-6.0] * 3
+    assert job.take() == [-7.0] * 3
+
+
+def test_a_step_that_breaks_off_pays_nothing() -> None:
+    job = Owing(Precision.FP32)
+    job.strategy.owe(owed())
+    job.breaks_off = True
+    with pytest.raises(PeersGone):
+        job.take()
+    job.breaks_off = False
+    job.strategy.clear_gradients()
+    assert job.take() == [-6.0] * 3
+
+
+def test_what_is_owed_is_saved_before_it_is_paid() -> None:
+    first, second = Owing(Precision.FP32), Owing(Precision.FP32)
+    first.strategy.owe(owed())
+    SyncState(second.strategy, None).take(SyncState(first.strategy, None).snapshot())
+    assert first.take() == second.take() == [-6.0] * 3
+    # Behind it there is nothing to save, and to load that forgets what was owed.
+    second.strategy.owe(owed())
+    SyncState(second.strategy, None).take(SyncState(first.strategy, None).snapshot())
+    assert second.take() == [-7.0] * 3

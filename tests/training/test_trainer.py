@@ -11,6 +11,7 @@ from support.trainer_ranks import STEPS, loss_fn, make_batch, make_model
 from torch import nn
 
 from trainhall.training.capture import Gradient
+from trainhall.training.link import AttemptFolder
 from trainhall.training.trainer import StepResult, Trainer
 
 
@@ -68,7 +69,15 @@ def test_it_goes_on_from_its_state() -> None:
         ({"gradient_sync": {"algoritm": "ring"}}, "gradient_sync: algoritm unknown key"),
         (
             {"gradient_sync": {"algorithm": "tree", "compression": "topk"}},
-            "it is gathered, which is for native and ring",
+            "gradient_sync.algorithm: 'tree' adds up, .* which is for native and ring",
+        ),
+        (
+            {"gradient_sync": {"ratio": 0.1}},
+            "gradient_sync.ratio: 0.1 is for compression topk and powersgd; leave it out",
+        ),
+        (
+            {"precision": "fp16", "gradient_sync": {"compression": "topk"}},
+            "gradient_sync.compression: 'topk' keeps .* take precision bf16 or fp32, or",
         ),
     ],
 )
@@ -104,10 +113,12 @@ def test_ranks_agree_with_one_that_has_the_whole_batch(
             torch.testing.assert_close(a.detach(), b)
 
 
+@pytest.mark.parametrize("function", ["go_on", "go_on_with_nccl_alone"])
 def test_what_a_compression_has_not_sent_is_saved_on_demand(
-    ranks: RankServer, tmp_path: Path
+    ranks: RankServer, tmp_path: Path, function: str
 ) -> None:
-    assert ranks.call("support.trainer_ranks:go_on", 2, tmp_path) == [0, 0]
+    codes = ranks.call(f"support.trainer_ranks:{function}", 2, tmp_path)
+    assert codes == [0, 0], AttemptFolder(tmp_path).stderr(0).read_text()
     whole, in_two = torch.load(tmp_path / "0.pt")
     for a, b in zip(whole, in_two, strict=True):
         assert torch.equal(a, b)

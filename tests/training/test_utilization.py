@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.regroup import elastic
 from torch import Tensor, nn
 
 from trainhall.parallelism.sheets import peak_flops
@@ -35,18 +36,45 @@ class Peeking(Linear):
         return (loss if loss.item() > 0 else -loss), none
 
 
-def counted(task: Task) -> Utilization | None:
+def counted(task: Task, device: str = "cpu") -> Utilization | None:
     reader = Reader(task, task.train_data, 0)
-    model = task.build_model()
+    model = task.build_model().to(device)
     return utilization_of(task, model, reader, samples=2, batch=64, peak=1e6, devices=4)
 
 
 def test_a_step_is_counted_once_over_all_devices() -> None:
     found = counted(Linear())
     # Forward and the weight's gradient, two operations for each product; the input needs none.
-    assert found == Utilization(flops=64 * 2 * (2 * 10 * 5), peak=4e6)
+    assert found == Utilization(flops=64 * 2 * (2 * 10 * 5), peak=1e6, devices=4)
     assert found.percent(0.01) == pytest.approx(100 * 12_800 / 0.01 / 4e6)
     assert found.percent(0.0) == 0.0
+
+
+def test_a_model_that_is_on_its_device_already_is_counted() -> None:
+    """Ranks that regroup in place bring it there first; `meta` is a device as well."""
+    assert counted(Linear(), device="meta") == counted(Linear())
+
+
+def test_ranks_that_regroup_in_place_tell_it_in_every_group(tmp_path: Path) -> None:
+    with elastic(tmp_path) as start:
+        run = start(
+            {
+                "task": {"name": "support.peak_task:PeakTask"},
+                "training": {"steps": 10**6, "global_batch_size": 8},
+            },
+            2,
+        )
+        run.reach(10)
+        run.kill(1)
+        run.wait_for_fallen(1)
+        run.regroup([0])
+        alone_from = run.step + 1
+        run.reach(alone_from + 10)
+        run.tell(Command.PAUSE)
+        assert run.wait().outcome == "paused"
+        told = run.job_wide("model_flops_utilization").keys()
+        assert told == run.job_wide("loss").keys()
+        assert {1, alone_from, alone_from + 10} <= told
 
 
 def test_a_model_that_reads_its_numbers_is_trained_without_the_metric() -> None:
@@ -67,7 +95,8 @@ def test_it_is_written_beside_the_times_of_steps(tmp_path: Path) -> None:
     recorder = Recorder(
         rank=0, device=torch.device("cpu"), clock=clock, spool=spool,
         job_wide=JobWide(0, spool, EventSpool(tmp_path / "events", 0)),
-        metric_names=(), global_batch_size=1, utilization=Utilization(flops=5e5, peak=1e6),
+        metric_names=(), global_batch_size=1,
+        utilization=Utilization(flops=5e5, peak=1e6, devices=1),
     )  # fmt: skip
     clock.start()
     clock.finish()

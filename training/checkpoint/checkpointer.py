@@ -4,11 +4,12 @@ import hashlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -102,6 +103,9 @@ class _Why:
 class GivenUp(CheckpointError):
     """A save that nobody wants any more."""
 
+    def __init__(self) -> None:
+        super().__init__("the ranks regrouped while it was written, so that nobody wants it")
+
 
 class _NotNamed(CheckpointError):
     """A candidate that is none."""
@@ -132,8 +136,7 @@ class Checkpointer:
     the caller gathers into `extra`. Otherwise each rank writes its own shards; the ranks agree on
     the calling thread over `process_group` and in the background over a group of their own.
 
-    Saves are written one at a time: a second one waits for the first (`busy="wait"`), or is left
-    out (`busy="skip"`).
+    Saves are written one at a time: a second one waits for the first.
 
     Args:
         folder: holds one folder per checkpoint, of this job alone; made at the first save. Unless
@@ -175,6 +178,8 @@ class Checkpointer:
         self._thread: threading.Thread | None = None
         self._cleaned = False
         self._given_up = False
+        self._committing = threading.Lock()
+        """Held while a checkpoint gets its name."""
         self._places: list[Place] = [place_of(folder)] * self._ranks.size
         """Of every rank: through what it sees its folder."""
 
@@ -202,25 +207,17 @@ class Checkpointer:
         step: int,
         state: Mapping[str, Any],
         metrics: Mapping[str, float] | None = None,
-        *,
-        busy: Literal["wait", "skip"] = "wait",
-    ) -> bool:
+    ) -> None:
         """Copy a state to host memory and write it in the background.
 
         The caller may change its tensors as soon as this returns. Metrics that are not finite are
         left out.
 
-        Returns:
-            False if another save was under way and this one was skipped. Of replicated ranks, only
-            rank 0 knows of it.
-
         Raises:
             TypeError: the state holds what a checkpoint cannot.
         """
         if self._idle:
-            return True
-        if busy == "skip" and any(self._plan_ranks.gather(self.saving)):
-            return False
+            return
         self.wait()
         extra = to_json(dict(state.get(EXTRA, {})))
         flat = _without_extra(state)
@@ -232,7 +229,7 @@ class Checkpointer:
             together(self._plan_ranks, lambda: self._staging.reserve(pieces, pinned=pinned))
         except (OSError, MemoryError, RuntimeError) as error:
             self._report(error)
-            return True
+            return
         copies = self._staging.copy(pieces)
         save = _Save(
             step=step,
@@ -245,7 +242,6 @@ class Checkpointer:
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         self._start(f"step {step}", lambda: self._run(save))
-        return True
 
     @property
     def saving(self) -> bool:
@@ -253,8 +249,15 @@ class Checkpointer:
         return self._thread is not None and self._thread.is_alive()
 
     def give_up(self) -> bool:
-        """Commit nothing any more, without waiting for a save under way; whether there was one."""
-        self._given_up = True
+        """Commit nothing any more, without waiting for what a save under way has to write.
+
+        Behind this its checkpoint has its name or will never have it, and others may clean up.
+
+        Returns:
+            Whether a save was under way.
+        """
+        with self._committing:
+            self._given_up = True
         return self.saving
 
     def wait(self) -> None:
@@ -360,7 +363,8 @@ class Checkpointer:
         try:
             committed = self._write(save)
         except Exception as error:
-            self._report(error)
+            # Where others clean up behind it, a save may fail in any way.
+            self._report(GivenUp() if self._given_up else error)
             return
         if self._writers.rank != 0:
             return
@@ -379,6 +383,8 @@ class Checkpointer:
 
         def create() -> None:
             nonlocal created
+            if self._given_up:
+                raise GivenUp
             if first:
                 self._remove_leftovers()
                 Draft.create(self.folder, self.token, save.step)
@@ -392,11 +398,10 @@ class Checkpointer:
         def commit() -> Committed | None:
             if not first:
                 return None
-            if self._given_up:
-                raise GivenUp("the ranks regrouped while it was written")
             writer.finish(save.plan.metadata, [results for results, _ in written])
             others = [record for _, files in written[1:] for record in files]
-            return draft.commit(self._manifest(save, [*draft.files, *others]))
+            manifest = self._manifest(save, [*draft.files, *others])
+            return draft.commit(manifest, holding=self._still_wanted())
 
         try:
             together(ranks, create)
@@ -409,6 +414,13 @@ class Checkpointer:
         if committed is None:
             raise CheckpointError("rank 0 committed nothing")
         return committed
+
+    @contextmanager
+    def _still_wanted(self) -> Iterator[None]:
+        with self._committing:
+            if self._given_up:
+                raise GivenUp
+            yield
 
     def _manifest(self, save: _Save, files: list[FileRecord]) -> Manifest:
         return Manifest(

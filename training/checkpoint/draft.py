@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -101,8 +102,13 @@ class Draft:
         self.files.append(record)
         return record
 
-    def commit(self, manifest: Manifest) -> Committed:
+    def commit(
+        self, manifest: Manifest, holding: AbstractContextManager[None] | None = None
+    ) -> Committed:
         """Make the checkpoint appear under its name, complete and durable.
+
+        Args:
+            holding: held while it gets its name; an exception on entering it keeps it from that.
 
         Raises:
             FileExistsError: there is a folder of that name; it is left as it is.
@@ -111,8 +117,9 @@ class Draft:
             raise ValueError(f"the manifest of {manifest.name} does not belong to {self.name}")
         last = self._write(MANIFEST, [encode_manifest(manifest)])
         fsync_folder(self.path)
-        _refuse_existing(self.target)
-        self.path.rename(self.target)
+        with holding or nullcontext():
+            _refuse_existing(self.target)
+            self.path.rename(self.target)
         fsync_folder(self.path.parent)
         files = [*manifest.files, last]
         return Committed(

@@ -95,5 +95,9 @@ class SaveFailed(CheckpointError):
     """Another rank could not write its part of a checkpoint."""
 
 
+class NotSaved(RuntimeError):
+    """A checkpoint that the job cannot do without was not written."""
+
+
 class NotRemoved(CheckpointError):
     """A folder is not a checkpoint and is left alone."""

@@ -11,7 +11,6 @@ import errno
 import hashlib
 import json
 import os
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +23,12 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from trainhall.training.checkpoint.draft import fsync_folder
 from trainhall.training.checkpoint.errors import CheckpointError, NoModel
-from trainhall.training.checkpoint.index import DTYPE_NAMES
+from trainhall.training.checkpoint.header import encode_header
 from trainhall.training.checkpoint.storage import SafetensorsReader
 
 MODEL = ("model/", "state/model/")
 """Where the weights are in a task's checkpoint, and in one that a script saved."""
 
-_LENGTH = struct.Struct("<Q")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """What file systems without hard links answer."""
 
@@ -125,27 +123,13 @@ def _plain(name: str) -> str:
 
 
 def _encoded(reader: SafetensorsReader, entries: Entries) -> Iterator[Any]:
-    """The bytes of the file. Large elements come first, so that every tensor is aligned."""
+    """The bytes of the file."""
     manifest = reader.manifest
     about = {"format": "pt", "job_id": manifest.job_id, "step": str(manifest.step)}
-    header: dict[str, Any] = {"__metadata__": about}
-    ordered = sorted(entries, key=lambda name: (-entries[name][1].properties.dtype.itemsize, name))
-    at = 0
-    for name in ordered:
-        entry = entries[name][1]
-        dtype = entry.properties.dtype
-        size = entry.size.numel() * dtype.itemsize
-        header[name] = {
-            "dtype": DTYPE_NAMES[dtype],
-            "shape": list(entry.size),
-            "data_offsets": [at, at + size],
-        }
-        at += size
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield _LENGTH.pack(len(text))
-    yield text
-    for name in ordered:
+    forms = {name: (e.properties.dtype, e.size) for name, (_, e) in entries.items()}
+    order, header = encode_header(forms, about)
+    yield header
+    for name in order:
         yield _read(reader, *entries[name]).reshape(-1).view(torch.uint8).numpy()
 
 

@@ -5,10 +5,11 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import torch.distributed as dist
 
+from trainhall.distributed import breakable
 from trainhall.training.checkpoint.errors import SaveFailed
 
 T = TypeVar("T")
@@ -66,9 +67,7 @@ class Group:
         self.size: int = dist.get_world_size(group)
 
     def gather(self, value: T) -> list[T]:
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value, group=self._group)
-        return values
+        return breakable.gather_objects(value, self._group)
 
 
 def twin(group: dist.ProcessGroup, timeout: timedelta) -> Group:

@@ -96,6 +96,16 @@ def from_json(value: Any) -> Any:
     return value
 
 
+def escaped(key: str | int) -> str:
+    """A key as part of a name."""
+    return str(key).replace("~", "~0").replace("/", "~1")
+
+
+def unescaped(part: str) -> str:
+    """A key as it was, of a part of a name."""
+    return part.replace("~1", "/").replace("~0", "~")
+
+
 def _walk(name: str, node: Any, leaf: Callable[[str, Any], Any]) -> Any:
     """Visit a tree in order; what `leaf` returns takes the leaf's place."""
     match node:
@@ -127,5 +137,5 @@ def _put(container: Any, key: Any, old: Any, new: Any) -> None:
 def _join(name: str, key: Any) -> str:
     if isinstance(key, bool) or not isinstance(key, (str, int)):
         raise TypeError(f"{name or 'the state'} has the key {key!r}; keys are str or int")
-    part = str(key).replace("~", "~0").replace("/", "~1")
+    part = escaped(key)
     return f"{name}/{part}" if name else part

@@ -6,9 +6,7 @@ of https://github.com/huggingface/safetensors: the length of the header as a lit
 header in JSON, then the tensors without a gap.
 """
 
-import json
 import os
-import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,13 +37,13 @@ from torch.futures import Future
 
 from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.errors import BadCheckpoint, Problem
+from trainhall.training.checkpoint.header import encode_header
 from trainhall.training.checkpoint.index import (
     DTYPE_NAMES,
     INDEX,
     Index,
     StoredChunk,
     decode_index,
-    dtype_name,
     encode_index,
 )
 from trainhall.training.checkpoint.manifest import (
@@ -58,8 +56,6 @@ from trainhall.training.checkpoint.state import Plain
 
 MAX_FILE_BYTES = 2 * 1024**3
 """A rank begins a new file before one would grow beyond this (a single tensor may be larger)."""
-
-_LENGTH = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
@@ -306,22 +302,13 @@ def _split(parts: list[_Part], limit: int) -> Iterator[list[_Part]]:
 
 
 def _encode_file(parts: list[_Part]) -> Iterator[Any]:
-    """The bytes of one file. Large elements come first, so that every tensor is aligned."""
-    header: dict[str, Any] = {}
-    at = 0
-    ordered = sorted(parts, key=lambda part: (-part.tensor.element_size(), part.key))
-    for part in ordered:
-        if part.key in header:
+    """The bytes of one file."""
+    by_key: dict[str, _Part] = {}
+    for part in parts:
+        if by_key.setdefault(part.key, part) is not part:
             raise ValueError(f"two tensors of a file are called {part.key}")
-        header[part.key] = {
-            "dtype": dtype_name(part.tensor.dtype, part.key),
-            "shape": list(part.tensor.shape),
-            "data_offsets": [at, at + part.size],
-        }
-        at += part.size
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield _LENGTH.pack(len(text))
-    yield text
-    for part in ordered:
-        yield part.tensor.reshape(-1).view(torch.uint8).numpy()
+    forms = {key: (part.tensor.dtype, part.tensor.shape) for key, part in by_key.items()}
+    order, header = encode_header(forms)
+    yield header
+    for key in order:
+        yield by_key[key].tensor.reshape(-1).view(torch.uint8).numpy()

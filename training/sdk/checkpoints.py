@@ -8,19 +8,16 @@ import torch
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
 from trainhall.training.checkpoint.draft import Committed
-from trainhall.training.checkpoint.errors import StateMismatch
+from trainhall.training.checkpoint.errors import NotSaved, StateMismatch
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import Manifest
 from trainhall.training.checkpoint.names import Token
+from trainhall.training.checkpoint.state import escaped
 from trainhall.training.sdk.together import all_errors, settle
 from trainhall.training.shared_folder import prove_shared
 
 _STATE = "state"
 _SHAPE = "shape"
-
-
-class NotSaved(RuntimeError):
-    """A checkpoint that the job cannot do without was not written."""
 
 
 class Checkpoints:
@@ -137,12 +134,8 @@ def _empty(manifest: Manifest, index: Index) -> Any:
             return None if entry is None else torch.empty(entry.size, dtype=entry.properties.dtype)
         ((kind, items),) = node.items()
         if kind == "dict":
-            return {key: build(item, f"{name}/{_escaped(key)}") for key, item in items}
+            return {key: build(item, f"{name}/{escaped(key)}") for key, item in items}
         parts = [build(item, f"{name}/{i}") for i, item in enumerate(items)]
         return tuple(parts) if kind == "tuple" else parts
 
     return build(shape, _STATE)
-
-
-def _escaped(key: Any) -> str:
-    return str(key).replace("~", "~0").replace("/", "~1")

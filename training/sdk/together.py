@@ -12,6 +12,7 @@ import torch.distributed as dist
 from trainhall.distributed import process_group
 from trainhall.training.control import Control
 from trainhall.training.link import Command
+from trainhall.training.own_gpu import own_gpu
 from trainhall.training.pulse import Pulse
 
 
@@ -19,10 +20,7 @@ def choose_device(local_rank: int) -> torch.device:
     """This rank's GPU, if there is one, made the current one; else the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
-    # A launcher shows a rank either all GPUs of the attempt on this host, or its own alone.
-    device = torch.device("cuda", local_rank if torch.cuda.device_count() > 1 else 0)
-    torch.cuda.set_device(device)
-    return device
+    return own_gpu(local_rank)
 
 
 def join(device: torch.device, master: str) -> None:

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from trainhall.parallelism.declaration import check
+from trainhall.parallelism.declaration import check, check_sequences
 from trainhall.parallelism.degrees import (
     BadDegrees,
     Degrees,
@@ -232,7 +232,7 @@ class TrainingSpec(SpecModel):
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
     learning_rate_schedule: LearningRateSchedule = LearningRateSchedule()
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """Momentum of `sgd`; `adamw` ignores it."""
+    """`sgd`: how much of the last step is in the next."""
     weight_decay: Annotated[float, Field(ge=0, le=1e3)] = 0.0
     precision: Precision = Precision.FP32
     gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
@@ -457,6 +457,8 @@ class JobSpec(SpecModel):
             degrees = self.degrees
             if strategy == "pipeline":
                 check_schedule(self.schedule, degrees.pipeline, self.microbatches)
+            if self.task is not None and self.parallelism.sequence_parallel:
+                check_sequences(degrees)
             if self.task is not None and not self.task.is_own:
                 check(
                     declaration_of(self.task.parsed_params()),

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
 from trainhall.training.spec.resources import making_room
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
@@ -65,11 +66,13 @@ def parse_spec(
         _check_tree(data)
     if folder is not None:
         _resolve_paths(data, folder)
-    return validate_spec(data)
+    spec = validate_spec(data)
+    refuse_idle(spec)
+    return spec
 
 
 def validate_spec(data: object) -> JobSpec:
-    """Check a document that was already read.
+    """Check a document that was already read. What would do nothing may be in it.
 
     Raises:
         SpecError: with one problem per wrong field.
@@ -80,6 +83,24 @@ def validate_spec(data: object) -> JobSpec:
         return JobSpec.model_validate(data)
     except ValidationError as error:
         raise SpecError(problems_of(error, data)) from None
+
+
+def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None) -> None:
+    """See that what somebody gave does something.
+
+    Args:
+        asked: the fields to look at, or what they are part of; None: all of them.
+
+    Raises:
+        SpecError: with one problem per option that would do nothing.
+    """
+    problems = [
+        SpecProblem(_dotted(where), message, _shown(value))
+        for where, value, message in idle_options(spec)
+        if asked is None or any(where[: len(part)] == part for part in asked)
+    ]
+    if problems:
+        raise SpecError(problems)
 
 
 def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str, Any]:  # noqa: A002

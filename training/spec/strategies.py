@@ -1,9 +1,9 @@
 """The strategies that a job could have, and its spec with one of them. Free of torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast, get_args
 
-from trainhall.parallelism.degrees import DEGREES, StrategyName
+from trainhall.parallelism.degrees import DEGREES, OPTIONS, StrategyName
 from trainhall.training.spec.job import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.resources import changed
@@ -68,12 +68,18 @@ def with_parallelism(spec: JobSpec, workers: int, parallelism: dict[str, Any]) -
         SpecError: the job cannot have it.
     """
     data = spec.model_dump(mode="json", exclude_unset=True)
-    kept = {k: v for k, v in data.get("parallelism", {}).items() if k not in _OF_A_STRATEGY}
+    own = options_of(parallelism["strategy"], data.get("parallelism", {}))
+    kept = {k: v for k, v in own.items() if k not in _OF_A_STRATEGY}
     if parallelism.get("tensor", 1) == 1:
         kept.pop("sequence_parallel", None)
     data["resources"] = changed(data.get("resources", {}), {"workers": workers})
     data["parallelism"] = {**kept, **parallelism}
     return validate_spec(data)
+
+
+def options_of(strategy: str, parallelism: Mapping[str, Any]) -> dict[str, Any]:
+    """What a document says of `parallelism`, without the options that a strategy has not."""
+    return {k: v for k, v in parallelism.items() if strategy in OPTIONS.get(k, (strategy,))}
 
 
 def _divides(parts: int, spec: JobSpec) -> bool:

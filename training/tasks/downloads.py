@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
-from trainhall.distributed import process_group
+from trainhall.distributed import breakable, process_group
 
 
 def once_a_host(fetch: Callable[[], None]) -> None:
@@ -20,7 +20,7 @@ def once_a_host(fetch: Callable[[], None]) -> None:
     group = process_group.cpu_group()
     if dist.get_rank() == 0:
         fetch()
-    dist.barrier(group=group)
+    breakable.barrier(group)
     if dist.get_rank() != 0 and os.environ.get("LOCAL_RANK") == "0":
         fetch()
-    dist.barrier(group=group)
+    breakable.barrier(group)

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
+from trainhall.parallelism.batches import leaves_of, shapes_of
 from trainhall.parallelism.declaration import Declaration
-from trainhall.training.batches import leaves_of, shapes_of
 from trainhall.training.blame import Blame
 from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES
 from trainhall.training.spec import JobSpec
@@ -27,6 +27,8 @@ _TAKEN_NAMES = {
     "slowest_rank", "slowest_rank_ratio",
     *PHASE_NAMES, HIDDEN, COMPRESSION,
 }  # fmt: skip
+_TAKEN_BEGINNINGS = ("eval_", "chain_")
+"""Of what evaluation and the hash chain write; `keep_best` chooses by the former."""
 _SHOWN_FOLDERS = 4
 
 
@@ -168,14 +170,14 @@ class CheckedTask(Task):
                 ) from error
             raise
         loss, metrics = (returned, ()) if isinstance(returned, Tensor) else self._pair(returned)
-        self._check_scalar("loss", loss)
+        loss = self._scalar("loss", loss)
         if len(metrics) != len(self.metric_names):
             raise self._wrong(
                 "loss", f"returned {len(metrics)} metrics, but metric_names has "
                 f"{len(self.metric_names)}: {', '.join(self.metric_names) or 'none'}"
             )  # fmt: skip
-        for name, value in zip(self.metric_names, metrics, strict=True):
-            self._check_scalar(name, value)
+        named = zip(self.metric_names, metrics, strict=True)
+        metrics = tuple(self._scalar(name, value) for name, value in named)
         if model.training and not loss.requires_grad:
             raise self._wrong("loss", "returned a loss that depends on no parameter of the model")
         return loss, metrics
@@ -186,7 +188,7 @@ class CheckedTask(Task):
         loss, metrics = returned
         return loss, (metrics,) if isinstance(metrics, Tensor) else tuple(metrics)
 
-    def _check_scalar(self, name: str, value: Any) -> None:
+    def _scalar(self, name: str, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
             raise self._wrong("loss", f"returned {_kind(value)} as {name}, not a tensor")
         if value.numel() != 1:
@@ -194,6 +196,7 @@ class CheckedTask(Task):
                 "loss", f"returned a tensor of shape {list(value.shape)} as {name}, not a scalar; "
                 "give the mean over the batch"
             )  # fmt: skip
+        return value.reshape(())
 
     def _checked_data(self, name: str, data: Any) -> Any:
         what = f"{_at(type(self._own))}: {name}"
@@ -215,11 +218,15 @@ class CheckedTask(Task):
 
     def _checked_names(self, names: Any) -> tuple[str, ...]:
         wrong = [n for n in names if not (isinstance(n, str) and n and n.isprintable())]
-        taken = [n for n in names if n in _TAKEN_NAMES]
+        taken = [
+            n for n in names
+            if n in _TAKEN_NAMES or (isinstance(n, str) and n.startswith(_TAKEN_BEGINNINGS))
+        ]  # fmt: skip
         if wrong or taken or len(set(names)) != len(names):
             raise BadTask(
                 f"{_at(type(self._own))}: metric_names are {list(names)!r}; they must be "
-                f"different, not empty, and none of {', '.join(sorted(_TAKEN_NAMES))}"
+                f"different, not empty, and none of {', '.join(sorted(_TAKEN_NAMES))}; "
+                f"nor begin with {' or '.join(_TAKEN_BEGINNINGS)}"
             )
         return tuple(names)
 

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from trainhall.parallelism.batches import mapped
 from trainhall.parallelism.strategy import Strategy
-from trainhall.training.batches import mapped
 from trainhall.training.capture import Gradient, GradientWatch
+from trainhall.training.finite import LossNotFinite
 from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
-from trainhall.training.loop import Loop, LossNotFinite, Place
+from trainhall.training.loop import Loop
+from trainhall.training.place import Place
 from trainhall.training.verify.compare import Judge
 from trainhall.training.verify.snapshot import Reference, Snapshot
 from trainhall.training.verify.tolerance import tolerance

@@ -40,6 +40,7 @@ class Everything {
 afterEach(() => notifications.clean());
 
 describe("the queue", () => {
+  const waiting = (total: number, ...items: unknown[]) => ({ ...list(...items), total });
   const entry = {
     job_id: "77c0de15f00d",
     name: "gpt",
@@ -52,7 +53,7 @@ describe("the queue", () => {
   };
 
   it("tells who waits, for what and until when", async () => {
-    await open("/queue", { "GET /cluster/queue": list(entry) });
+    await open("/queue", { "GET /cluster/queue": waiting(1, entry) });
     const row = (await screen.findByText("gpt", { selector: "a" })).closest("tr");
     expect(row).toHaveTextContent("8 GPUs · priority 2");
     expect(row).toHaveTextContent("node-b has 6 of 8 free");
@@ -61,8 +62,26 @@ describe("the queue", () => {
   });
 
   it("says so when nobody waits", async () => {
-    await open("/queue", { "GET /cluster/queue": list() });
+    await open("/queue", { "GET /cluster/queue": waiting(0) });
     expect(await screen.findByText("No job waits")).toBeVisible();
+  });
+
+  it("is read page by page, and tells how many there are", async () => {
+    const later = { ...entry, job_id: "88c0de15f00d", name: "sweep", position: 2 };
+    const asked = await open("/queue", {
+      "GET /cluster/queue": (request: Request) =>
+        new URL(request.url).searchParams.get("cursor") === "behind gpt"
+          ? waiting(1234, later)
+          : { ...waiting(1234, entry), next_cursor: "behind gpt" },
+    });
+    expect(await screen.findByText("1,234 jobs wait, the first 1 are shown")).toBeVisible();
+    expect(screen.queryByText("sweep")).toBeNull();
+    await userEvent.click(screen.getByRole("button", { name: "Later jobs" }));
+    expect(await screen.findByText("sweep", { selector: "a" })).toBeVisible();
+    expect(screen.getByText("1,234 jobs wait, the first 2 are shown")).toBeVisible();
+    expect(screen.queryByRole("button", { name: "Later jobs" })).toBeNull();
+    const pages = asked.filter(({ url }) => url.includes("/cluster/queue"));
+    expect(new URL(pages[0]?.url ?? "").searchParams.get("limit")).toBe("100");
   });
 });
 

@@ -1998,6 +1998,81 @@ export type QueuePage = {
      * Hand it back as `cursor` for the next page; null on the last one.
      */
     next_cursor: string | null;
+    /**
+     * Total
+     *
+     * How many jobs wait, on all pages together.
+     */
+    total: number;
+};
+
+/**
+ * Quota
+ *
+ * What a project or a user may hold at once, and what it does.
+ */
+export type Quota = {
+    /**
+     * Kind
+     */
+    kind: 'project' | 'user';
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Limit
+     *
+     * Devices at once; null when no quota holds for it.
+     */
+    limit: number | null;
+    /**
+     * Used
+     *
+     * Devices that its jobs hold.
+     */
+    used: number;
+    /**
+     * Waiting
+     *
+     * How many of its jobs are in the queue, whatever they wait for.
+     */
+    waiting: number;
+};
+
+/**
+ * QuotaOfOthers
+ *
+ * What each one may hold that has no quota of its own; null: as much as there is.
+ */
+export type QuotaOfOthers = {
+    /**
+     * Project
+     */
+    project: number | null;
+    /**
+     * User
+     */
+    user: number | null;
+};
+
+/**
+ * QuotaPage
+ *
+ * Every project and user that holds devices, waits for some or has a quota of its own.
+ */
+export type QuotaPage = {
+    /**
+     * Items
+     */
+    items: Array<Quota>;
+    /**
+     * Next Cursor
+     *
+     * Hand it back as `cursor` for the next page; null on the last one.
+     */
+    next_cursor: string | null;
+    others: QuotaOfOthers;
 };
 
 /**
@@ -2424,7 +2499,7 @@ export type TrainingSpec = {
     /**
      * Momentum
      *
-     * Momentum of `sgd`; `adamw` ignores it.
+     * `sgd`: how much of the last step is in the next.
      */
     momentum?: number;
     /**
@@ -4057,6 +4132,12 @@ export type ReadQueueData = {
          * `next_cursor` of the page before; leave it out at first.
          */
         cursor?: string | null;
+        /**
+         * Job Id
+         *
+         * Only this job, if it waits.
+         */
+        job_id?: string | null;
     };
     url: '/api/v1/cluster/queue';
 };
@@ -4090,6 +4171,56 @@ export type ReadQueueResponses = {
 };
 
 export type ReadQueueResponse = ReadQueueResponses[keyof ReadQueueResponses];
+
+export type ReadQuotasData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * Limit
+         *
+         * How many items a page holds at most.
+         */
+        limit?: number;
+        /**
+         * Cursor
+         *
+         * `next_cursor` of the page before; leave it out at first.
+         */
+        cursor?: string | null;
+    };
+    url: '/api/v1/cluster/quotas';
+};
+
+export type ReadQuotasErrors = {
+    /**
+     * This is not allowed
+     */
+    403: Problem;
+    /**
+     * The request is not valid
+     */
+    422: Problem;
+    /**
+     * The coordinator failed
+     */
+    500: Problem;
+    /**
+     * The coordinator cannot serve this now
+     */
+    503: Problem;
+};
+
+export type ReadQuotasError = ReadQuotasErrors[keyof ReadQuotasErrors];
+
+export type ReadQuotasResponses = {
+    /**
+     * A page of quotas.
+     */
+    200: QuotaPage;
+};
+
+export type ReadQuotasResponse = ReadQuotasResponses[keyof ReadQuotasResponses];
 
 export type ReadMetricsData = {
     body?: never;

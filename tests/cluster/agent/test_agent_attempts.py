@@ -11,11 +11,20 @@ import pytest
 from support.agent_process import launch_of, until
 
 from trainhall.cluster.agent import attempts as module
-from trainhall.cluster.agent import code
+from trainhall.cluster.agent import claims, code
 from trainhall.cluster.agent.attempts import Attempts
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.protocol import Assignment
-from trainhall.training.link import CheckpointPlan, Launch, replace_json
+from trainhall.training.link import (
+    AttemptFolder,
+    CheckpointPlan,
+    EventSpool,
+    Launch,
+    RankPlace,
+    RankState,
+    ShimStatus,
+    replace_json,
+)
 
 SHA256 = hashlib.sha256(b"code").hexdigest()
 
@@ -94,4 +103,82 @@ async def test_the_agent_goes_on_while_many_files_are_removed(
     go_on.set()
     await until("it to be forgotten", attempts.empty)
     assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+def in_place(generation: int, *resume: str) -> Launch:
+    """Of a host that has rank 1 of two."""
+    return launch_of({"task": {"name": "synthetic"}, "resources": {"workers": 2}}).model_copy(
+        update={
+            "generation": generation,
+            "in_place": True,
+            "ranks": [RankPlace(rank=1, local_rank=0, device_kind="cpu", device_index=0)],
+            "checkpoint": CheckpointPlan(folder="/shared", upload=False, resume=list(resume)),
+        }
+    )
+
+
+def told(folder: AttemptFolder, generation: int, began_in: int, **more: Any) -> None:
+    """The shim says which process is rank 1."""
+    status: dict[str, Any] = {
+        "job_id": "job",
+        "attempt": 1,
+        "generation": generation,
+        "shim_pid": 1,
+        "shim_started_at": 0.0,
+        "phase": "running",
+        "ranks": [RankState(rank=1, generation=began_in, pid=1).model_dump()],
+    }
+    replace_json(folder.status, ShimStatus.model_validate(status | more))
+
+
+def supervised(tmp_path: Path, launch: Launch) -> AttemptFolder:
+    folder = DataDir(tmp_path).attempt((launch.job_id, launch.attempt, launch.generation))
+    folder.path.mkdir(parents=True)
+    replace_json(folder.launch, launch)
+    return folder
+
+
+async def test_a_process_that_begins_while_its_generation_lasts_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its predecessor left when the generation before had no place for it; see `Members.renew`."""
+    monkeypatch.setattr(claims, "look", lambda folder: claims.Claim.HELD)
+    folder = supervised(tmp_path, in_place(1))
+    told(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    replace_json(folder.launch, in_place(2))
+    told(folder, 2, began_in=1)
+    attempts.refresh()
+    told(folder, 2, began_in=2)
+    attempts.refresh()
+    folder.rank(1).mkdir(parents=True)
+    events = EventSpool(folder.events(1, 2), rank=1)
+    events.append("note", {"message": "here"})
+    told(folder, 2, began_in=2, phase="exited", outcome="stopped")
+    monkeypatch.setattr(claims, "look", lambda folder: claims.Claim.RELEASED)
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert report.outcome == "stopped"
+    assert not report.shipped, "there is something to ship yet"
+    await attempts.close()
+
+
+async def test_ranks_that_begin_anew_do_so_at_what_their_attempt_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that had the state may fall before the others get it."""
+    monkeypatch.setattr(claims, "look", lambda folder: claims.Claim.HELD)
+    monkeypatch.setattr(claims, "tell_launch", lambda folder: None)
+    folder = supervised(tmp_path, in_place(1, "step-00000010-a1-g1"))
+    told(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    later = in_place(2, "step-00000040-a1-g1", "step-00000010-a1-g1")
+    attempts.desire([Assignment(launch=later, goal="run")])
+    attempts.reconcile()
+    given = Launch.model_validate_json(folder.launch.read_bytes())
+    assert given.generation == 2
+    assert given.checkpoint.resume == ["step-00000040-a1-g1", "step-00000010-a1-g1"]
     await attempts.close()

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from support.agent_process import AgentProcess, agent_process, launch_of, script, until
 from support.fake_coordinator import CREDENTIAL, TOKEN, FakeCoordinator
+from support.holds import STEPS, TESTS, Gate
 
 from trainhall.training.checkpoint.draft import Draft
 from trainhall.training.checkpoint.manifest import Manifest
@@ -87,7 +88,7 @@ def counted(launch: Launch) -> bytes:
 async def test_ranks_and_lines_outlive_the_agent(
     coordinator: FakeCoordinator, tmp_path: Path, number: signal.Signals
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         gate = tmp_path / "gate"
         launch = launch_of(script(tmp_path, COUNTING, str(LINES), str(gate), workers=2))
         coordinator.want((launch, "run"))
@@ -113,7 +114,7 @@ async def test_the_end_comes_while_the_coordinator_is_away(tmp_path: Path) -> No
     coordinator = FakeCoordinator()
     started = coordinator.serving()
     await started.__aenter__()
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         gate = tmp_path / "gate"
         launch = launch_of(script(tmp_path, COUNTING, str(LINES), str(gate)))
         coordinator.want((launch, "run"))
@@ -148,7 +149,7 @@ if os.fork() == 0:
 print("ready", flush=True)
 time.sleep(600)
 """
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         launch = launch_of(script(tmp_path, text, str(note), grace_seconds=0.3))
         coordinator.want((launch, "run"))
         await until("the grandchild", note.exists)
@@ -212,7 +213,7 @@ async def test_a_checkpoint_that_cannot_be_had_fails_the_attempt(
 async def test_the_first_failing_rank_is_told(
     coordinator: FakeCoordinator, tmp_path: Path, task: bool
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=task) as agent:
         spec = synthetic(100000) if task else script(tmp_path, COUNTING, "100000", workers=2)
         launch = launch_of(spec)
         coordinator.want((launch, "run"))
@@ -298,12 +299,15 @@ async def test_a_checkpoint_that_nobody_told_is_where_the_next_attempt_starts(
 
 async def test_ranks_outlive_the_warm_parent(coordinator: FakeCoordinator, tmp_path: Path) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
-        launch = launch_of(synthetic(150))
+        gate = Gate(tmp_path / "gate")
+        spec = {**synthetic(STEPS), "task": gate.task("synthetic")}
+        launch = launch_of(spec, code=TESTS)
         coordinator.want((launch, "run"))
         await until("it to start", lambda: any(e.kind == "started" for e in coordinator.events))
         assert agent.process is not None
         (warm,) = psutil.Process(agent.process.pid).children()
         warm.kill()
+        gate.open()
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
         again = launch_of(synthetic(5), job_id="again")
         coordinator.want((again, "run"))
@@ -322,7 +326,7 @@ out.write(b"no end of line")
 """
     expected = b"\xff\xfe not utf-8 \xc3\x28\n" + bytes(range(256))
     expected += b"x" * 10_000_000 + b"\nno end of line"
-    with agent_process(tmp_path, coordinator.url, TOKEN):
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False):
         launch = launch_of(script(tmp_path, text))
         coordinator.want((launch, "run"))
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
@@ -335,7 +339,7 @@ async def test_an_ended_attempt_never_runs_again(
 ) -> None:
     ledger = tmp_path / "ledger"
     text = "import sys\nwith open(sys.argv[1], 'a') as f: f.write('once\\n')\n"
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         launch = launch_of(script(tmp_path, text, str(ledger)))
         coordinator.want((launch, "run"))
         await until("it to complete", lambda: coordinator.outcome(launch) == "completed")
@@ -469,7 +473,7 @@ async def test_what_a_second_signal_killed_is_told_too(
 async def test_a_removed_node_ends_with_one_sentence(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         launch = launch_of(script(tmp_path, COUNTING, "100000"))
         coordinator.want((launch, "run"))
         await until("output", lambda: coordinator.log(launch))
@@ -485,12 +489,12 @@ async def test_a_removed_node_ends_with_one_sentence(
 async def test_what_cannot_work_is_told_in_one_line(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path / "bad", coordinator.url, "wrong") as agent:
+    with agent_process(tmp_path / "bad", coordinator.url, "wrong", warm=False) as agent:
         assert agent.process is not None
         await until("its end", lambda: agent.process.poll() is not None)
         assert "refuses to let this host join: the join token is unknown" in agent.output()
         assert "Traceback" not in agent.output()
-    with agent_process(tmp_path / "good", coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path / "good", coordinator.url, TOKEN, warm=False) as agent:
         await until("a report", lambda: coordinator.reports)
         mode = (agent.data_dir / "agent.json").stat().st_mode & 0o777
         assert mode == 0o600
@@ -505,7 +509,7 @@ async def test_what_cannot_work_is_told_in_one_line(
 async def test_a_new_token_replaces_a_credential_that_is_void(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
-    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
         await until("a report", lambda: coordinator.reports)
         await asyncio.to_thread(agent.end, signal.SIGTERM)
         # Of a database that was lost, say.
@@ -526,7 +530,7 @@ async def test_checkpoints_that_were_given_up_are_removed(
         folder.mkdir(parents=True)
         (folder / "manifest.json").touch()
     coordinator.remove = [str(checkpoint), str(precious)]
-    with agent_process(tmp_path, coordinator.url, TOKEN):
+    with agent_process(tmp_path, coordinator.url, TOKEN, warm=False):
         await until("the report", lambda: coordinator.reports and coordinator.last.removed)
         assert coordinator.last.removed == [str(checkpoint)]
         assert not checkpoint.exists()

@@ -281,6 +281,19 @@ def test_what_ended_before_it_took_up_a_generation_ended_as_that() -> None:
     assert decide(wanted, found, {"a": (1, 4)}) == [Regroup(EARLIER, LATER), Forget(oldest)]
 
 
+def test_what_ended_since_its_host_joined_ended_as_the_generation_it_is_told_of() -> None:
+    found = {EARLIER: Found(Stage.ENDED, shipped=True)}
+    for waits in (False, True):
+        wanted = {LATER: Wanted("run", waits=waits, in_place=True, joined=2)}
+        assert decide(wanted, found, {"a": (1, 2)}) == [EndAs(EARLIER, LATER)]
+
+
+def test_a_host_that_joins_again_begins_anew() -> None:
+    wanted = {LATER: Wanted("run", in_place=True, joined=3)}
+    ended = {EARLIER: Found(Stage.ENDED, shipped=True)}
+    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), Forget(EARLIER)]
+
+
 def test_a_host_that_has_nothing_to_leave_has_left() -> None:
     wanted = {LATER: Wanted("run", in_place=True, leaves=True)}
     assert decide(wanted, {}, {}) == [Conclude(LATER, Outcome.STOPPED)]

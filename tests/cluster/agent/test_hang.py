@@ -62,6 +62,43 @@ def test_what_has_limits_of_its_own_is_never_a_hang(doing: Doing) -> None:
     assert judge([seen(0, 10**6), seen(1, 10**6, doing)], 30) is None
 
 
+def test_a_rank_that_waits_for_others_to_come_holds_nobody_up() -> None:
+    """Where ranks regroup in place. One that is to come has told nothing yet."""
+    meets, comes = seen(0, 10**6, Doing.MEETING), Seen(1, None, 10**6)
+    own = judge([meets, comes, seen(2, 40, parts=3)], 30, 150)
+    assert own is not None
+    assert (own.behind, own.is_sure) == (2, False)
+    assert [rank.waits for rank in own.ranks] == [True, True, False]
+    assert judge([meets, comes, seen(2, 20)], 30, 150) is None
+    assert judge([meets, comes, seen(2, 10**6, Doing.STARTING)], 30, 150) is None
+    # Of several hosts another one may have the rank that all wait for.
+    all_wait = judge([meets, comes], 30, 150)
+    assert all_wait is not None
+    assert all_wait.behind is None
+    assert all(rank.waits for rank in all_wait.ranks)
+
+
+def test_a_rank_that_does_not_leave_its_group_in_time_is_named_whatever_others_do() -> None:
+    leaves = seen(1, 149, Doing.REGROUPING)
+    others = [seen(0, 149, Doing.MEETING), seen(2, 0, Doing.EVALUATING)]
+    assert judge([leaves, *others], 30, 150) is None
+    stall = judge([seen(1, 151, Doing.REGROUPING), *others], 30, 150)
+    assert stall is not None
+    assert (stall.behind, stall.is_sure, stall.limit) == (1, True, 150)
+    assert "rank 1 is behind, leaving its group after step 10" in describe(stall)
+
+
+def test_ranks_that_take_over_a_state_have_as_long_as_for_leaving() -> None:
+    def both(idle: float) -> Stall | None:
+        taking = Doing.TAKING_OVER
+        return judge([seen(0, idle, taking, parts=7), seen(1, idle, taking, parts=5)], 30, 150)
+
+    assert both(149) is None
+    stall = both(151)
+    assert stall is not None
+    assert (stall.behind, stall.is_sure) == (1, False)
+
+
 def test_a_script_that_tells_nothing_and_a_debugger_are_left_alone() -> None:
     assert judge([Seen(0, None, 10**6)], 30) is None
     assert judge([seen(0, 99), Seen(1, None, 99)], 30) is None
@@ -138,8 +175,14 @@ def test_a_page_tells_what_a_process_does(tmp_path: Path) -> None:
         assert (between.doing, between.parts, between.part) == (Doing.STEPPING, 1, Part.FORWARD)
         progress.step(6)
         assert _told(tmp_path).mean_seconds is not None
-        with progress.while_(Doing.SAVING):
-            assert _told(tmp_path).doing is Doing.SAVING
+        usual = progress.usual()
+        assert usual is not None
+        assert usual <= _told(tmp_path).longest_seconds
+        for before in (None, 0.0):
+            with progress.while_(Doing.SAVING):
+                assert _told(tmp_path).doing is progress.now is Doing.SAVING
+                known = progress.usual()
+                assert known is None if before is None else known is not None and known > before
         assert _told(tmp_path).doing is Doing.STEPPING
         assert newest_step(tmp_path) == 6
     finally:
@@ -262,3 +305,25 @@ def test_stacks_come_from_py_spy_where_it_is_there(
     stacks.save(folder, {0: 77, 1: ended.pid}, set())
     assert "Thread 1 of 77" in (folder.rank(0) / "stacks.txt").read_text()
     assert "does not answer" in folder.stderr(1).read_text()
+
+
+def test_a_first_step_raises_the_limit_only_where_a_later_one_may_take_as_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy host a first step took 39 s, the others 20 ms."""
+    now = 0.0
+    monkeypatch.setattr("trainhall.training.progress.monotonic", lambda: now)
+    progress = Progress(tmp_path)
+    try:
+        progress.begin(0)
+        for number, seconds in enumerate((39.0, 0.02, 0.02), start=1):
+            now += seconds
+            progress.step(number)
+        told = _told(tmp_path)
+    finally:
+        progress.close()
+    assert hang.limit_of(told, 3.0) == 3.0
+    assert hang.limit_of(told, 3.0, compiles=True) == pytest.approx(78.0)
+    spec: dict[str, Any] = {"name": "a", "task": {"name": "digits"}}
+    assert not hang.may_compile(validate_spec(spec))
+    assert hang.may_compile(validate_spec({**spec, "training": {"compile": True}}))

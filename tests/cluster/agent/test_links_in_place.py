@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+from support.holds import STEPS, Gate
 from support.regroup import elastic
 
 
 def test_links_are_measured_once_though_whoever_told_of_them_dies(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate")
     spec = {
-        "task": {"name": "digits", "params": {"hidden": [16]}},
-        "training": {"steps": 60, "global_batch_size": 48},
+        "task": gate.task("digits", hidden=[16]),
+        "training": {"steps": STEPS, "global_batch_size": 48},
     }
     with elastic(tmp_path) as start:
         run = start(spec, 3)
@@ -16,6 +18,7 @@ def test_links_are_measured_once_though_whoever_told_of_them_dies(tmp_path: Path
         run.kill(0)
         run.wait_for_fallen(0)
         run.regroup([0, 1, 2])
+        gate.open()
         completed = run.result()
     (told,) = run.events("network")
     assert completed["network"] == told

@@ -56,7 +56,9 @@ class Coordinator:
             raise Refused(404, f"there is no upload {name}")
         self.steps.append(f"commit {name}")
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         raise NotImplementedError
 
     async def send_logs(

@@ -16,6 +16,7 @@ from support.waiting import eventually
 
 from trainhall.cluster.agent import claims, linux, processes
 from trainhall.cluster.agent.ranks import writer_name
+from trainhall.training.cause import Cause
 from trainhall.training.link import (
     AttemptFolder,
     CheckpointPlan,
@@ -83,6 +84,37 @@ def test_a_failure_is_told_with_its_last_words(
     assert message in status.failure.message
     assert tail in status.failure.log_tail
     assert len(status.failure.log_tail) <= 4096
+
+
+def test_a_crash_is_told_with_its_place_and_what_was_said_before(run: Any, tmp_path: Path) -> None:
+    text = """
+import faulthandler, os, sys
+faulthandler.enable()
+def crash():
+    os.kill(os.getpid(), 7)
+print("bad luck", file=sys.stderr)
+crash()
+"""
+    failure = run(script(tmp_path, text)).wait().failure
+    assert failure.message == "rank 0 was ended by SIGBUS: bad luck"
+    assert failure.cause is Cause.CRASH
+    assert failure.evidence == f"SIGBUS in crash ({tmp_path}/script.py, line 5)"
+    assert "Fatal Python error: Bus error" in failure.log_tail
+
+
+def test_an_end_is_seen_though_no_signal_tells_of_it(tmp_path: Path) -> None:
+    """The shim is started with SIGCHLD blocked, which outlives `exec`."""
+    spec = launch_of(script(tmp_path, "import sys; sys.exit(3)"))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    try:
+        one = Run(tmp_path / "attempt", spec)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    failure = one.wait().failure
+    assert failure is not None
+    assert failure.exit_code == 3
+    assert one.process.stdin is not None
+    one.process.stdin.close()
 
 
 def test_a_missing_script_is_named(run: Any, tmp_path: Path) -> None:
@@ -163,13 +195,20 @@ open(sys.argv[1], "w").write(str(child.pid))
 
 
 def test_one_shim_a_folder(run: Any, tmp_path: Path) -> None:
-    ledger = tmp_path / "ledger"
-    text = "import sys, time\nopen(sys.argv[1], 'a').write('x')\nprint(1, flush=True)\n"
-    one = run(script(tmp_path, text + "time.sleep(3)", str(ledger)))
+    ledger, gate = tmp_path / "ledger", tmp_path / "gate"
+    text = """
+import os, sys, time
+open(sys.argv[1], "a").write("x")
+print(1, flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+"""
+    one = run(script(tmp_path, text, str(ledger), str(gate)))
     one.wait_for_output(b"1")
     assert claims.look(one.folder) is claims.Claim.HELD
     second = one.start()
     assert second.wait(timeout=20) == 0
+    gate.touch()
     assert one.wait().outcome is Outcome.COMPLETED
     assert claims.look(one.folder) is claims.Claim.RELEASED
     third = one.start()

@@ -28,7 +28,9 @@ class Coordinator:
         self.requests: Counter[str] = Counter()
         self.log_bytes = 0
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         self.requests[writer.partition("-")[0]] += 1
         return 1_000_000
 
@@ -103,6 +105,25 @@ async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
     soon = round(shipping.SILENT_SECONDS / shipping.LOOK_SECONDS) + 1
     assert missing[0] == 1
     assert missing[soon:] == [0] * (8 - soon)
+
+
+async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
+    host = Host(tmp_path)
+    await host.look()
+    now += shipping.LOOK_SECONDS
+    host.write()
+    await host.look()
+    assert host.coordinator.requests["0"] == 1, "after a silence the next look finds them"
+    host.write()
+    await host.look()
+    assert host.coordinator.requests["0"] == 1
+    now += shipping.FIRST_SECONDS
+    await host.look()
+    assert host.coordinator.requests["0"] == 2
 
 
 async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:

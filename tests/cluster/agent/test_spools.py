@@ -53,7 +53,9 @@ class Sink:
         self._after(fault)
         return len(self.log)
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         fault = self._before()
         if fault == "restored":
             del self.frames[len(self.frames) // 2 :]

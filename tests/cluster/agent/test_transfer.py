@@ -75,7 +75,9 @@ class Store:
         to.write_bytes(data)  # noqa: ASYNC240
         return len(data), hashlib.sha256(data).hexdigest()
 
-    async def send_metrics(self, job_id: str, attempt: int, writer: str, frames: bytes) -> int:
+    async def send_metrics(
+        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
+    ) -> int:
         raise NotImplementedError
 
     async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:

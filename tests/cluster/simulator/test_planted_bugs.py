@@ -2,13 +2,27 @@
 
 import pytest
 
+from trainhall.cluster import regroup
 from trainhall.cluster.agent import reconcile
+from trainhall.cluster.agent.members import Members
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
-from trainhall.cluster.quota_use import QuotaUse
 from trainhall.cluster.rank_events import RankEvents
-from trainhall.cluster.simulator import faults, host, invariants, ranks, world
+from trainhall.cluster.scheduling.quota_use import QuotaUse
+from trainhall.cluster.scheduling.reservation import Timeline
+from trainhall.cluster.scheduling.running import Running
+from trainhall.cluster.simulator import (
+    faults,
+    host,
+    invariants,
+    regroupings,
+    room,
+    run,
+    shim,
+    world,
+)
 from trainhall.cluster.simulator.run import Result, run_seed
+from trainhall.training.link import Launch
 
 MOST_SEEDS = 200
 
@@ -19,6 +33,12 @@ def first_problem() -> Result:
         if result.problem:
             return result
     pytest.fail(f"not found by {MOST_SEEDS} seeds")
+
+
+def regroupings_begin_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing goes wrong but that ranks are killed, of jobs that run."""
+    monkeypatch.setattr(faults, "WEIGHTS", {"kill_rank": 1})
+    monkeypatch.setattr(run, "SETTLED_SHARE", 1.0)
 
 
 def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +98,7 @@ def test_shims_that_go_on_however_long_they_hear_nobody(monkeypatch: pytest.Monk
         pass
 
     monkeypatch.setattr(world, "_spec", stopping)
-    monkeypatch.setattr(ranks.Shim, "_heed_isolation", heed_nothing)
+    monkeypatch.setattr(shim.Shim, "_heed_isolation", heed_nothing)
     monkeypatch.setattr(faults, "WEIGHTS", {"isolate": 1})
     assert (first_problem().problem or "").startswith(invariants.ISOLATED)
 
@@ -99,3 +119,84 @@ def test_quotas_that_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QuotaUse, "take", lambda self, job, count: None)
     monkeypatch.setattr(faults, "WEIGHTS", {"jump_clock": 1})
     assert (first_problem().problem or "").startswith(invariants.QUOTAS)
+
+
+def test_a_shim_that_forgets_who_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts a process for each rank of a later generation, and ranks are killed."""
+    regroup_members = Members.regroup
+
+    def forgetful(self: Members, launch: Launch) -> None:
+        self.listed, self._leaving = [], []
+        regroup_members(self, launch)
+
+    monkeypatch.setattr(Members, "regroup", forgetful)
+    regroupings_begin_early(monkeypatch)
+    assert (first_problem().problem or "").startswith(regroupings.SURVIVORS)
+
+
+def test_ranks_that_are_numbered_anew_on_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In later generations, of which some span hosts."""
+    allocation_of = regroup.allocation_of
+
+    def each_from_zero(placed, device):  # type: ignore[no-untyped-def]
+        hosts = allocation_of(placed, device)
+        for each in hosts:
+            each["ranks"] = [{**rank, "rank": rank["local_rank"]} for rank in each["ranks"]]
+        return hosts
+
+    monkeypatch.setattr(regroup, "allocation_of", each_from_zero)
+    regroupings_begin_early(monkeypatch)
+    assert (first_problem().problem or "").startswith(regroupings.MEMBERS)
+
+
+def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first step is told a step too early. All that goes wrong is that shims are killed."""
+    started = RankEvents._started
+
+    async def too_early(self, session, job, attempt, event, data):  # type: ignore[no-untyped-def]
+        if data.get("resumed_from"):
+            data = {**data, "resumed_from": data["resumed_from"] - 1}
+        await started(self, session, job, attempt, event, data)
+
+    monkeypatch.setattr(RankEvents, "_started", too_early)
+    monkeypatch.setattr(faults, "WEIGHTS", {"kill_shim": 1, "jump_clock": 3})
+    monkeypatch.setattr(run, "SETTLED_SHARE", 1.0)
+    assert (first_problem().problem or "").startswith(regroupings.STEPS)
+
+
+def test_an_agent_that_keeps_what_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its host was not heard for long, and the job went on without it."""
+
+    def kept(token, state, desired):  # type: ignore[no-untyped-def]
+        return state.stage is reconcile.Stage.LIVE
+
+    monkeypatch.setattr(reconcile, "_is_kept", kept)
+    monkeypatch.setattr(faults, "WEIGHTS", {"isolate": 1})
+    assert (first_problem().problem or "").startswith(regroupings.LEFT_BEHIND)
+
+
+@pytest.mark.parametrize(
+    ("urgent", "invariant"), [(0.0, room.TURNS), (1.0, room.ROOM)], ids=["equal", "urgent"]
+)
+def test_devices_that_are_kept_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, urgent: float, invariant: str
+) -> None:
+    """What is reserved for a large job, or was freed for it, the next small one takes. Nothing
+    else goes wrong."""
+    monkeypatch.setattr(Timeline, "keep", lambda self, devices: {})
+    monkeypatch.setattr(Timeline, "keep_all", lambda self, node_ids: None)
+    monkeypatch.setattr(faults, "WEIGHTS", {"jump_clock": 1})
+    monkeypatch.setattr(run, "CROWDED_SHARE", 1.0)
+    monkeypatch.setattr(world, "URGENT_SHARE", urgent)
+    assert (first_problem().problem or "").startswith(invariant)
+
+
+def test_room_that_anybody_has_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also jobs of the same priority, and of a higher one."""
+    candidates = Running.candidates
+
+    def all_of_them(self, allows, node_ids, places):  # type: ignore[no-untyped-def]
+        return candidates(self, lambda job: True, node_ids, places)
+
+    monkeypatch.setattr(Running, "candidates", all_of_them)
+    assert (first_problem().problem or "").startswith(room.ROOM)

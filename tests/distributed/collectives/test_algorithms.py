@@ -17,7 +17,12 @@ from trainhall.distributed.collectives.errors import BadInput, BadSchedule
 from trainhall.distributed.collectives.hierarchical import Hierarchical
 from trainhall.distributed.collectives.message import Array
 from trainhall.distributed.collectives.parameter_server import ParameterServer
-from trainhall.distributed.collectives.ring import Ring, RingAllGather, RingReduceScatter
+from trainhall.distributed.collectives.ring import (
+    Ring,
+    RingAllGather,
+    RingOfTwo,
+    RingReduceScatter,
+)
 from trainhall.distributed.collectives.schedule import (
     Phase,
     Receive,
@@ -167,6 +172,7 @@ def test_only_the_leaders_of_hosts_send_to_other_hosts() -> None:
     ("build", "told"),
     [
         (lambda: Ring(0), "world_size is 0; a collective has at least 1 rank"),
+        (lambda: RingOfTwo(3), "world_size is 3; a ring of two has 2 ranks"),
         (lambda: ParameterServer(4, 5), "servers is 5; servers are ranks, so there may be 1 to "),
         (lambda: ParameterServer(4, 0), "servers is 0"),
         (lambda: Hierarchical(5, ((0, 1), (2, 3))), "hosts of 2, 2 ranks do not match a world of"),
@@ -176,9 +182,9 @@ def test_only_the_leaders_of_hosts_send_to_other_hosts() -> None:
         (lambda: all_reduce("star", 2), "there is no algorithm 'star'; there are ring, tree"),
         (
             lambda: Round(
-                2, Phase.REDUCE, Send(1, range(4)), Receive(1, range(3, 5), add=True)
+                2, Phase.REDUCE, Send(1, range(4)), Receive(1, range(3, 5), add=False)
             ),
-            "round 2 sends chunks 0-3 and receives chunks 3-4: they share a chunk",
+            "round 2 sends chunks 0-3 and replaces chunks 3-4: they share a chunk",
         ),
     ],
 )  # fmt: skip

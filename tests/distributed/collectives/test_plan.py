@@ -94,10 +94,11 @@ def groups(schedule: Schedule, rank: int, elements: int) -> list[list[Message]]:
     return found
 
 
+@pytest.mark.parametrize("ranks", [2, 5])
 @pytest.mark.parametrize("name", NAMES)
-def test_in_lockstep_the_same_numbers_come_out(name: str) -> None:
-    schedule = laid_out(name, 5)
-    tensors = [np.random.default_rng(rank).standard_normal(50) for rank in range(5)]
+def test_in_lockstep_the_same_numbers_come_out(name: str, ranks: int) -> None:
+    schedule = laid_out(name, ranks)
+    tensors = [np.random.default_rng(rank).standard_normal(50) for rank in range(ranks)]
 
     def work(transport: InProcess) -> Array:
         transport.lockstep = True
@@ -105,23 +106,41 @@ def test_in_lockstep_the_same_numbers_come_out(name: str) -> None:
         Communicator(transport, timeout=30, segment_bytes=64).run(schedule, tensor)
         return tensor
 
-    for tensor, wanted in zip(run_ranks(5, work), simulate(schedule, tensors).tensors, strict=True):
-        np.testing.assert_array_equal(tensor, wanted)
+    wanted = simulate(schedule, tensors).tensors
+    for tensor, sums in zip(run_ranks(ranks, work), wanted, strict=True):
+        np.testing.assert_array_equal(tensor, sums)
 
 
+@pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_added_to_a_place_that_is_still_being_sent(name: str) -> None:
+def test_nothing_is_added_to_a_place_that_is_still_being_sent(name: str, lockstep: bool) -> None:
     for world_size in range(2, 9):
         for rank in range(world_size):
             leaving: set[Piece] = set()
-            for action, piece in planned(laid_out(name, world_size), rank):
-                if piece.sends:
-                    (leaving.add if action is Action.BEGIN else leaving.remove)(piece)
+            for action, piece in planned(laid_out(name, world_size), rank, lockstep=lockstep):
+                if piece.sends and action is Action.BEGIN:
+                    leaving.add(piece)
+                elif piece.sends and action is Action.WAIT:
+                    leaving.remove(piece)
                 elif action is Action.ADD:
                     assert not any(piece.overlaps(other) for other in leaving)
 
 
-def test_a_ring_of_two_is_ready_for_all_that_comes_before_it_waits() -> None:
+def test_a_ring_of_two_adds_a_piece_once_its_own_is_sent() -> None:
+    actions = planned(all_reduce("ring", 2), 0, elements=6)
+    assert [(action, piece.sends, piece.segment) for action, piece in actions] == [
+        (Action.BEGIN, False, 0),
+        (Action.BEGIN, False, 1),
+        (Action.BEGIN, True, 0),
+        (Action.BEGIN, True, 1),
+        (Action.WAIT, True, 0),
+        (Action.ADD, False, 0),
+        (Action.WAIT, True, 1),
+        (Action.ADD, False, 1),
+    ]
+
+
+def test_two_passes_between_two_are_ready_for_all_that_comes_before_it_waits() -> None:
     actions = planned(Ring(2), 0, elements=6)
     assert [(action, piece.sends) for action, piece in actions] == [
         (Action.BEGIN, False),

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from trainhall.training.checkpoint.errors import NotSaved
 from trainhall.training.checkpoint.names import Token
 from trainhall.training.sdk import checkpoints
-from trainhall.training.sdk.checkpoints import Checkpoints, NotSaved
+from trainhall.training.sdk.checkpoints import Checkpoints
 
 
 def test_a_failed_save_names_the_step_of_the_rank_that_failed(

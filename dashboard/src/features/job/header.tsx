@@ -1,7 +1,7 @@
 import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
 import { plainText } from "@/shared/ansi";
 import { useLastLine } from "@/shared/api/last-line";
-import { useQueue } from "@/shared/api/read-queue";
+import { usePlace } from "@/shared/api/read-queue";
 import { isActive, isFinal, type Job, tellsMore } from "@/shared/api/types";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, plural } from "@/shared/format";
@@ -11,15 +11,16 @@ import { useSignal } from "@/shared/live/signal";
 import { useCurveVersion } from "@/shared/live/use-job-live";
 import { StreamBadge } from "@/shared/stream-badge";
 import { CopyIconButton } from "@/shared/ui/copy-button";
-import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago, Moment } from "@/shared/ui/time";
+import { Told } from "@/shared/ui/told";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
 import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
 import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
+import { ResizeButton } from "./resize-button";
 
 interface Props {
   job: Job;
@@ -53,7 +54,10 @@ export function Header({ job, live }: Props) {
           {/* What has ended changes no more, whatever the stream is. */}
           {isFinal(job.state) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
         </Group>
-        <JobCommands job={job} />
+        <Group gap="xs">
+          <ResizeButton job={job} />
+          <JobCommands job={job} />
+        </Group>
       </Group>
       <Reason job={job} />
       <Straggler job={job} />
@@ -69,13 +73,13 @@ export function Header({ job, live }: Props) {
 /** Why the job is in its state; of one that waits, for what, and how many are ahead of it. */
 function Reason({ job }: { job: Job }) {
   const waits = job.state === "queued" || job.state === "recovering";
-  const queue = useQueue(waits);
-  const entry = waits ? queue.data?.find((each) => each.job_id === job.id) : undefined;
+  const place = usePlace(job.id, waits);
+  const entry = waits ? place.data : null;
   if (!entry) {
     if (!tellsMore(job)) return null;
     return (
       <Text size="sm" mt={4} className={classes.reason ?? ""}>
-        <JobLinks text={job.reason} />
+        <Told text={job.reason} />
       </Text>
     );
   }
@@ -83,7 +87,7 @@ function Reason({ job }: { job: Job }) {
   return (
     <section className={classes.waiting} aria-label="What it waits for">
       <Text size="sm" fw={600} className={classes.reason ?? ""}>
-        <JobLinks text={entry.reason} />
+        <Told text={entry.reason} />
       </Text>
       <Text size="xs" c="dimmed">
         {entry.position === 1 ? "next in the queue" : `number ${entry.position} in the queue`} ·

@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, it } from "vitest";
 import { fakeApi, json } from "@/test/fake-api";
 import { allMetrics } from "./save-metrics";

@@ -4,11 +4,11 @@ import { duration } from "@/shared/format";
 import type { JobLive } from "@/shared/live/job-live";
 import { useSignal } from "@/shared/live/signal";
 import { useNow } from "@/shared/now";
-import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
+import { Told } from "@/shared/ui/told";
 import { useAttempts } from "./api/list-attempts";
 import { IncidentReport } from "./incident-report";
 import { StateBar } from "./state-bar";
@@ -146,7 +146,7 @@ function EventRow({ event }: { event: JobEvent }) {
         {typeof state === "string" ? <StateBadge state={state} /> : event.kind}
       </span>
       <span className={classes.reason}>
-        {event.reason === state ? null : <JobLinks text={event.reason} />}
+        {event.reason === state ? null : <Told text={event.reason} />}
       </span>
     </li>
   );

@@ -13,10 +13,10 @@ import { Sparkline } from "@/shared/curves/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
-import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
+import { Told } from "@/shared/ui/told";
 import { useRecentLoss } from "./api/recent-loss";
 import classes from "./jobs-table.module.css";
 
@@ -188,7 +188,7 @@ function Reason({ job }: { job: Job }) {
   return (
     <Tooltip label={text} multiline maw={420} openDelay={300} disabled={text === ""}>
       <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""}>
-        <JobLinks text={text} />
+        <Told text={text} />
       </Text>
     </Tooltip>
   );

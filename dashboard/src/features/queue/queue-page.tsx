@@ -1,23 +1,35 @@
-import { Code, Skeleton, Stack, Table, Text, Title } from "@mantine/core";
+import { Button, Code, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
 import { useQueue } from "@/shared/api/read-queue";
 import type { QueueEntry } from "@/shared/api/types";
-import { plural } from "@/shared/format";
+import { count, plural } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
-import { JobLinks } from "@/shared/ui/job-links";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
 import { Ago, Moment } from "@/shared/ui/time";
+import { Told } from "@/shared/ui/told";
 import classes from "./queue-page.module.css";
+import { QuotaSection } from "./quotas";
 
 export default function QueuePage() {
   useTitle("Queue");
-  const queue = useQueue(true);
+  const queue = useQueue();
+  const pages = queue.data?.pages ?? [];
+  const entries = unique(pages.flatMap((page) => page.items));
+  const total = pages.at(-1)?.total ?? 0;
   return (
     <Stack gap="md">
-      <Title order={1} size="h3">
-        Queue
-      </Title>
+      <Group gap="sm" align="baseline">
+        <Title order={1} size="h3">
+          Queue
+        </Title>
+        {total > 0 ? (
+          <Text size="sm" c="dimmed" data-testid="waiting">
+            {total === 1 ? "1 job waits" : `${count(total)} jobs wait`}
+            {entries.length < total ? `, the first ${count(entries.length)} are shown` : ""}
+          </Text>
+        ) : null}
+      </Group>
       {queue.error ? (
         <Problem
           error={queue.error}
@@ -26,51 +38,71 @@ export default function QueuePage() {
         />
       ) : null}
       {queue.isPending && !queue.error ? <Skeleton height={160} /> : null}
-      {queue.data?.length === 0 ? (
+      {queue.data && entries.length === 0 ? (
         <Empty title="No job waits">
           Every job that was submitted has started. <Code>trainhall submit --dry-run</Code> tells
           when another one would.
         </Empty>
       ) : null}
-      {queue.data?.length ? <QueueTable entries={queue.data} /> : null}
+      {entries.length > 0 ? <QueueTable entries={entries} /> : null}
+      {queue.hasNextPage ? (
+        <Button
+          variant="default"
+          size="xs"
+          loading={queue.isFetchingNextPage}
+          onClick={() => void queue.fetchNextPage()}
+          style={{ alignSelf: "center" }}
+        >
+          Later jobs
+        </Button>
+      ) : null}
+      <QuotaSection />
     </Stack>
   );
 }
 
-export function QueueTable({ entries }: { entries: QueueEntry[] }) {
+/** Pages are read one after the other, and a job that comes back may stand on two of them. */
+function unique(entries: QueueEntry[]): QueueEntry[] {
+  return [...new Map(entries.map((entry) => [entry.job_id, entry])).values()];
+}
+
+function QueueTable({ entries }: { entries: QueueEntry[] }) {
   return (
-    <Table.ScrollContainer minWidth={300}>
-      <Table verticalSpacing="sm" className={classes.table ?? ""}>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th className={classes.position ?? ""}>#</Table.Th>
-            <Table.Th className={classes.job ?? ""}>Job</Table.Th>
-            <Table.Th>Waits for</Table.Th>
-            {/* What a job waits for says when it is expected, too. */}
-            <Table.Th className={classes.time ?? ""} visibleFrom="sm">
+    <div className="app-card">
+      <table className={`app-table ${classes.table}`} aria-label="Queue">
+        <thead>
+          <tr>
+            <th scope="col" className={`right ${classes.position}`}>
+              #
+            </th>
+            <th scope="col" className={classes.job}>
+              Job
+            </th>
+            <th scope="col">Waits for</th>
+            <th scope="col" className={classes.time}>
               Expected
-            </Table.Th>
-            <Table.Th className={classes.time ?? ""} visibleFrom="sm">
+            </th>
+            <th scope="col" className={classes.time}>
               Queued
-            </Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
           {entries.map((entry) => (
             <Row key={entry.job_id} entry={entry} />
           ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+        </tbody>
+      </table>
+    </div>
   );
 }
 
 function Row({ entry }: { entry: QueueEntry }) {
   const device = entry.needs.device === "cpu" ? "CPU slot" : "GPU";
   return (
-    <Table.Tr>
-      <Table.Td className="numbers">{entry.position}</Table.Td>
-      <Table.Td>
+    <tr>
+      <td className="right">{entry.position}</td>
+      <td>
         <AnchorLink to="/jobs/$jobId" params={{ jobId: entry.job_id }}>
           {entry.name}
         </AnchorLink>
@@ -78,18 +110,16 @@ function Row({ entry }: { entry: QueueEntry }) {
           {plural(entry.needs.count, device)}
           {entry.priority === 0 ? "" : ` · priority ${entry.priority}`}
         </Text>
-      </Table.Td>
-      <Table.Td>
-        <Text size="sm">
-          <JobLinks text={entry.reason} />
-        </Text>
-      </Table.Td>
-      <Table.Td visibleFrom="sm">
+      </td>
+      <td>
+        <Told text={entry.reason} />
+      </td>
+      <td className={classes.time}>
         {entry.earliest_start ? <Moment value={entry.earliest_start} /> : "not known"}
-      </Table.Td>
-      <Table.Td visibleFrom="sm">
+      </td>
+      <td className={classes.time}>
         <Ago value={entry.queued_at} />
-      </Table.Td>
-    </Table.Tr>
+      </td>
+    </tr>
   );
 }

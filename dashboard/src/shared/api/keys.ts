@@ -14,6 +14,8 @@ export const keys = {
     ["node history", id, since, until] as const,
   nodeEvents: (id: string) => ["node events", id] as const,
   queue: ["queue"] as const,
+  place: (id: string) => ["job", id, "place in the queue"] as const,
+  quotas: ["quotas"] as const,
   health: ["health"] as const,
   summary: ["summary"] as const,
 };

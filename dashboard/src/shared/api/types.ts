@@ -19,6 +19,9 @@ export type {
   Outlook,
   Point,
   QueueEntry,
+  QueuePage,
+  Quota,
+  QuotaPage,
   Remark,
   SeriesOut as Series,
   Summary,
@@ -60,6 +63,14 @@ export function canPause(state: string): boolean {
 
 export function canResume(state: string): boolean {
   return state === "paused";
+}
+
+/** Why a job cannot be given another number of workers; null: it can. */
+export function whyNoResize(state: string): string | null {
+  if (isFinal(state)) {
+    return `It is ${state}; restore one of its checkpoints with another number of workers instead`;
+  }
+  return state === "cancelling" ? "It is being cancelled" : null;
 }
 
 export function canCancel(state: string): boolean {

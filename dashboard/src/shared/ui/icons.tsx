@@ -86,6 +86,11 @@ export const SearchIcon = () => (
     <path d="M20 20l-4.500-4.500" />
   </Icon>
 );
+export const ResizeIcon = () => (
+  <Icon>
+    <path d="M8 4L4 8l4 4M4 8h16M16 12l4 4-4 4M20 16H4" />
+  </Icon>
+);
 export const AlertIcon = () => (
   <Icon>
     <path d="M12 4l9 16H3zM12 10v4M12 17v.01" />

@@ -1,0 +1,43 @@
+"""When what runs is expected to end: by its own pace, or not at all."""
+
+from datetime import datetime, timedelta
+
+from trainhall.cluster.facts import AttemptFacts, JobFacts
+from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState
+
+_FEWEST_STEPS = 2
+"""A pace is known from so many steps on: the first of an attempt is like no other."""
+
+
+def expected_end(now: datetime, job: JobFacts, attempt: AttemptFacts) -> datetime | None:
+    """When an attempt gives its devices back; None: nobody knows.
+
+    Its pace is that of the whole attempt so far, with all evaluations and checkpoints. So the end
+    of one that hangs moves away with time.
+    """
+    if attempt.state not in ACTIVE_ATTEMPT_STATES:
+        return None
+    if attempt.state is AttemptState.STOPPING or attempt.goal != "run":
+        return now
+    if job.total_steps is None or attempt.running_at is None or attempt.first_step is None:
+        return None
+    taken = job.step - attempt.first_step + 1
+    if taken < _FEWEST_STEPS:
+        return None
+    pace = (now - attempt.running_at) / taken
+    return _later(now, pace * max(0, job.total_steps - job.step))
+
+
+def expected_seconds(job: JobFacts, workers: int) -> float | None:
+    """How long a waiting job would run with so many workers; None: nobody knows, as of every job
+    that never ran."""
+    if job.total_steps is None or job.step_seconds is None or workers != job.workers:
+        return None
+    return min(1e9, job.step_seconds * max(0, job.total_steps - job.step))
+
+
+def _later(now: datetime, wait: timedelta) -> datetime | None:
+    try:
+        return now + wait
+    except OverflowError:
+        return None

@@ -1,0 +1,128 @@
+"""When waiting jobs are expected to start, made when somebody asks.
+
+A job of which nobody knows how long it will take is taken to hold its devices for ever, and what
+waits for such a one starts at a time that nobody knows. So a time that is told is late rather than
+early, as long as those that run keep their pace and nobody comes in between.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from trainhall.cluster.facts import ClusterFacts, JobFacts
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling import reasons
+from trainhall.cluster.scheduling.estimates import expected_seconds
+from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry
+
+_FORESEEN = 200
+"""So many jobs that wait their turn, from the first on: what is behind them is too far away."""
+
+
+def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
+    """The queue as `schedule` gives it, with the times at which jobs are expected to start."""
+    scheduling = Pass(now, facts, options)
+    entries = scheduling.run()
+    forecast = _Forecast(scheduling, entries)
+    turns = [entry for entry in entries if entry.waits_its_turn][:_FORESEEN]
+    told = {entry.job.id: forecast.with_time(entry) for entry in turns}
+    over = [entry for entry in entries if entry.over_quota][:_FORESEEN]
+    told |= {entry.job.id: forecast.with_room_in_quotas(entry) for entry in over}
+    return [told.get(entry.job.id, entry) for entry in entries]
+
+
+def foresee_new(
+    now: datetime, facts: ClusterFacts, options: ClusterOptions, job: JobFacts
+) -> QueueEntry:
+    """What would become of a job that was submitted now."""
+    entries = foresee(now, replace(facts, jobs=(*facts.jobs, job)), options)
+    return next(entry for entry in entries if entry.job is job)
+
+
+class _Forecast:
+    """What is told of one job after the other; each takes what it is expected to start on."""
+
+    def __init__(self, scheduling: Pass, entries: Iterable[QueueEntry]) -> None:
+        self._scheduling = scheduling
+        self._given = {
+            (node_id, index)
+            for entry in entries
+            for helper in entry.make_room
+            for node_id, indices in helper.devices.items()
+            for index in indices
+        }
+        """What jobs that run give up for others."""
+        self._endless: list[tuple[str, str, frozenset[str]]] = []
+        """Jobs that are expected to start and may take any time then: id, and of what they are to
+        get the kind and the nodes."""
+
+    def with_time(self, entry: QueueEntry) -> QueueEntry:
+        scheduling = self._scheduling
+        job, served = entry.job, scheduling.supply.for_job(entry.job)
+        kind, node_ids = served.group.kind, served.part.node_ids
+        timeline = scheduling.timeline(kind)
+        reservation = served.reservation
+        if reservation is not None and reservation.job is job:
+            devices, at = reservation.devices, reservation.at
+        else:
+            devices, at = timeline.earliest(
+                scheduling.now, job.sizes[0], node_ids, one_host=served.group.one_host
+            )
+            timeline.keep(devices)
+        if at is None:
+            timeline.keep_all(node_ids)
+            return entry._replace(reason=f"{entry.reason}; {self._unknown(kind, node_ids)}")
+        seconds = expected_seconds(job, job.sizes[0])
+        if seconds is None:
+            self._endless.append((job.id, kind, frozenset(devices)))
+        elif (end := _later(at, timedelta(seconds=seconds))) is not None:
+            timeline.give_back(devices, end)
+        expected = f"{entry.reason}; expected at {clock_time(at, scheduling.now)}"
+        return entry._replace(reason=expected, earliest_start=at)
+
+    def with_room_in_quotas(self, entry: QueueEntry) -> QueueEntry:
+        """Not before so much of its quotas comes free; then it may still wait for devices."""
+        scheduling = self._scheduling
+        at, silent = scheduling.quotas.room_from(entry.job, scheduling.running.ends)
+        if at is None:
+            return entry._replace(reason=f"{entry.reason}; {_because_of(silent)}")
+        when = clock_time(at, scheduling.now)
+        return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
+
+    def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:
+        """Why no time can be told: whoever has, or is to have, these nodes for nobody knows how
+        long."""
+        ids = set(node_ids)
+        running = self._scheduling.running
+        silent = {
+            grant.job_id: None
+            for grant in self._scheduling.facts.grants
+            if grant.node_id in ids
+            and (place := (grant.node_id, grant.device_index)) not in self._given
+            and running.coming[place] is None
+        }
+        ahead = [
+            job_id
+            for job_id, its, where in self._endless
+            if its == kind and not ids.isdisjoint(where)
+        ]
+        return _because_of([*silent, *ahead])
+
+
+def _because_of(job_ids: Sequence[str]) -> str:
+    if not job_ids:
+        return "when is not known"
+    return f"when is not known, as {reasons.listed('job', job_ids)} may take any time"
+
+
+def clock_time(when: datetime, now: datetime) -> str:
+    """As people tell times: with the day only if it is another one."""
+    told = when.strftime("%H:%M UTC")
+    return told if when.date() == now.date() else f"{told} on {when.strftime('%b %d')}"
+
+
+def _later(at: datetime, length: timedelta) -> datetime | None:
+    try:
+        return at + length
+    except OverflowError:
+        return None

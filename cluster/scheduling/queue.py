@@ -1,0 +1,142 @@
+"""The queue as people ask for it: who waits for what, until when, what a new job would meet, and
+what projects and users hold of their quotas."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+
+from trainhall.cluster import cursors
+from trainhall.cluster.elastic import sizes_of
+from trainhall.cluster.errors import InvalidCursor
+from trainhall.cluster.facts import JobFacts
+from trainhall.cluster.hearing import Hearing
+from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.load import load_facts
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.scheduling.forecast import foresee, foresee_new
+from trainhall.cluster.scheduling.queue_order import queue_order
+from trainhall.cluster.scheduling.quota_use import quota_table
+from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
+from trainhall.cluster.views import Outlook, QueueEntryView, QueuePage, QuotaTable
+from trainhall.db.database import Database
+from trainhall.db.models import Job
+from trainhall.training.spec import JobSpec
+
+
+class QueueService:
+    def __init__(
+        self, db: Database, clock: Clock, options: ClusterOptions, hearing: Hearing
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._hearing = hearing
+
+    async def list(
+        self, *, limit: int = 50, cursor: str | None = None, job_id: str | None = None
+    ) -> QueuePage:
+        """The jobs that wait, in the order in which they will be started, each with its reason.
+
+        A cursor stands between two places of that order: what starts between two pages moves
+        nobody from one to the other.
+
+        Args:
+            job_id: only this job, if it waits.
+        """
+        cursors.check_limit(limit)
+        behind = None if cursor is None else _place_of(cursor)
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+            entries = foresee(self._clock.now(), facts, self._options)
+            total = len(entries)
+            if job_id is not None:
+                entries = [entry for entry in entries if entry.job.id == job_id]
+            if behind is not None:
+                entries = [e for e in entries if queue_order(e.job, self._options) > behind]
+            shown = entries[:limit]
+            rows = await session.execute(
+                select(Job.id, Job.name).where(Job.id.in_([entry.job.id for entry in shown]))
+            )
+            names = dict(rows.all())
+        more = len(entries) > limit
+        # A job may have been removed between the two questions.
+        items = [_view(entry, names[entry.job.id]) for entry in shown if entry.job.id in names]
+        return QueuePage(items, self._cursor_behind(shown[-1].job) if more else None, total)
+
+    async def quotas(self) -> QuotaTable:
+        """What projects and users may hold, and what they do."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        return quota_table(self._options.quotas, facts)
+
+    async def outlook(self, spec: JobSpec) -> Outlook:
+        """When a job would start that was submitted now."""
+        now = self._clock.now()
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
+        if entry.placed is not None:
+            return Outlook("now", entry.position, now, entry.reason)
+        when = "never" if entry.never else "later"
+        return Outlook(when, entry.position, entry.earliest_start, entry.reason)
+
+    async def shortage(self, spec: JobSpec) -> str | None:
+        """Why the cluster as it is could not hold such a job, were it the only one."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._hearing)
+        return shortage(self._clock.now(), facts, self._options, self._as_submitted(spec, ()))
+
+    def _cursor_behind(self, job: JobFacts) -> str:
+        since, lower, number = queue_order(job, self._options)
+        return cursors.encode("queue", repr(since), str(lower), number)
+
+    def _as_submitted(self, spec: JobSpec, others: Sequence[JobFacts]) -> JobFacts:
+        resources = spec.resources
+        return JobFacts(
+            id="",
+            number=max((job.number for job in others), default=0) + 1,
+            priority=spec.priority,
+            state=JobState.QUEUED,
+            reason="",
+            attempt=0,
+            workers=resources.workers,
+            device=resources.device.value,
+            queued_at=self._clock.now(),
+            restarts=0,
+            restarts_step=0,
+            max_restarts=spec.recovery.max_restarts,
+            step=0,
+            sizes=tuple(sizes_of(spec) or ()),
+            selector=resources.selector,
+            one_host=resources.one_host,
+            project=spec.project,
+            user=spec.user,
+            preemption=spec.preemption,
+        )
+
+
+def _view(entry: QueueEntry, name: str) -> QueueEntryView:
+    return QueueEntryView(
+        job_id=entry.job.id,
+        name=name,
+        priority=entry.job.priority,
+        queued_at=entry.job.queued_at,
+        position=entry.position,
+        reason=entry.reason,
+        needs=entry.needs,
+        earliest_start=entry.earliest_start,
+    )
+
+
+def _place_of(cursor: str) -> tuple[float, int, int]:
+    """The key of `queue_order` in a cursor.
+
+    Raises:
+        InvalidCursor: this list did not hand it out.
+    """
+    since, lower, number = cursors.decode("queue", cursor, str, str, int)
+    try:
+        return float(since), int(lower), int(number)
+    except ValueError:
+        raise InvalidCursor from None

@@ -1,0 +1,281 @@
+"""Why a job waits, in words. What is said here changes only when something happens, since it is
+stored with the job; times, which move with every step of those that run, are told on demand
+(`trainhall.cluster.scheduling.forecast`)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from shlex import quote
+
+from trainhall.cluster.facts import JobFacts, NodeFacts, NodeState
+from trainhall.cluster.scheduling.demand import Group, devices_in_words, kind_in_words
+from trainhall.cluster.scheduling.placement import PlacedNode
+from trainhall.cluster.scheduling.quotas import Quota
+from trainhall.cluster.scheduling.reservation import Reservation
+from trainhall.cluster.scheduling.supply import Served, count_of, free_devices, may_serve
+
+_SHOWN = 3
+
+Held = Mapping[tuple[str, int], str]
+
+
+def needs(job: JobFacts, group: Group) -> str:
+    least = devices_in_words(job.sizes[0], group.kind)
+    or_more = " or more" if len(job.sizes) > 1 else ""
+    return f"needs {least}{or_more}{group.condition}"
+
+
+def with_history(job: JobFacts, reason: str) -> str:
+    return f"{job.last_failure}; {reason}" if job.last_failure else reason
+
+
+def placed_on(placed: Sequence[PlacedNode], kind: str) -> str:
+    hosts = [f"{devices_in_words(len(n.device_indices), kind)} of {n.node_name}" for n in placed]
+    return f"placed on {', '.join(hosts)}"
+
+
+def behind(ahead: JobFacts) -> str:
+    return f"waits behind job {ahead.id}, which needs {ahead.sizes[0]} and comes first"
+
+
+def makes_room(job_ids: Sequence[str]) -> str:
+    """Of a job for which others pause."""
+    return f"{listed('job', job_ids)} {'makes' if len(job_ids) == 1 else 'make'} room for it"
+
+
+def over_quota(quota: Quota, held: Mapping[str, int]) -> str:
+    """
+    Args:
+        held: devices that jobs hold of it, by their ids.
+    """
+    used = sum(held.values())
+    return (
+        f"{_allowed(quota)}, of which {used} {_are(used)} in use{': ' if held else ''}"
+        f"{', '.join(_holding(held.items()))}"
+    )
+
+
+def quota_too_small(quota: Quota) -> str:
+    """Of one that a job could not keep to if it were alone."""
+    return f"{_allowed(quota)}: ask for fewer workers, or have whoever runs the cluster raise it"
+
+
+def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool) -> str:
+    """What is said to a job that the whole cluster could not hold.
+
+    Args:
+        only_one_host: several hosts together could hold it.
+    """
+    group = served.group
+    if not any(_has_joined(node) for node in all_nodes):
+        return _none_joined("node", all_nodes)
+    if group.selector and not served.nodes:
+        return _no_labels(dict(sorted(group.selector)), all_nodes)
+    if not any(_has_joined(node) for node in served.nodes):
+        return _none_joined(f"node with {_labels(group)}", served.nodes)
+    away = [f"{node.name} {_how(node)}" for node in _away(served)]
+    away += [f"{node.name} has not joined yet" for node in served.nodes if _is_expected(node)]
+    because = f" ({', '.join(sorted(away)[:_SHOWN])})" if away else ""
+    capacity = served.capacity
+    none = f"no {_one(group.kind)}{' in service' if _away(served) else ''}"
+    has = devices_in_words(capacity, group.kind) if capacity else none
+    if group.one_host and capacity:
+        subject = "the largest host has"
+    elif group.selector:
+        one = len(served.nodes) == 1
+        subject = f"its host {served.nodes[0].name} has" if one else "its hosts have"
+    else:
+        subject = "the whole cluster has"
+    return f"{subject} {has}{because}: {_advice(served, all_nodes, only_one_host)}"
+
+
+def not_free(
+    served: Served,
+    held: Held,
+    reservation: Reservation,
+    earlier: Collection[Reservation],
+    ending: Collection[str],
+) -> str:
+    """What the first of a group waits for.
+
+    Args:
+        earlier: what is kept for others that come first.
+        ending: ids of jobs that are about to give back what they hold.
+    """  # fmt: skip
+    group, nodes = served.group, served.nodes
+    where = ""
+    host = None
+    if group.one_host:
+        host = _host_of(reservation, nodes)
+    elif group.selector and len(nodes) == 1:
+        host = nodes[0]
+    if host is not None:
+        nodes, where = [host], f"{host.name} has "
+    total = sum(count_of(node, group.kind) for node in nodes if may_serve(node))
+    free = sum(len(node.indices) for node in free_devices(nodes, group.kind, held))
+    parts = (
+        [f"{where}{free} of {total} free"] if where else [f"{free} of {total} {_are(free)} free"]
+    )
+    parts += _kept(nodes, earlier)
+    parts += _holding(_holders(nodes, group.kind, held).items(), ending)
+    parts += [
+        f"node {node.name} is not heard"
+        for node in nodes
+        if node.state is NodeState.SUSPECT and count_of(node, group.kind)
+    ]
+    parts += _taking_no_work(served, reservation.job.sizes[0] if group.one_host else 1)
+    return ", ".join(parts)
+
+
+def _holders(nodes: Iterable[NodeFacts], kind: str, held: Held) -> dict[str, int]:
+    """How many devices jobs hold that come free for others one day, by their ids."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        for device in node.devices if may_serve(node) else ():
+            job_id = held.get((node.id, device.index))
+            if device.kind == kind and job_id is not None:
+                found[job_id] = found.get(job_id, 0) + 1
+    return found
+
+
+def _holding(found: Iterable[tuple[str, int]], ending: Collection[str] = ()) -> list[str]:
+    """Jobs and how many devices they hold; the largest first."""
+    largest = sorted(found, key=lambda item: (-item[1], item[0]))
+    told = [
+        f"job {job_id}{', which is ending,' if job_id in ending else ''} holds {number}"
+        for job_id, number in largest[:_SHOWN]
+    ]
+    if len(largest) > _SHOWN:
+        rest = sum(number for _, number in largest[_SHOWN:])
+        others = len(largest) - _SHOWN
+        told.append(f"{others} other job{'s hold' if others > 1 else ' holds'} {rest}")
+    return told
+
+
+def _kept(nodes: Sequence[NodeFacts], earlier: Collection[Reservation]) -> list[str]:
+    ids = {node.id for node in nodes}
+    kept = []
+    for reservation in earlier:
+        count = sum(len(i) for node_id, i in reservation.free.items() if node_id in ids)
+        if count:
+            kept.append(f"{count} {_are(count)} kept for job {reservation.job.id}")
+    return kept
+
+
+def _host_of(reservation: Reservation, nodes: Sequence[NodeFacts]) -> NodeFacts | None:
+    return next((node for node in nodes if node.id in reservation.devices), None)
+
+
+def _none_joined(what: str, nodes: Sequence[NodeFacts]) -> str:
+    """
+    Args:
+        what: of which kind they all are.
+    """
+    announced = sorted(node.name for node in nodes if not node.removing)
+    if not announced:
+        return f"no {what} has joined: add one with `trainhall nodes add`"
+    names = ", ".join(announced[:_SHOWN])
+    are = "was announced and is" if len(announced) == 1 else "were announced and are"
+    nodes_are = f"node{'' if len(announced) == 1 else 's'} {names} {are}"
+    return f"no {what} has joined yet: {nodes_are} expected"
+
+
+def _no_labels(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> str:
+    """Of a selector that allows no node: which label is on none, and what comes near it."""
+    change = "change resources.selector, or label a node with `trainhall nodes label"
+    for key, value in selector.items():
+        if any(node.labels.get(key) == value for node in nodes):
+            continue
+        others = sorted({node.labels[key] for node in nodes if key in node.labels})
+        keys = sorted({other for node in nodes for other in node.labels} - set(selector))
+        near = ""
+        if others:
+            near = f" ({key} is {_any_of(others)})"
+        elif keys:
+            near = f" (labels in use: {', '.join(keys[:_SHOWN])}{' …' if keys[_SHOWN:] else ''})"
+        label = f"{key}={value}"
+        return f"no node has {label}{near}: {change} NODE {quote(label)}`"
+    return f"no node has all of these labels, though each is on some: {change}`"
+
+
+def _any_of(names: Sequence[str]) -> str:
+    if len(names) > _SHOWN:
+        return f"{', '.join(names[:_SHOWN])} or another"
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _labels(group: Group) -> str:
+    return "these labels" if len(group.selector) > 1 else "this label"
+
+
+def _has_joined(node: NodeFacts) -> bool:
+    return node.state is not NodeState.PENDING
+
+
+def _is_expected(node: NodeFacts) -> bool:
+    return not _has_joined(node) and not node.removing
+
+
+def _away(served: Served) -> list[NodeFacts]:
+    """Nodes with devices for the group that cannot be counted on."""
+    return [
+        node
+        for node in served.nodes
+        if _has_joined(node) and not may_serve(node) and count_of(node, served.group.kind)
+    ]
+
+
+def _how(node: NodeFacts) -> str:
+    """Why a node takes no work."""
+    return f"is {'being removed' if node.removing else node.state.value}"
+
+
+def _taking_no_work(served: Served, least: int) -> list[str]:
+    """Of nodes that have at least so many devices for the group, and may be given no work."""
+    away = [node for node in _away(served) if count_of(node, served.group.kind) >= least]
+    told = [f"node {node.name} {_how(node)}" for node in away[:_SHOWN]]
+    if (rest := len(away) - _SHOWN) > 0:
+        told.append(f"{rest} more node{'s take' if rest > 1 else ' takes'} no work")
+    return told
+
+
+def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool) -> str:
+    """What would give the job its devices, then what it may ask for that the cluster can hold."""
+    ways = ["add a node with `trainhall nodes add`"]
+    drained = [node.name for node in _away(served) if _is_drained(node)]
+    if len(drained) == 1:
+        ways.insert(0, f"take the drain back with `trainhall nodes undrain {drained[0]}`")
+    elif drained:
+        ways.insert(0, "take a drain back with `trainhall nodes undrain`")
+    other = "cpu" if served.group.kind == "cuda" else "cuda"
+    if only_one_host:
+        ways.append("leave out resources.one_host")
+    if served.capacity:
+        ways.append("ask for fewer workers")
+    elif any(may_serve(node) and count_of(node, other) for node in all_nodes):
+        ways.append(f"set resources.device to {other}")
+    *first, last = ways
+    return f"{', '.join(first)}, or {last}" if first else last
+
+
+def _is_drained(node: NodeFacts) -> bool:
+    return not node.removing and node.state in (NodeState.DRAINING, NodeState.DRAINED)
+
+
+def listed(what: str, names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{what} {names[0]}"
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{what}s {', '.join(names[:_SHOWN])}{rest}"
+
+
+def _allowed(quota: Quota) -> str:
+    devices = f"{quota.devices} device{'' if quota.devices == 1 else 's'}"
+    return f"the quota of {quota.what} {quota.name} is {devices}"
+
+
+def _one(kind: str) -> str:
+    return kind_in_words(kind, 1)
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

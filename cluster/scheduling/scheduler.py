@@ -1,0 +1,347 @@
+"""Who runs next, and why the others wait. A pure function of the state of the cluster.
+
+One after the other, in the queue's order (`queue_order`), every waiting job is
+
+1. passed by if it may not start yet: its restart has to wait a little, the cluster could never hold
+   it, or a quota is used up. It keeps nobody waiting;
+2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible
+   beside what waiting jobs of its priority could use;
+3. else, as the first of its group (of jobs that the same nodes serve in the same way), given a
+   reservation (`reservation`), and if jobs of lower priority can make room, they do (`preemption`);
+4. else told to wait behind that one, unless it is sure to end before what it takes is needed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from trainhall.cluster.facts import ClusterFacts, JobFacts
+from trainhall.cluster.lifecycle import WAITING_STATES, JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling import reasons
+from trainhall.cluster.scheduling.demand import Group
+from trainhall.cluster.scheduling.estimates import expected_seconds
+from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode
+from trainhall.cluster.scheduling.preemption import Candidate, make_room
+from trainhall.cluster.scheduling.queue_order import queue_order
+from trainhall.cluster.scheduling.quota_use import QuotaUse
+from trainhall.cluster.scheduling.reservation import Reservation, Timeline
+from trainhall.cluster.scheduling.running import Running
+from trainhall.cluster.scheduling.supply import Served, Supply
+from trainhall.cluster.views import Needs
+
+
+class QueueEntry(NamedTuple):
+    """One waiting job: either it is placed now, or `reason` says what it waits for."""
+
+    job: JobFacts
+    position: int
+    needs: Needs
+    reason: str
+    placed: tuple[PlacedNode, ...] | None
+    earliest_start: datetime | None = None
+    make_room: tuple[Candidate, ...] = ()
+    """These are to pause or to shrink, so that the job can start."""
+    never: bool = False
+    """It cannot start while cluster and quotas are as they are."""
+    waits_its_turn: bool = False
+    """It waits for devices, not for a time or a quota."""
+    over_quota: bool = False
+    """It waits for others to give back what they hold of its quotas."""
+
+
+def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
+    """The queue in order; those entries that are placed use up the free devices, in that order."""
+    return Pass(now, facts, options).run()
+
+
+def shortage(
+    now: datetime, facts: ClusterFacts, options: ClusterOptions, job: JobFacts
+) -> str | None:
+    """Why the nodes as they are could not hold such a job, were it alone; None when they could."""
+    (entry,) = schedule(now, ClusterFacts(nodes=facts.nodes, jobs=(job,)), options)
+    return entry.reason if entry.placed is None else None
+
+
+def not_before(now: datetime, job: JobFacts, options: ClusterOptions) -> datetime | None:
+    """When a restart may begin: the first at once, then ever later, so that nothing spins."""
+    if job.last_ended_at is None or job.restarts < 2:
+        return None
+    if now < job.last_ended_at:
+        return None  # the time of day was set back, and may not come again for hours
+    wait = min(
+        options.restart_backoff_seconds * 2.0 ** min(job.restarts - 2, 32),
+        options.restart_backoff_limit_seconds,
+    )
+    return job.last_ended_at + timedelta(seconds=wait)
+
+
+@dataclass
+class Pass:
+    """One pass over the queue. What is granted and kept on the way is gone for those behind."""
+
+    now: datetime
+    facts: ClusterFacts
+    options: ClusterOptions
+    reservations: list[Reservation] = field(default_factory=list)
+    """In the order in which they were made."""
+
+    def __post_init__(self) -> None:
+        self.supply = Supply(self.facts)
+        self.quotas = QuotaUse(self.options.quotas, self.facts)
+        self._waiting: list[JobFacts] = []
+        """The queue."""
+        self._quota_waits: set[tuple[str, str]] = set()
+        """Projects and users of whom a job waits for their quota."""
+        self._needs: dict[tuple[str, int], Needs] = {}
+        self._never: dict[tuple[Group, bool], str] = {}
+        self._lent: set[tuple[str, int]] = set()
+        self._lenders: dict[str, list[tuple[int, float]]] = {}
+        """By kind: the reservations whose time is known, and in how many seconds it comes."""
+        self._lending: dict[tuple[Served, tuple[int, ...]], FreePool] = {}
+        """What short jobs of a group may have, by the reservations that can wait for them."""
+        self._timelines: dict[str, Timeline] = {}
+        self.running = Running(self.now, self.facts)
+        self._returning = [
+            job
+            for job in self.facts.jobs
+            if job.id in self.running.ending and job.state in (JobState.STARTING, JobState.RUNNING)
+        ]
+        """Jobs that pause or restart without a user having asked: back in the queue soon."""
+
+    def run(self) -> list[QueueEntry]:
+        waiting = [job for job in self.facts.jobs if job.state in WAITING_STATES]
+        waiting.sort(key=lambda job: queue_order(job, self.options))
+        self._waiting = waiting
+        return [self._consider(job, position) for position, job in enumerate(waiting, start=1)]
+
+    def _consider(self, job: JobFacts, position: int) -> QueueEntry:
+        served = self.supply.for_job(job)
+        kind = served.group.kind
+        least = job.sizes[0]
+        start = not_before(self.now, job, self.options)
+        if start is not None and start > self.now:
+            when = start.strftime("%H:%M:%S")
+            reason = f"restarts at {when} UTC; {reasons.needs(job, served.group)}"
+            return self._waits(job, position, kind, reason, earliest_start=start)
+        if served.capacity < least:
+            reason = f"{reasons.needs(job, served.group)}; {self._why_never(served, least)}"
+            return self._waits(job, position, kind, reason, never=True)
+        room = self.quotas.room(job)
+        if room is not None and room < least:
+            return self._over_quota(job, position, served)
+        placed = self._place(job, position, served, room)
+        if placed is None and served.reservation is not None:
+            placed = self._place_before_reserved(job, served)
+        if placed is not None:
+            return self._placed(job, position, placed, kind)
+        if served.reservation is None:
+            return self._reserve(job, position, served)
+        if job.sizes not in served.reasons:
+            why = reasons.behind(served.reservation.job)
+            served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
+        reason = served.reasons[job.sizes]
+        return self._waits(job, position, kind, reason, waits_its_turn=True)
+
+    def _place(
+        self, job: JobFacts, position: int, served: Served, room: int | None
+    ) -> Sequence[PlacedNode] | None:
+        """As many workers as possible on what is free and neither kept nor left for others."""
+        one_host = served.group.one_host
+        most = served.part.most(one_host=one_host)
+        if room is not None:
+            most = min(most, room)
+        least, largest = job.sizes[0], min(most, job.sizes[-1])
+        if least < largest:
+            free = served.part.most(one_host=False)
+            left = self._wanted_behind(job, position, served, free - least)
+            most = max(least, min(most, free - left))
+        fitting = bisect_right(job.sizes, most)
+        return served.part.place(job.sizes[fitting - 1], one_host=one_host) if fitting else None
+
+    def _wanted_behind(self, job: JobFacts, position: int, served: Served, most: int) -> int:
+        """How many of the devices that could serve a job could let others of its priority start
+        that wait behind it; no more than `most`. What it took of these it would not give back."""
+        wanted = 0
+        node_ids = set(served.part.node_ids)
+        for other in self._waiting[position:]:
+            if wanted >= most:
+                break
+            if other.priority >= job.priority and self._could_start(other, served, node_ids):
+                wanted += other.sizes[0]
+        return min(wanted, most)
+
+    def _could_start(self, job: JobFacts, served: Served, node_ids: Set[str]) -> bool:
+        """Whether nothing but devices keeps a job from starting on these nodes."""
+        if not self._could_take(job, served.group, node_ids):
+            return False
+        start = not_before(self.now, job, self.options)
+        room = self.quotas.room(job)
+        return (
+            (start is None or start <= self.now)
+            and self.supply.for_job(job).capacity >= job.sizes[0]
+            and (room is None or room >= job.sizes[0])
+        )
+
+    def _place_before_reserved(self, job: JobFacts, served: Served) -> Sequence[PlacedNode] | None:
+        """On devices that are kept, if it is expected to end before they are needed."""
+        seconds = expected_seconds(job, job.sizes[0])
+        if seconds is None:
+            return None
+        dated = self._lenders.get(served.group.kind, [])
+        lenders = tuple([number for number, left in dated if seconds <= left])
+        if not lenders:
+            return None
+        pool = self._lending.get((served, lenders))
+        if pool is None:
+            pool = self._lending[served, lenders] = self._lendable(served, lenders)
+        return pool.place(job.sizes[0], one_host=served.group.one_host)
+
+    def _lendable(self, served: Served, lenders: Sequence[int]) -> FreePool:
+        """What is free for a job that ends before these reservations are needed."""
+        free = {node_id: served.part.free_of(node_id) for node_id in served.part.node_ids}
+        for number in lenders:
+            for node_id, indices in self.reservations[number].free.items():
+                if node_id in free:
+                    free[node_id] += tuple(i for i in indices if (node_id, i) not in self._lent)
+        names = self.supply.pool(served.group.kind).names
+        return FreePool(FreeDevices(n, names[n], indices) for n, indices in free.items())
+
+    def _placed(
+        self, job: JobFacts, position: int, placed: Sequence[PlacedNode], kind: str
+    ) -> QueueEntry:
+        count = sum(len(node.device_indices) for node in placed)
+        self.supply.grant(job, placed)
+        if self.reservations:
+            self._take_from_others(placed, kind)
+        self.quotas.take(job, count)
+        reason = reasons.placed_on(placed, kind)
+        return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
+
+    def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
+        """What was granted is free nowhere, wherever it was found."""
+        pools = [self.supply.pool(kind)]
+        pools += [p for (served, _), p in self._lending.items() if served.group.kind == kind]
+        for node in placed:
+            self._lent.update((node.node_id, index) for index in node.device_indices)
+            for pool in pools:
+                pool.take(node.node_id, node.device_indices)
+
+    def _over_quota(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
+        self._quota_waits.update(self._accounts(job))
+        reason = f"{reasons.needs(job, served.group)}; {self.quotas.reason(job)}"
+        never = self.quotas.too_small(job) is not None
+        return self._waits(
+            job, position, served.group.kind, reason, never=never, over_quota=not never
+        )
+
+    def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
+        """Of the first of its group that has to wait."""
+        group, one_host = served.group, served.group.one_host
+        earlier = tuple(self.reservations)
+        helpers = self._preempt(job, served, earlier)
+        self._returning += [helper.job for helper in helpers if helper.keeps is None]
+        timeline = self.timeline(group.kind)
+        for helper in helpers:
+            timeline.give_back(helper.devices, self.now)
+        devices, at = timeline.earliest(
+            self.now, job.sizes[0], served.part.node_ids, one_host=one_host
+        )
+        free = timeline.keep(devices)
+        nodes = frozenset(served.part.node_ids)
+        reservation = Reservation(job, group, nodes, devices, at, free)
+        served.reservation = reservation
+        if at is not None:
+            dated = self._lenders.setdefault(group.kind, [])
+            dated.append((len(self.reservations), (at - self.now).total_seconds()))
+        self.reservations.append(reservation)
+        self._lending.clear()
+        if helpers:
+            waits = reasons.makes_room([helper.job.id for helper in helpers])
+        else:
+            held, ending = self.supply.held, self.running.ending
+            waits = reasons.not_free(served, held, reservation, earlier, ending)
+        reason = f"{reasons.needs(job, group)}; {waits}"
+        return self._waits(
+            job, position, group.kind, reason, make_room=tuple(helpers), waits_its_turn=True
+        )
+
+    def _preempt(
+        self, job: JobFacts, served: Served, earlier: Sequence[Reservation]
+    ) -> list[Candidate]:
+        """Those who make room for the job; nobody if it could not start even so, or if what they
+        give could be taken by a job that comes before it."""
+        group, node_ids = served.group, set(served.part.node_ids)
+        if not self.options.preemption or any(
+            r.group.kind == group.kind and r.nodes & node_ids for r in earlier
+        ):
+            return []
+        order = queue_order(job, self.options)
+        if any(
+            queue_order(other, self.options) < order and self._could_take(other, group, node_ids)
+            for other in self._returning
+        ):
+            return []
+        free = {node_id: len(served.part.free_of(node_id)) for node_id in node_ids}
+        places = {(n.id, d.index) for n in served.nodes for d in n.devices if d.kind == group.kind}
+        for place in self.running.leaving:
+            if place[0] in free and place in places:
+                free[place[0]] += 1
+        enough = max(free.values(), default=0) if group.one_host else sum(free.values())
+        if enough >= job.sizes[0]:
+            return []
+
+        def allows(other: JobFacts) -> bool:
+            return (
+                other.priority < job.priority
+                # Otherwise it would take back at once what it gave.
+                and order < queue_order(other, self.options)
+                and self._quota_waits.isdisjoint(self._accounts(other))
+            )
+
+        candidates = self.running.candidates(allows, node_ids, places)
+        return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
+
+    def _could_take(self, job: JobFacts, group: Group, node_ids: Set[str]) -> bool:
+        """Whether what comes free on these nodes for the group serves this job, too."""
+        served = self.supply.for_job(job)
+        return served.group.kind == group.kind and not node_ids.isdisjoint(served.part.node_ids)
+
+    def timeline(self, kind: str) -> Timeline:
+        if kind not in self._timelines:
+            places = {
+                (n.id, d.index) for n in self.facts.nodes for d in n.devices if d.kind == kind
+            }
+            coming = {p: when for p, when in self.running.coming.items() if p in places}
+            self._timelines[kind] = Timeline(self.supply.pool(kind), coming)
+        return self._timelines[kind]
+
+    def _why_never(self, served: Served, least: int) -> str:
+        key = (served.group, least <= served.total)
+        why = self._never.get(key)
+        if why is None:
+            why = reasons.never(served, self.facts.nodes, only_one_host=key[1])
+            self._never[key] = why
+        return why
+
+    def _accounts(self, job: JobFacts) -> set[tuple[str, str]]:
+        quotas = self.options.quotas.of(job.project, job.user)
+        return {(quota.what, quota.name) for quota in quotas}
+
+    def _need(self, kind: str, count: int) -> Needs:
+        need = self._needs.get((kind, count))
+        if need is None:
+            need = self._needs[kind, count] = Needs(kind, count)
+        return need
+
+    def _waits(
+        self, job: JobFacts, position: int, kind: str, reason: str, *,
+        earliest_start: datetime | None = None, make_room: tuple[Candidate, ...] = (),
+        never: bool = False, waits_its_turn: bool = False, over_quota: bool = False,
+    ) -> QueueEntry:  # fmt: skip
+        return QueueEntry(
+            job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), None,
+            earliest_start, make_room, never, waits_its_turn, over_quota,
+        )  # fmt: skip

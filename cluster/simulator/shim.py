@@ -1,0 +1,397 @@
+"""The shim as a model: it supervises the ranks of an attempt on one host, and outlives the agent.
+
+Who takes part, who may be replaced and how all of it ended is the real one's code.
+"""
+
+import asyncio
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from trainhall.cluster import causes
+from trainhall.cluster.agent import isolation
+from trainhall.cluster.agent.members import Member, Members, can_be_replaced, fallen_of
+from trainhall.cluster.agent.outcome import Work, failed, outcome_of
+from trainhall.cluster.simulator.loop import detach, later
+from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, FATE_SHARE, Fate, Group, Rank, Tape
+from trainhall.cluster.simulator.story import Story
+from trainhall.training.link import (
+    EXIT_NOT_REGROUPED,
+    EXIT_STOPPED,
+    Command,
+    Failure,
+    Fallen,
+    Launch,
+    Outcome,
+    RankPlace,
+    Rendezvous,
+    ShimStatus,
+)
+
+AGREE_SECONDS = 1.0
+"""Between the word to stop and SIGKILL for ranks that did not agree on a step."""
+OPEN_SECONDS = (0.05, 0.5)
+PEERS_SECONDS = 1.0
+LEAVE_SECONDS = 30.0
+"""The last two as the real one has them."""
+
+
+@dataclass
+class Folder:
+    """An attempt's folder."""
+
+    launch: Launch
+    """The newest that an agent gave to the shim."""
+    shim: "Shim | None" = None
+    ended: tuple[Outcome, Failure | None] | None = None
+    """What an agent found out in the place of a shim that had died."""
+    tapes: dict[tuple[int, int], Tape] = field(default_factory=dict)
+    """By the rank and the generation with which a process began."""
+    recovered: Tape | None = None
+    """What its agent found of an earlier attempt's checkpoints, which nobody had told of."""
+    heard_at: float = float("-inf")
+    """What the agent last passed on for `on_isolation: stop`."""
+
+
+class Machine(Protocol):
+    """The host, as a shim needs it."""
+
+    name: str
+    chance: random.Random
+    story: Story
+
+    def group(self, launch: Launch) -> Group:
+        """Where the ranks of a launch meet."""
+
+    def time_of_day(self) -> float: ...
+
+    def monotonic(self) -> float: ...
+
+    def ring(self) -> None:
+        """Tell the host's agent, if there is one, to look."""
+
+    def wrote(self) -> None:
+        """Tell it that a rank has told something, which is rare."""
+
+    def begins(self, rank: Rank) -> None:
+        """A process begins."""
+
+    def launched(self, shim: "Shim", kept: dict[tuple[str, int], int]) -> None:
+        """A shim has taken up a launch, and its processes run.
+
+        Args:
+            kept: the pids of those that ran before, by device.
+        """
+
+    def sent_away(self, shim: "Shim", rank: Rank) -> None:
+        """A process ends because it was told to."""
+
+    def ended(self, shim: "Shim") -> None:
+        """No rank of it is left, or nobody supervises what is left."""
+
+
+class Shim:
+    def __init__(self, folder: Folder, machine: Machine) -> None:
+        self.folder = folder
+        self.launch = folder.launch
+        self.alive = True
+        self.control = Command.RUN
+        """What the ranks read."""
+        self.newest_group: Launch | None = None
+        """The same: the newest generation whose ranks can meet, of a job that regroups in place."""
+        self.isolated = False
+        self.status: ShimStatus | None = None
+        self.ranks: list[Rank] = []
+        """Every process that it has started."""
+        self._machine = machine
+        self._members = Members(self.launch, self._start_rank, machine.time_of_day)
+        self._started = False
+        self._signalled = False
+        self._has_store = False
+        self._failure: Failure | None = None
+        self._fallen: list[Fallen] = []
+        self._regroup_by = math.inf
+        self._rendezvous: Rendezvous | None = None
+
+    @property
+    def running(self) -> list[Rank]:
+        """Processes that are alive, whether it is or not."""
+        return [rank for rank in self.ranks if rank.alive]
+
+    @property
+    def pids(self) -> dict[tuple[str, int], int]:
+        """Of the processes that the present launch lists, by device."""
+        members = self._members.listed
+        return {member.device: member.state.pid for member in members if member.state.pid}
+
+    async def run(self) -> None:
+        if self.launch.isolation_seconds is not None:
+            detach(self._heed_isolation(self.launch.isolation_seconds), "isolation")
+        self._publish("starting")
+        await asyncio.sleep(self._machine.chance.uniform(*OPEN_SECONDS))
+        if self.alive and not self._signalled:
+            self._open_rendezvous()
+            self._machine.launched(self, {})
+
+    def group_of(self, launch: Launch) -> Group:
+        return self._machine.group(launch)
+
+    def wrote(self) -> None:
+        self._machine.wrote()
+
+    async def _heed_isolation(self, lost_after: float) -> None:
+        bounds = isolation.limits(lost_after, math.inf)
+        while self.alive:
+            silence = self._machine.monotonic() - self.folder.heard_at
+            step = isolation.step(silence, 0.0, bounds)
+            if step is not isolation.Step.GO_ON:
+                self.isolated = self.isolated or self.control is Command.RUN
+                self.tell(Command.PAUSE)
+            if step is isolation.Step.KILL:
+                self.tell(Command.STOP)
+                self._kill_ranks()
+            await asyncio.sleep(isolation.CHECK_SECONDS)
+
+    # -- what it is told -------------------------------------------------------------------------
+
+    def tell(self, command: Command) -> None:
+        if not self.alive or command <= self.control:
+            return
+        self.control = command
+        if not self._started:
+            self._signalled = True
+        elif command is Command.STOP:
+            later(AGREE_SECONDS, self._kill_ranks)
+        self._publish(self._phase())
+        for rank in self.running:
+            rank.look()
+        self._settle()
+
+    def take_launch(self) -> None:
+        """Go on with the launch in the folder, if it is of a later generation."""
+        launch, is_told = self.folder.launch, self.alive and self._started
+        is_newer = launch.in_place and launch.generation > self.launch.generation
+        if not is_told or not is_newer or self._failure or self.control is Command.STOP:
+            return
+        kept: dict[tuple[str, int], int] = {rank.device: rank.pid for rank in self.running}
+        self.launch = launch
+        self._fallen = []
+        self._members.regroup(launch)
+        self._regroup_by = math.inf
+        if self._members.leaving:
+            self._regroup_by = self._machine.monotonic() + LEAVE_SECONDS
+            later(LEAVE_SECONDS, self._settle)
+        if not launch.ranks:
+            assert self._rendezvous is not None
+            self._meet_at(self._rendezvous)
+        else:
+            self._open_rendezvous()
+        if self.alive:
+            self._machine.launched(self, kept)
+            self._settle()
+
+    def _open_rendezvous(self) -> None:
+        """The first host opens the place where the ranks meet, and keeps it."""
+        rendezvous = self.launch.rendezvous
+        if self.launch.node_rank == 0:
+            rendezvous = self._rendezvous
+            if rendezvous is None or not self._has_store:
+                port = self._machine.chance.randint(2**14, 2**15)
+                rendezvous = Rendezvous(address="10.0.0.1", port=port)
+            self._has_store = True
+        assert rendezvous is not None  # the agent waits for it
+        self._meet_at(rendezvous)
+
+    def _meet_at(self, rendezvous: Rendezvous) -> None:
+        self._rendezvous = rendezvous
+        if self.launch.in_place:
+            self.newest_group = self.launch
+        before = self.running
+        self._members.start(rendezvous)
+        self._started = True
+        self._publish("running")
+        for rank in before:
+            rank.look()
+
+    # -- its ranks -------------------------------------------------------------------------------
+
+    def _start_rank(self, launch: Launch, place: RankPlace, rendezvous: Rendezvous) -> int:
+        chance = self._machine.chance
+        fate = None
+        if chance.random() < FATE_SHARE:
+            fate = Fate(chance.randint(1, 15), signal=chance.random() < 0.5)
+        tape = self.folder.tapes.setdefault(
+            (place.rank, launch.generation), Tape(launch, place.rank)
+        )
+        rank = Rank(self, launch, place, tape, fate)
+        self.ranks.append(rank)
+        rank.pid = len(self.ranks)
+        self._machine.begins(rank)
+        later(chance.uniform(*BEGIN_SECONDS), rank.begin)
+        return rank.pid
+
+    def rank_ended(self, rank: Rank, code: int) -> None:
+        """
+        Args:
+            code: its exit code, or below zero the signal that ended it.
+        """
+        member = self._members.ended(rank.pid, code)
+        if not self.alive or member is None:
+            return
+        if code == EXIT_STOPPED:
+            self._machine.sent_away(self, rank)
+        if not any(member is listed for listed in self._members.listed):
+            pass
+        elif self._has_left(member):
+            self._members.renew(member)
+        else:
+            self._take_failure(member, rank)
+        self._publish(self._phase())
+        self._settle()
+
+    def _has_left(self, member: Member) -> bool:
+        """It was told so by an earlier launch. The present one lists its device again."""
+        goes_on = self._failure is None and self.control is not Command.STOP
+        return self.launch.in_place and goes_on and member.state.exit_code == EXIT_STOPPED
+
+    def _take_failure(self, member: Member, rank: Rank) -> None:
+        if self._failure is not None or not failed(member.state, self._work()):
+            return
+        failure = _describe(member, rank)
+        listed = self._members.listed
+        replaced = self.control is Command.RUN and can_be_replaced(
+            self.launch, member.state, failure, alone=not any(m.is_alive for m in listed)
+        )
+        if not replaced:
+            self._fail(self._fallen[0].failure if self._fallen else failure)
+            return
+        self._fallen.append(fallen_of(self.launch, member, failure))
+        patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
+        self._regroup_by = min(self._regroup_by, self._machine.monotonic() + patience)
+        later(patience, self._settle)
+
+    def _settle(self) -> None:
+        """See that what has fallen is replaced in time, that what is to leave does, and that all
+        of it ends once nothing is left."""
+        if not self.alive:
+            return
+        late = self._machine.monotonic() >= self._regroup_by
+        if late:
+            self._regroup_by = math.inf
+            leaving = {member.state.pid for member in self._members.leaving}
+            for rank in self.running:
+                if rank.pid in leaving:
+                    rank.end(-9)
+        if self._fallen and self._failure is None:
+            alone = self.launch.num_nodes == 1 and not self._members.alive()
+            if late or alone or self.control is not Command.RUN:
+                self._fail(self._fallen[0].failure)
+        if self._is_over():
+            self._end()
+
+    def _is_over(self) -> bool:
+        if not self._started:
+            return self._failure is not None or self._signalled
+        waits = bool(self._fallen) and self._failure is None
+        return self.alive and not waits and not self._members.alive()
+
+    def _fail(self, failure: Failure) -> None:
+        """End the other ranks too."""
+        self._failure = failure
+        self._kill_ranks()
+        if self.alive:
+            self._publish(self._phase())
+
+    def _kill_ranks(self) -> None:
+        if not self.alive:
+            return
+        for rank in self.running:
+            if self._failure is None:
+                self._signalled = True
+                self._machine.sent_away(self, rank)
+            rank.end(-9)
+
+    # -- its end ---------------------------------------------------------------------------------
+
+    def die(self, *, with_ranks: bool, silently: bool = False) -> None:
+        """It is killed without a word; its ranks go on where only the shim is killed."""
+        self.alive = False
+        if with_ranks:
+            for rank in self.running:
+                rank.end(-9, silently=silently)
+            self._machine.ended(self)
+        self._machine.ring()
+
+    def _end(self) -> None:
+        ended, failure = outcome_of(self._members.states, self._work(), self._failure)
+        self._publish("exited", ended, failure)
+        self.alive = False
+        self._machine.ended(self)
+        self._machine.ring()
+
+    def _work(self) -> Work:
+        return Work(is_script=False, asked=self.control, signalled=self._signalled)
+
+    def _phase(self) -> str:
+        if self.control is not Command.RUN or self._failure is not None:
+            return "stopping"
+        return "running" if self._started else "starting"
+
+    def _publish(
+        self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
+    ) -> None:
+        fallen = ", ".join(str(f.rank) for f in self._fallen)
+        told = f": {ended}" if ended else f", without {fallen}" if fallen else ""
+        why = f" ({failure.message})" if failure else ""
+        self._machine.story.tell(self._machine.name, f"{name(self.launch)} {phase}{told}{why}")
+        self.status = ShimStatus.model_validate(
+            {
+                "job_id": self.launch.job_id,
+                "attempt": self.launch.attempt,
+                "generation": self.launch.generation,
+                "shim_pid": 1,
+                "shim_started_at": 0.0,
+                "phase": phase,
+                "command": self.control,
+                "ranks": [rank.model_dump() for rank in self._members.states],
+                "fallen": [fallen.model_dump() for fallen in self._fallen],
+                "leaving": [member.place.device_index for member in self._members.leaving],
+                "rendezvous": self._rendezvous,
+                "outcome": ended,
+                "failure": failure,
+                "isolated": self.isolated,
+            }
+        )
+        self._machine.ring()
+
+
+def _describe(member: Member, rank: Rank) -> Failure:
+    """Why a rank failed, as `outcome.describe_failure` tells it from files."""
+    state, exception = member.state, None
+    words = f"was ended by signal {state.signal}"
+    if state.exit_code == EXIT_NOT_REGROUPED:
+        exception, words = "NotRegrouped", "failed: NotRegrouped: nobody said how to go on"
+    elif state.exit_code is not None:
+        exception, words = "ValueError", "failed: ValueError: no"
+    message = f"rank {state.rank} {words}"
+    judged = causes.judge(
+        causes.End(
+            words=message, exception=exception, exit_code=state.exit_code, signal=state.signal
+        )
+    )
+    return Failure(
+        rank=state.rank,
+        exit_code=state.exit_code,
+        signal=state.signal,
+        message=message,
+        cause=judged.cause,
+        evidence=judged.evidence,
+        step=rank.step,
+        time=state.finished_at,
+    )
+
+
+def name(launch: Launch) -> str:
+    later_one = f" generation {launch.generation}" if launch.generation > 1 else ""
+    return f"job {launch.job_id} attempt {launch.attempt}{later_one}"

@@ -1,0 +1,34 @@
+"""Quotas and their use through the API."""
+
+from collections.abc import Callable
+
+import httpx
+from fastapi import FastAPI
+
+from trainhall.cluster.scheduling.quotas import Quotas
+
+API = "/api/v1"
+
+
+async def test_quotas_are_read_with_their_use_page_by_page(
+    make_app: Callable[..., FastAPI],
+) -> None:
+    app = make_app(quotas=Quotas(projects={"vision": 16}, users={"*": 8}))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client,
+    ):
+        spec = {"name": "digits", "task": {"name": "digits"}, "training": {"steps": 20}}
+        for user in ("ada", "bob"):
+            reply = await client.post(f"{API}/training/jobs", json={**spec, "user": user})
+            assert reply.status_code == 201, reply.text
+        path = f"{API}/cluster/quotas"
+        page = (await client.get(f"{path}?limit=2")).json()
+        assert page["items"] == [
+            {"kind": "project", "name": "vision", "limit": 16, "used": 0, "waiting": 0},
+            {"kind": "user", "name": "ada", "limit": 8, "used": 0, "waiting": 1},
+        ]
+        assert page["others"] == {"project": None, "user": 8}
+        page = (await client.get(f"{path}?limit=2&cursor={page['next_cursor']}")).json()
+        assert ([item["name"] for item in page["items"]], page["next_cursor"]) == (["bob"], None)

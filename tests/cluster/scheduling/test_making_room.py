@@ -1,0 +1,64 @@
+"""Jobs that make room for others, and quotas, with reconciler, services and simulated nodes."""
+
+from dataclasses import replace
+
+from support.simulated import SimulatedCluster, spec
+
+from trainhall.cluster.scheduling.quotas import Quotas
+
+
+async def test_a_job_saves_makes_room_and_goes_on_afterwards(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", 2)
+    low = await hall.submit(workers=2)
+    await hall.run_until(low, "running")
+    urgent = await hall.submit(workers=2, priority=3)
+    await hall.run_until(urgent, "running")
+    job = await hall.job(low)
+    why = f"makes room for job {urgent}, which has priority 3"
+    assert job.state == "recovering"
+    assert job.reason == (
+        f"attempt 1: {why}; needs 2 CPU slots; 0 of 2 are free, job {urgent} holds 2"
+    )
+    (first,) = await hall.coordinator.jobs.attempts(low)
+    assert (first.state, first.reason) == ("paused", why)
+    events = await hall.coordinator.jobs.events(low)
+    assert why in [event.reason for event in events.items]
+    await hall.finish(urgent)
+    await hall.run_until(low, "running")
+    assert (await hall.job(low)).attempt == 2
+    assert await hall.history(low) == [
+        "queued", "starting", "running", "recovering", "starting", "running",
+    ]  # fmt: skip
+    await hall.check()
+
+
+async def test_a_dry_run_tells_when(hall: SimulatedCluster) -> None:
+    asked = hall.coordinator.queue
+    outlook = await asked.outlook(spec(workers=2))
+    assert outlook.when == "never"
+    assert "no node has joined" in outlook.reason
+    await hall.add_node("alpha", 2)
+    outlook = await asked.outlook(spec(workers=2))
+    assert (outlook.when, outlook.position) == ("now", 1)
+    assert outlook.reason == "placed on 2 CPU slots of alpha"
+    running = await hall.submit(workers=1)
+    await hall.run_until(running, "running")
+    outlook = await asked.outlook(spec(workers=2))
+    assert (outlook.when, outlook.position, outlook.expected_at) == ("later", 1, None)
+    assert f"job {running} may take any time" in outlook.reason
+    assert (await asked.list()).total == 0, "nothing was submitted"
+
+
+async def test_quotas_selectors_and_one_host_come_from_spec_and_options(
+    hall: SimulatedCluster,
+) -> None:
+    hall.coordinator.queue._options = replace(hall.options, quotas=Quotas(projects={"vision": 1}))
+    await hall.add_node("alpha", 2)
+    await hall.add_node("beta", 2)
+    outlook = await hall.coordinator.queue.outlook(spec(workers=2, project="vision"))
+    assert "quota of project vision is 1 device" in outlook.reason
+    elsewhere = spec(resources={"workers": 1, "device": "cpu", "selector": {"rack": "c"}})
+    assert "no node has rack=c" in (await hall.coordinator.queue.outlook(elsewhere)).reason
+    wide = spec(resources={"workers": 3, "device": "cpu", "one_host": True})
+    outlook = await hall.coordinator.queue.outlook(wide)
+    assert "the largest host has 2 CPU slots" in outlook.reason

@@ -1,0 +1,41 @@
+"""The queue page by page, while jobs come and go."""
+
+import pytest
+from support.simulated import SimulatedCluster
+
+from trainhall.cluster import cursors
+from trainhall.cluster.errors import InvalidCursor
+
+
+async def test_what_starts_between_two_pages_hides_nobody(hall: SimulatedCluster) -> None:
+    queue = hall.coordinator.queue
+    ids = [await hall.submit(workers=1) for _ in range(5)]
+    last = await hall.submit(workers=1, priority=-1)
+    first = await queue.list(limit=2)
+    assert ([e.job_id for e in first.items], first.total) == (ids[:2], 6)
+    assert first.next_cursor is not None
+    # The head of the queue starts, and so does one of the next page.
+    for job in ids[:3]:
+        await hall.coordinator.jobs.cancel(job)
+    second = await queue.list(limit=2, cursor=first.next_cursor)
+    assert ([e.job_id for e in second.items], second.total) == (ids[3:], 3)
+    third = await queue.list(limit=2, cursor=second.next_cursor)
+    assert ([e.job_id for e in third.items], third.next_cursor) == ([last], None)
+    assert [e.position for e in (*second.items, *third.items)] == [1, 2, 3]
+
+
+async def test_one_job_is_found_wherever_it_is(hall: SimulatedCluster) -> None:
+    ids = [await hall.submit(workers=1) for _ in range(3)]
+    page = await hall.coordinator.queue.list(limit=1, job_id=ids[2])
+    (entry,) = page.items
+    assert (entry.job_id, entry.position, page.total, page.next_cursor) == (ids[2], 3, 3, None)
+    nobody = await hall.coordinator.queue.list(job_id="nosuchjob")
+    assert (nobody.items, nobody.total) == ([], 3)
+
+
+@pytest.mark.parametrize("position", [("x", "0", 1), ("1.0", "zero", 1)])
+async def test_a_cursor_that_holds_no_place_is_refused(
+    hall: SimulatedCluster, position: tuple[str, str, int]
+) -> None:
+    with pytest.raises(InvalidCursor):
+        await hall.coordinator.queue.list(cursor=cursors.encode("queue", *position))

@@ -1,0 +1,226 @@
+"""What waiting jobs are told: who holds what they need, when it comes free, and what to do."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import pytest
+from support.scheduling import NOW, Runs, cluster, job, node, running
+
+from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeFacts, NodeState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling.forecast import foresee, foresee_new
+from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.scheduling.scheduler import QueueEntry
+
+PLAIN = ClusterOptions()
+DRAINED, DRAINING, LOST = NodeState.DRAINED, NodeState.DRAINING, NodeState.LOST
+
+
+def gpus(name: str, count: int = 8, **more: object) -> NodeFacts:
+    return node(name, count, "cuda", **more)
+
+
+def queue(
+    nodes: Sequence[NodeFacts],
+    runs: Sequence[Runs],
+    *waiting: JobFacts,
+    options: ClusterOptions = PLAIN,
+) -> dict[str, QueueEntry]:
+    return {e.job.id: e for e in foresee(NOW, cluster(nodes, runs, waiting), options)}
+
+
+def told(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFacts) -> str:
+    return queue(nodes, runs, waiting)[waiting.id].reason
+
+
+# When
+
+
+def test_the_end_of_what_runs_is_the_start_of_what_waits() -> None:
+    runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
+    entry = queue([gpus("a")], runs, job(2, 8, one_host=True))["job2"]
+    assert entry.reason == (
+        "needs 8 GPUs on one host; a has 6 of 8 free, job r holds 2; expected at 00:10 UTC"
+    )
+    assert entry.earliest_start == NOW + timedelta(minutes=10)
+
+
+def test_who_makes_room_is_not_waited_for_but_the_one_who_gets_it_is() -> None:
+    found = queue([gpus("a")], [running("r", 1, {"a": range(8)})], job(2, 8, priority=9), job(3, 2))
+    assert "job r makes room for it; expected at 00:00 UTC" in found["job2"].reason
+    assert found["job3"].reason == (
+        "needs 2 GPUs; waits behind job job2, which needs 8 and comes first; "
+        "when is not known, as job job2 may take any time"
+    )
+
+
+def test_a_job_ahead_of_which_nobody_knows_how_long_it_takes_is_named() -> None:
+    runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
+    found = queue([gpus("a", 4)], runs, job(2, 4), job(3, 1))
+    assert found["job2"].reason.endswith("expected at 00:10 UTC")
+    assert found["job3"].reason.endswith("when is not known, as job job2 may take any time")
+
+
+def test_only_who_holds_what_the_job_could_use_is_named() -> None:
+    runs = [running("r", 1, {"a": range(8)}), running("s", 2, {"b": range(8)})]
+    zone = {"zone": "x"}
+    reason = told([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
+    assert reason.endswith("when is not known, as job r may take any time")
+
+
+# Quotas
+
+
+def test_a_full_quota_names_who_holds_it_and_when_it_has_room() -> None:
+    options = ClusterOptions(quotas=Quotas(users={"*": 5}))
+    runs = [
+        running("r", 1, {"a": [0, 1, 2]}, user="ada", seconds_left=300),
+        running("s", 2, {"a": [3]}, user="ada"),
+        running("t", 3, {"a": [4]}, user="bob"),
+    ]
+    found = queue([gpus("a")], runs, job(4, 2, user="ada"), job(5, 5, user="ada"), options=options)
+    full = "the quota of user ada is 5 devices, of which 4 are in use: job r holds 3, job s holds 1"
+    assert found["job4"].reason == f"needs 2 GPUs; {full}; not before 00:05 UTC"
+    assert found["job4"].earliest_start == NOW + timedelta(minutes=5)
+    assert found["job5"].reason == (
+        f"needs 5 GPUs; {full}; when is not known, as job s may take any time"
+    )
+    assert found["job5"].earliest_start is None
+
+
+def test_of_two_quotas_the_one_that_has_room_last_counts() -> None:
+    options = ClusterOptions(quotas=Quotas(users={"ada": 2}, projects={"vision": 2}))
+    runs = [
+        running("r", 1, {"a": [0, 1]}, user="ada", seconds_left=300),
+        running("s", 2, {"a": [2, 3]}, project="vision", seconds_left=900),
+    ]
+    mine = job(3, 1, user="ada", project="vision")
+    entry = foresee_new(NOW, cluster([gpus("a")], runs, []), options, mine)
+    assert "the quota of project vision is 2 devices" in entry.reason
+    assert entry.reason.endswith("not before 00:15 UTC")
+
+
+def test_what_a_pass_grants_counts_against_a_quota_without_an_end() -> None:
+    options = ClusterOptions(quotas=Quotas(users={"ada": 2}))
+    found = queue([gpus("a")], [], job(1, 2, user="ada"), job(2, 1, user="ada"), options=options)
+    assert found["job2"].reason.endswith(
+        "2 are in use: job job1 holds 2; when is not known, as job job1 may take any time"
+    )
+
+
+# Labels
+
+LABELLED = [
+    gpus("a", labels={"gpu": "a100", "rack": "b"}),
+    gpus("b", labels={"rack": "c"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("selector", "reason"),
+    [
+        (
+            {"rack": "z"},
+            "no node has rack=z (rack is b or c): change resources.selector, or label a node with "
+            "`trainhall nodes label NODE rack=z`",
+        ),
+        (
+            {"gpus": "a100", "rack": "c"},
+            "no node has gpus=a100 (labels in use: gpu): change resources.selector, or label a "
+            "node with `trainhall nodes label NODE gpus=a100`",
+        ),
+        (
+            {"site": "x"},
+            "no node has site=x (labels in use: gpu, rack): change resources.selector, or label "
+            "a node with `trainhall nodes label NODE site=x`",
+        ),
+        (
+            {"gpu": "a100", "rack": "c"},
+            "no node has all of these labels, though each is on some: change resources.selector, "
+            "or label a node with `trainhall nodes label`",
+        ),
+        ({"rack": "b; rm"}, "no node has rack=b; rm (rack is b or c): change resources.selector, "
+         "or label a node with `trainhall nodes label NODE 'rack=b; rm'`"),
+    ],
+)  # fmt: skip
+def test_a_selector_that_no_node_has_is_told_with_what_there_is(
+    selector: Mapping[str, str], reason: str
+) -> None:
+    assert told(LABELLED, [], job(1, 2, selector=selector)).endswith(f"; {reason}")
+
+
+def test_a_host_that_has_the_labels_and_has_not_joined_is_expected() -> None:
+    announced = node("p", 0, state=NodeState.PENDING, labels={"rack": "c"})
+    reason = told([gpus("a"), announced], [], job(1, 2, selector={"rack": "c"}))
+    assert reason == (
+        "needs 2 GPUs on hosts with rack=c; no node with this label has joined yet: "
+        "node p was announced and is expected"
+    )
+
+
+def test_hosts_that_have_not_joined_are_told_of_where_the_others_are_too_few() -> None:
+    announced = node("p", 0, state=NodeState.PENDING)
+    reason = told([gpus("a"), announced], [], job(1, 9))
+    assert "the whole cluster has 8 GPUs (p has not joined yet): add a node" in reason
+
+
+def test_the_only_host_that_a_selector_allows_is_named() -> None:
+    runs = [running("r", 1, {"a": [0, 1, 2]})]
+    reason = told(LABELLED, runs, job(2, 6, selector={"rack": "b"}))
+    assert reason.startswith("needs 6 GPUs on hosts with rack=b; a has 5 of 8 free, job r holds 3;")
+    drained = [gpus("a", labels={"rack": "b"}, state=DRAINED), gpus("b")]
+    assert told(drained, [], job(2, 6, selector={"rack": "b"})) == (
+        "needs 6 GPUs on hosts with rack=b; its host a has no GPU in service (a is drained): "
+        "take the drain back with `trainhall nodes undrain a`, or add a node with "
+        "`trainhall nodes add`"
+    )
+
+
+# Drains and silence
+
+
+def test_a_drained_host_is_named_with_the_command_that_brings_it_back() -> None:
+    reason = told([gpus("a"), gpus("b", state=DRAINED)], [], job(1, 16))
+    assert "(b is drained): take the drain back with `trainhall nodes undrain b`, add" in reason
+    two = [gpus("a"), gpus("b", state=DRAINED), gpus("c", state=DRAINING)]
+    assert "take a drain back with `trainhall nodes undrain`" in told(two, [], job(1, 32))
+
+
+def test_hosts_that_would_serve_a_job_and_may_not_are_told_of() -> None:
+    runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
+    nodes = [gpus("a"), gpus("b", state=DRAINED), gpus("c", 4, state=LOST), node("d", 2)]
+    assert told(nodes, runs, job(2, 8, one_host=True)) == (
+        "needs 8 GPUs on one host; a has 6 of 8 free, job r holds 2, node b is drained; "
+        "expected at 00:10 UTC"
+    )
+    assert "job r holds 2, node b is drained, node c is lost;" in told(nodes, runs, job(2, 8))
+    many = [gpus("a"), *(gpus(f"n{i}", state=DRAINED) for i in range(5))]
+    assert "n2 is drained, 2 more nodes take no work; " in told(many, runs, job(2, 8))
+
+
+def test_what_is_held_on_a_host_that_drains_frees_nothing_for_others() -> None:
+    runs = [running("r", 1, {"a": [0, 1]}), running("t", 2, {"b": [0, 1, 2]})]
+    reason = told([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
+    assert reason == (
+        "needs 8 GPUs; 6 of 8 are free, job r holds 2, node b is draining; "
+        "when is not known, as job r may take any time"
+    )
+
+
+# What to do
+
+
+def test_one_host_is_to_be_given_up_where_several_would_do() -> None:
+    reason = told([gpus("a"), gpus("b")], [], job(1, 16, one_host=True))
+    assert reason == (
+        "needs 16 GPUs on one host; the largest host has 8 GPUs: add a node with "
+        "`trainhall nodes add`, leave out resources.one_host, or ask for fewer workers"
+    )
+    reason = told([gpus("a"), gpus("b")], [], job(1, 17, one_host=True))
+    assert "leave out" not in reason
+
+
+def test_the_same_sentence_comes_from_the_same_facts() -> None:
+    facts = ClusterFacts(nodes=tuple(LABELLED), jobs=(job(1, 2, selector={"rack": "z"}),))
+    (first,), (second,) = foresee(NOW, facts, PLAIN), foresee(NOW, facts, PLAIN)
+    assert first == second

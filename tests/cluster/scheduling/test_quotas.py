@@ -1,0 +1,61 @@
+"""Who holds what of the quotas, with reconciler, services and simulated nodes."""
+
+from dataclasses import replace
+
+from support.scheduling import NOW, attempt, cluster, job, node, running
+from support.simulated import SimulatedCluster
+
+from trainhall.cluster.scheduling.quota_use import devices_held, quota_table
+from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.views import QuotaView
+
+
+def test_everybody_who_holds_waits_or_has_a_quota_is_in_the_table() -> None:
+    facts = cluster(
+        [node("a", 8)],
+        [
+            running("r", 1, {"a": [0, 1, 2]}, user="ada", project="vision"),
+            running("s", 2, {"a": [3]}, user="ada"),
+        ],
+        [job(3, 8, user="bob"), job(4, 1, project="vision"), job(5, 1)],
+    )
+    quotas = Quotas(projects={"vision": 4, "text": 2}, users={"*": 8, "ada": 0})
+    table = quota_table(quotas, facts)
+    assert table.items == [
+        QuotaView("project", "text", 2, 0, 0),
+        QuotaView("project", "vision", 4, 3, 1),
+        QuotaView("user", "ada", 0, 4, 0),
+        QuotaView("user", "bob", 8, 0, 1),
+    ]
+    assert table.others == {"project": None, "user": 8}
+    without = quota_table(Quotas(), facts)
+    assert [(q.name, q.limit, q.used) for q in without.items] == [
+        ("vision", None, 3), ("ada", None, 4), ("bob", None, 0),
+    ]  # fmt: skip
+    assert without.others == {"project": None, "user": None}
+
+
+def test_what_is_given_up_is_held_against_nobody() -> None:
+    facts = cluster([node("a", 8)], [running("r", 1, {"a": [0, 1, 2]}, in_place=True)], [])
+    assert devices_held(facts) == {"r": 3}
+    smaller = attempt("r", {"a": [0]}, in_place=True, started_at=NOW)
+    assert devices_held(replace(facts, attempts=(smaller,))) == {"r": 1}
+    next_one = replace(facts.jobs[0], attempt=2)
+    assert devices_held(replace(facts, jobs=(next_one,))) == {}
+
+
+async def test_quotas_follow_what_starts_and_ends(hall: SimulatedCluster) -> None:
+    hall.coordinator.queue._options = replace(hall.options, quotas=Quotas(users={"*": 3}))
+    await hall.add_node("alpha", 2)
+    first = await hall.submit(workers=2, user="ada")
+    await hall.submit(workers=1, user="bob", project="vision")
+    await hall.run_until(first, "running")
+
+    async def told() -> list[tuple[str, int, int]]:
+        table = await hall.coordinator.queue.quotas()
+        return [(item.name, item.used, item.waiting) for item in table.items]
+
+    assert await told() == [("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1)]
+    await hall.finish(first)
+    await hall.work(2)
+    assert await told() == [("vision", 1, 0), ("bob", 1, 0)]

@@ -1,0 +1,468 @@
+"""The scheduler's rules, each held against many clusters and queues: pure functions."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import combinations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.scheduling import (
+    NOW,
+    attempt,
+    busy_clusters,
+    cluster,
+    job,
+    node,
+    running,
+    step,
+)
+
+from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeState
+from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling.preemption import Candidate, make_room
+from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry, schedule
+
+OPTIONS = ClusterOptions()
+
+
+def by_id(facts: ClusterFacts, options: ClusterOptions = OPTIONS) -> dict[str, QueueEntry]:
+    return {entry.job.id: entry for entry in schedule(NOW, facts, options)}
+
+
+def granted(entries: Sequence[QueueEntry]) -> list[tuple[str, int]]:
+    return [
+        (host.node_id, index)
+        for entry in entries
+        for host in entry.placed or ()
+        for index in host.device_indices
+    ]
+
+
+@given(busy_clusters())
+def test_nothing_is_granted_twice_and_a_job_gets_all_or_nothing(facts: ClusterFacts) -> None:
+    entries = schedule(NOW, facts, OPTIONS)
+    taken = granted(entries) + [(g.node_id, g.device_index) for g in facts.grants]
+    assert len(taken) == len(set(taken))
+    nodes = {n.id: n for n in facts.nodes}
+    for entry in entries:
+        assert entry.reason
+        count = sum(len(host.device_indices) for host in entry.placed or ())
+        assert count == 0 or count in entry.job.sizes
+        assert count in (0, entry.needs.count)
+        for host in entry.placed or ():
+            its = nodes[host.node_id]
+            kinds = {d.index: d.kind for d in its.devices}
+            assert its.state is NodeState.READY
+            assert {kinds[i] for i in host.device_indices} == {entry.needs.device}
+
+
+@given(busy_clusters())
+def test_selectors_and_one_host_hold(facts: ClusterFacts) -> None:
+    nodes = {n.id: n for n in facts.nodes}
+    for entry in schedule(NOW, facts, OPTIONS):
+        for host in entry.placed or ():
+            assert entry.job.selector.items() <= nodes[host.node_id].labels.items()
+        assert not (entry.job.one_host and len(entry.placed or ()) > 1)
+
+
+@given(busy_clusters())
+def test_the_same_state_gives_the_same_schedule(facts: ClusterFacts) -> None:
+    shuffled = replace(
+        facts, jobs=facts.jobs[::-1], grants=facts.grants[::-1], attempts=facts.attempts[::-1]
+    )
+    assert schedule(NOW, facts, OPTIONS) == schedule(NOW, shuffled, OPTIONS)
+
+
+@given(busy_clusters(), st.integers(0, 6), st.integers(0, 6))
+def test_quotas_are_never_exceeded(facts: ClusterFacts, project: int, user: int) -> None:
+    quotas = Quotas(projects={"vision": project}, users={"*": user})
+    entries = schedule(NOW, facts, ClusterOptions(quotas=quotas))
+    for what, name, limit in (
+        ("project", "vision", project), ("user", "ada", user), ("user", "bob", user),
+    ):  # fmt: skip
+        held = Counter(g.job_id for g in facts.grants)
+        before = sum(held[j.id] for j in facts.jobs if getattr(j, what) == name)
+        mine = [e for e in entries if getattr(e.job, what) == name]
+        assert not granted(mine) or before + len(granted(mine)) <= limit
+
+
+def test_a_job_over_its_quota_says_so_and_keeps_nobody_waiting() -> None:
+    facts = cluster(
+        [node("a", 4)],
+        [running("r", 1, {"a": [0]}, user="ada")],
+        [job(2, 2, user="ada"), job(3, 3, user="bob"), job(4, 1, user="ada")],
+    )
+    options = ClusterOptions(quotas=Quotas(users={"ada": 2, "bob": 8}))
+    first, second, third = schedule(NOW, facts, options)
+    assert first.reason == (
+        "needs 2 CPU slots; the quota of user ada is 2 devices, of which 1 is in use: job r holds 1"
+    )
+    assert second.placed is not None
+    assert "the quota of user ada" not in third.reason
+    never = ClusterOptions(quotas=Quotas(projects={"*": 1}))
+    (entry,) = schedule(NOW, cluster([node("a", 4)], [], [job(1, 2, project="p")]), never)
+    assert entry.never
+    assert "quota of project p is 1 device: ask for fewer workers" in entry.reason
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "reason"),
+    [
+        ({"gpu": "a100"}, {"gpu": "v100"}, "no node has gpu=a100 (gpu is v100): change"),
+        ({"gpu": "a100"}, {"gpu": "a100"}, "its host a has 2 CPU slots"),
+    ],
+)
+def test_a_selector_that_nothing_serves_is_told(
+    selector: dict[str, str], labels: dict[str, str], reason: str
+) -> None:
+    facts = cluster([node("a", 2, labels=labels), node("b", 9)], [], [job(1, 4, selector=selector)])
+    (entry,) = schedule(NOW, facts, OPTIONS)
+    assert reason in entry.reason
+    assert entry.never
+
+
+def test_one_host_is_told_of_with_its_host() -> None:
+    facts = cluster(
+        [node("a", 8), node("b", 8)],
+        [running("r", 1, {"a": [0, 1]}), running("s", 2, {"b": [0, 1, 2]})],
+        [job(3, 8, one_host=True), job(4, 5)],
+    )
+    first, second = schedule(NOW, facts, OPTIONS)
+    assert first.reason == "needs 8 CPU slots on one host; a has 6 of 8 free, job r holds 2"
+    assert second.placed is not None, "the other host is not kept"
+    assert {host.node_id for host in second.placed} == {"b"}
+
+
+def test_an_elastic_job_takes_the_largest_size_that_is_free() -> None:
+    facts = cluster([node("a", 4), node("b", 3)], [], [job(1, 8, sizes=(2, 4, 6, 8))])
+    (entry,) = schedule(NOW, facts, OPTIONS)
+    assert sum(len(host.device_indices) for host in entry.placed or ()) == 6
+
+
+def test_an_elastic_job_leaves_what_waiting_jobs_of_its_priority_could_start_on() -> None:
+    elastic = job(1, 6, sizes=tuple(range(1, 7)))
+    impossible = job(2, 9)
+    late = job(3, 2, restarts=9, last_ended_at=NOW)
+    other_kind = job(4, 1, device="cuda")
+    nobody = (impossible, late, other_kind, job(5, 4, priority=-1, queued_at=NOW))
+
+    def placed(*behind: JobFacts) -> list[int]:
+        facts = cluster([node("a", 4), node("b", 2)], [], [elastic, *behind])
+        entries = schedule(NOW, facts, OPTIONS)
+        return [sum(len(h.device_indices) for h in e.placed or ()) for e in entries]
+
+    assert placed(*nobody)[0] == 6
+    assert placed(job(2, 2)) == [4, 2]
+    assert placed(job(2, 1), *nobody, job(6, 1))[0] == 4
+    assert placed(job(2, 6, sizes=tuple(range(1, 7)))) == [5, 1], "of two elastic ones, too"
+    assert placed(job(2, 6)) == [1, 0], "what it could use is kept free, as for one that runs"
+
+
+# Order
+
+
+def test_waiting_counts_as_priority_and_order_never_changes_with_time() -> None:
+    day = timedelta(seconds=OPTIONS.priority_ageing_seconds)
+    old = job(1, 1, queued_at=NOW - 2 * day)
+    jobs = (job(3, 1, priority=3), job(2, 1, priority=1), old)
+    facts = ClusterFacts(jobs=jobs)
+    for now in (NOW, NOW + 1000 * day):
+        assert [e.job.number for e in schedule(now, facts, OPTIONS)] == [3, 1, 2]
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8), st.integers(2, 30))
+def test_ageing_lets_every_job_run_in_the_end(priorities: list[int], arrivals: int) -> None:
+    """One device, and before every pass a new job of the highest priority comes."""
+    options = ClusterOptions(priority_ageing_seconds=100.0)
+    waiting = [job(n, 1, priority=p) for n, p in enumerate(priorities)]
+    now, number = NOW, len(waiting)
+    left = set(range(number))
+    passes = 0
+    while left:
+        now += timedelta(seconds=50)
+        waiting.append(job(number, 1, priority=5, queued_at=now))
+        number += 1
+        facts = ClusterFacts(nodes=(node("a", 1),), jobs=tuple(waiting))
+        (first,) = [e for e in schedule(now, facts, options) if e.placed]
+        waiting.remove(first.job)
+        left.discard(first.job.number)
+        passes += 1
+        assert passes <= 11 * 100 // 50 + len(priorities) + 1
+
+
+# Reservations and backfill
+
+
+def test_what_ends_before_may_use_what_is_kept() -> None:
+    facts = cluster(
+        [node("a", 4)],
+        [running("r", 1, {"a": [0, 1]}, seconds_left=600)],
+        [
+            job(2, 4),
+            job(3, 1, total_steps=100, step_seconds=5.0),
+            job(4, 1, total_steps=100, step_seconds=7.0),
+            job(5, 1),
+        ],
+    )
+    found = by_id(facts)
+    assert found["job3"].placed is not None
+    assert found["job4"].placed is None, "it would end after 700 s"
+    assert found["job5"].placed is None, "nobody knows how long it takes"
+    assert found["job5"].reason.endswith("waits behind job job2, which needs 4 and comes first")
+
+
+def test_what_a_reservation_does_not_need_is_free_for_all() -> None:
+    facts = cluster(
+        [node("a", 8), node("b", 2)],
+        [running("r", 1, {"a": list(range(8))}, seconds_left=600)],
+        [job(2, 8), job(3, 2)],
+    )
+    assert by_id(facts)["job3"].placed is not None
+
+
+@settings(max_examples=60)
+@given(busy_clusters(estimates=True))
+def test_a_reservation_is_never_delayed_while_the_estimates_hold(facts: ClusterFacts) -> None:
+    """Whatever starts, the first job that waits starts at the latest when it would have, if no
+    other had been started."""
+    options = ClusterOptions(preemption=False)
+    scheduling = Pass(NOW, facts, options)
+    entries = scheduling.run()
+    if not scheduling.reservations or scheduling.reservations[0].at is None:
+        return
+    first = scheduling.reservations[0]
+    after = facts
+    for entry in entries:
+        if entry.placed is not None:
+            after = step(after, entry, NOW)
+    again = Pass(NOW, after, options)
+    again.run()
+    assert again.reservations[0].job.id == first.job.id
+    assert again.reservations[0].at is not None
+    assert again.reservations[0].at <= first.at
+
+
+def test_a_large_job_does_not_starve_among_small_ones() -> None:
+    """Eight devices, small jobs of unknown length that come faster than they end, and one that
+    needs all eight."""
+    nodes = (node("a", 4), node("b", 4))
+    facts = cluster(nodes, [], [job(n, 1) for n in range(20)])
+    large = job(1000, 8, queued_at=NOW + timedelta(seconds=1))
+    now, started, number, ends = NOW, None, 2000, {}
+    for second in range(120):
+        now = NOW + timedelta(seconds=second)
+        ended = {job_id for job_id, at in ends.items() if at <= second}
+        facts = replace(
+            facts,
+            jobs=tuple(j for j in facts.jobs if j.id not in ended),
+            attempts=tuple(a for a in facts.attempts if a.job_id not in ended),
+            grants=tuple(g for g in facts.grants if g.job_id not in ended),
+        )
+        new = [job(number + i, 1, queued_at=now) for i in range(3)]
+        number += 3
+        facts = replace(facts, jobs=(*facts.jobs, *new, *([large] if second == 1 else [])))
+        for entry in schedule(now, facts, OPTIONS):
+            if entry.placed is not None:
+                facts = step(facts, entry, now)
+                ends[entry.job.id] = second + 3 + entry.job.number % 5
+                if entry.job.id == large.id:
+                    started = second
+    assert started is not None
+    assert started <= 30, "the twenty before it, and those that ran then"
+
+
+# Preemption
+
+
+def test_a_job_of_lower_priority_makes_room() -> None:
+    facts = cluster(
+        [node("a", 4)],
+        [running("r", 1, {"a": [0, 1]}), running("s", 2, {"a": [2, 3]})],
+        [job(3, 2, priority=1)],
+    )
+    (entry,) = schedule(NOW, facts, OPTIONS)
+    assert entry.reason == "needs 2 CPU slots; job s makes room for it"
+    assert [c.job.id for c in entry.make_room] == ["s"], "it has run for the least time"
+    told = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
+    (entry,) = schedule(NOW, told, OPTIONS)
+    assert entry.make_room == ()
+    assert "job s, which is ending, holds 2" in entry.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "other", "mine"),
+    [
+        (ClusterOptions(preemption=False), {}, {}),
+        (OPTIONS, {"preemption": False}, {}),
+        (OPTIONS, {"priority": 1}, {}),
+        (OPTIONS, {"queued_at": NOW - timedelta(days=3)}, {}),
+        (OPTIONS, {}, {"workers": 3, "one_host": True}),
+        (OPTIONS, {}, {"workers": 9}),
+    ],
+)
+def test_who_makes_no_room(
+    options: ClusterOptions, other: dict[str, object], mine: dict[str, object]
+) -> None:
+    facts = cluster(
+        [node("a", 2), node("b", 2)],
+        [running("r", 1, {"a": [0, 1], "b": [0, 1]}, **other)],
+        [job(3, **{"workers": 2, "priority": 1, **mine})],
+    )
+    (entry,) = schedule(NOW, facts, options)
+    assert entry.make_room == ()
+    assert entry.placed is None
+
+
+def test_an_elastic_job_shrinks_rather_than_pauses() -> None:
+    elastic = running("r", 1, {"a": [0, 1], "b": [0, 1]}, sizes=(1, 2, 3, 4), in_place=True)
+    facts = cluster([node("a", 2), node("b", 2)], [elastic], [job(2, 1, priority=1)])
+    (entry,) = schedule(NOW, facts, OPTIONS)
+    (helper,) = entry.make_room
+    assert (helper.keeps, helper.devices) == (3, {"b": (1,)})
+    # Until the rank has left, nobody else is asked.
+    (lessened,) = facts.attempts
+    hosts = (lessened.hosts[0], replace(lessened.hosts[1], devices=(0,)))
+    (entry,) = schedule(NOW, replace(facts, attempts=(replace(lessened, hosts=hosts),)), OPTIONS)
+    assert entry.make_room == ()
+
+
+def test_who_could_take_what_is_given_does_not_have_to_be_feared() -> None:
+    """A job that comes before it waits for other hosts' devices as well: nobody pauses in vain."""
+    facts = cluster(
+        [node("a", 4)],
+        [running("r", 1, {"a": [0, 1, 2, 3]}, priority=5, queued_at=NOW)],
+        [job(2, 4, priority=9, queued_at=NOW), job(3, 1, priority=9, one_host=True)],
+    )
+    first, second = sorted(schedule(NOW, facts, OPTIONS), key=lambda e: e.position)
+    assert [c.job.id for c in first.make_room] == ["r"]
+    assert second.make_room == ()
+
+
+@given(
+    st.integers(1, 10),
+    st.booleans(),
+    st.lists(
+        st.tuples(
+            st.integers(0, 2),
+            st.integers(1, 4),
+            st.integers(-2, 2),
+            st.integers(-3, 3),
+            st.booleans(),
+        ),
+        max_size=6,
+    ),
+)
+# Of an elastic job nothing here, or nothing more, could be given up.
+@example(1, False, [(0, 1, 1, 0, True), (0, 1, 0, -1, False)])
+@example(1, False, [(0, 1, -2, 0, True)])
+@example(2, False, [(0, 1, -1, -2, True), (0, 1, 0, -1, False)])
+def test_nobody_who_makes_room_could_be_spared(
+    count: int, one_host: bool, held: list[tuple[int, int, int, int, bool]]
+) -> None:
+    candidates, used = [], Counter[int]()
+    for number, (host, devices, elsewhere, priority, elastic) in enumerate(held):
+        indices = tuple(range(used[host], used[host] + devices))
+        used[host] += devices
+        workers = devices + abs(elsewhere)
+        sizes = tuple(range(1, workers + 1)) if elastic else (workers,)
+        places = {f"n{host}": list(indices)}
+        if elsewhere > 0:
+            places = {**places, "of no use": list(range(elsewhere))}
+        elif elsewhere < 0:
+            places = {"of no use": list(range(-elsewhere)), **places}
+        candidates.append(
+            Candidate(
+                job(number, workers, priority=priority, sizes=sizes),
+                attempt(f"job{number}", places, in_place=elastic),
+                {f"n{host}": indices},
+            )
+        )
+    free = {"n0": 0, "n1": 0, "n2": 0}
+
+    def enough(chosen: Sequence[Candidate]) -> bool:
+        left = Counter(free)
+        for c in chosen:
+            left.update({node_id: len(indices) for node_id, indices in c.devices.items()})
+        return max(left.values()) >= count if one_host else left.total() >= count
+
+    found = make_room(count, free, candidates, one_host=one_host)
+    if found is None:
+        assert not enough(candidates)
+        return
+    assert enough(found)
+    for spared in combinations(found, len(found) - 1):
+        assert not enough(spared)
+    for helper in found:
+        others = [c for c in found if c is not helper]
+        larger = [n for n in helper.smaller if helper.keeps is None or n > helper.keeps]
+        assert not any(enough([*others, helper.shrunk(n)]) for n in larger)
+
+
+def test_the_host_that_is_cleared_is_the_one_on_which_the_least_is_given_up() -> None:
+    """Where the lowest priority runs, three would have to pause; elsewhere one is enough."""
+    runs = [
+        running("alone", 1, {"b": [0, 1]}, priority=5),
+        running("three", 2, {"a": [0]}, priority=3),
+        running("four", 3, {"a": [1]}, priority=4),
+        running("five", 4, {"a": [2, 3]}, priority=5),
+        running("six", 5, {"c": [0]}, priority=6),
+    ]
+    nodes = [node("a", 4), node("b", 4), node("c", 4)]
+    urgent = job(6, 4, priority=50, one_host=True)
+    (entry,) = schedule(NOW, cluster(nodes, runs, [urgent]), OPTIONS)
+    assert [helper.job.id for helper in entry.make_room] == ["alone"]
+
+
+def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
+    """Job r303 goes back to its old place in the queue, which is before job 1001's."""
+    nodes = [node("n2", 1, labels={"zone": "y"}), node("n3", 1, labels={"zone": "x"})]
+    before = NOW - timedelta(hours=36)
+    runs = [running("r202", 202, {"n2": [0]}), running("r303", 303, {"n3": [0]}, queued_at=before)]
+    waiting = [
+        job(1001, 1, priority=1, selector={"zone": "y"}),
+        job(1002, 1, priority=1, selector={"zone": "x"}, queued_at=NOW - timedelta(hours=24)),
+    ]
+    facts = cluster(nodes, runs, waiting)
+    asked = {e.job.id: [c.job.id for c in e.make_room] for e in schedule(NOW, facts, OPTIONS)}
+    assert asked == {"job1002": ["r303"], "job1001": []}
+    told = tuple(replace(a, goal="pause") if a.job_id == "r303" else a for a in facts.attempts)
+    entries = schedule(NOW, replace(facts, attempts=told), OPTIONS)
+    assert not any(entry.make_room for entry in entries), "nor while it saves"
+
+
+@settings(max_examples=60)
+@given(busy_clusters())
+def test_preemption_lets_the_other_start_and_comes_to_rest(facts: ClusterFacts) -> None:
+    """Those who make room go back to the queue at once, keeping their time; nothing else happens.
+    Then the other starts, and after a few passes nobody is asked any more."""
+    paused: list[str] = []
+    for _ in range(40):
+        entries = schedule(NOW, facts, OPTIONS)
+        helpers = [(entry, c) for entry in entries for c in entry.make_room]
+        starts = [entry for entry in entries if entry.placed is not None]
+        if not helpers and not starts:
+            break
+        for entry in starts:
+            facts = step(facts, entry, NOW)
+        for _, helper in helpers:
+            paused.append(helper.job.id)
+            facts = replace(
+                facts,
+                jobs=tuple(
+                    replace(j, state=JobState.RECOVERING) if j.id == helper.job.id else j
+                    for j in facts.jobs
+                ),
+                attempts=tuple(a for a in facts.attempts if a.job_id != helper.job.id),
+                grants=tuple(g for g in facts.grants if g.job_id != helper.job.id),
+            )
+        if helpers:
+            now_placed = {e.job.id for e in schedule(NOW, facts, OPTIONS) if e.placed}
+            assert {entry.job.id for entry, _ in helpers} <= now_placed
+    else:
+        raise AssertionError(f"it never comes to rest: {paused}")
+    assert max(Counter(paused).values(), default=0) <= len(facts.jobs)

@@ -1,0 +1,75 @@
+"""What the simulator takes for the world: it breaks no law that the real one keeps."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from trainhall.cluster.simulator.host import START_SECONDS
+from trainhall.cluster.simulator.loop import VirtualLoop
+from trainhall.cluster.simulator.ranks import Group, Rank, Storage
+from trainhall.cluster.simulator.shim import Folder
+from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.simulator.world import World
+from trainhall.training.link import CheckpointPlan, Launch
+from trainhall.training.spec.parse import validate_spec
+
+STEPS = 7
+
+
+def launch() -> Launch:
+    spec = validate_spec(
+        {
+            "name": "job",
+            "task": {"name": "synthetic"},
+            "resources": {"workers": 3},
+            "training": {"steps": STEPS, "global_batch_size": 60},
+        }
+    )
+    return Launch(
+        job_id="job", attempt=1, generation=1, spec=spec, world_size=3, node_rank=0, num_nodes=1,
+        ranks=[], checkpoint=CheckpointPlan(folder="/shared/job", upload=False),
+    )  # fmt: skip
+
+
+def play(work: Coroutine[Any, Any, None]) -> None:
+    loop = VirtualLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(work)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_step_follows_the_last_one(seed: int) -> None:
+    """A rank may fall between the last step and the end."""
+    others = [SimpleNamespace(step=STEPS, told=STEPS, unsure=[]) for _ in range(2)]
+    fallen = cast(Rank, SimpleNamespace(was_first=True))
+    group = Group(
+        launch(), Storage(), random.Random(seed), now=lambda: 0.0, looks_on=cast(Any, None),
+        ranks=cast(dict[int, Rank], dict(enumerate(others, start=1))), step=STEPS,
+    )  # fmt: skip
+    group._break_off(fallen)
+    assert {(rank.step, rank.told) for rank in others} == {(STEPS, STEPS)}
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_power_cut_ends_what_is_about_to_start(comes_back: bool) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        host = World(1, Story(loop.time)).add_host(1)
+        token, folder = ("job", 1, 1), Folder(launch())
+        host.disk.folders[token] = folder
+        cuts = host.power_cuts
+        await host.power_off()
+        host.disk.folders[token] = folder  # whether it is lost or not
+        if comes_back:
+            host.power_on()
+        host.start_shim(token, folder, cuts)
+        assert folder.shim is None
+        await asyncio.sleep(START_SECONDS[1])
+        assert host.shims() == []
+        await host.kill_agent()
+
+    play(work())

@@ -1,0 +1,19 @@
+"""Ranks whose checkpoints have no state of parameters that have had no gradient, as once."""
+
+from pathlib import Path
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from trainhall.parallelism.strategy import Strategy
+from trainhall.training import rank, state
+from trainhall.training.optim import named_state
+
+
+def saves_as_once(path: Path) -> int:
+    def without(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
+        named = named_state(optimizer, strategy)
+        return {name: tensor for name, tensor in named.items() if not name.startswith("spare.")}
+
+    state.named_state = without  # type: ignore[attr-defined]
+    return rank.main()

@@ -1,0 +1,107 @@
+"""A save that nobody wants any more commits nothing, and nobody goes on before that is sure."""
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainhall.training.checkpoint import draft
+from trainhall.training.checkpoint.checkpointer import Checkpointer, GivenUp
+from trainhall.training.checkpoint.draft import Committed, Draft
+from trainhall.training.checkpoint.names import scan
+
+STATE = {"model": {"weight": torch.ones(8)}, "extra": {}}
+
+
+class Saved:
+    """A checkpointer in a folder, and what it told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.committed: list[Committed] = []
+        self.errors: list[Exception] = []
+        self.checkpointer = Checkpointer(
+            folder, ("job", 1, 1), None, self.committed.append, on_error=self.errors.append
+        )
+
+    def save(self) -> None:
+        self.checkpointer.save(1, STATE)
+        self.checkpointer.wait()
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Saved:
+    return Saved(tmp_path / "checkpoints")
+
+
+def test_it_commits_nothing_though_all_is_written(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = draft.fsync_folder
+
+    def then_give_up(folder: Path) -> None:
+        fsync(folder)
+        if folder.name.startswith(".partial"):  # only the rename is left
+            saved.checkpointer.give_up()
+
+    monkeypatch.setattr(draft, "fsync_folder", then_give_up)
+    saved.save()
+    assert saved.committed == []
+    assert [type(error) for error in saved.errors] == [GivenUp]
+    assert list(scan(saved.folder)) == []
+    assert list(saved.folder.iterdir()) == [], "nor does it leave anything"
+
+
+def test_whoever_gives_it_up_waits_for_a_rename_under_way(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    begins, goes_on = threading.Event(), threading.Event()
+    rename = Path.rename
+
+    def slowly(path: Path, target: Any) -> Path:
+        begins.set()
+        assert goes_on.wait(30)
+        told.append("renamed")
+        return rename(path, target)
+
+    def give_up() -> None:
+        saved.checkpointer.give_up()
+        told.append("given up")
+
+    monkeypatch.setattr(Path, "rename", slowly)
+    saved.checkpointer.save(1, STATE)
+    assert begins.wait(30)
+    other = threading.Thread(target=give_up)
+    other.start()
+    other.join(0.2)  # what does not wait is through by then
+    goes_on.set()
+    other.join()
+    saved.checkpointer.wait()
+    assert told == ["renamed", "given up"]
+    assert [committed.step for committed in saved.committed] == [1]
+
+
+def test_that_its_folder_was_cleaned_away_is_no_news(
+    saved: Saved, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Draft.write
+
+    def cleaned(self: Draft, path: str, pieces: Any) -> Any:
+        saved.checkpointer.give_up()
+        shutil.rmtree(self.path)  # as the next generation does
+        return write(self, path, pieces)
+
+    monkeypatch.setattr(Draft, "write", cleaned)
+    saved.save()
+    assert [type(error) for error in saved.errors] == [GivenUp]
+
+
+def test_nothing_is_begun_any_more(saved: Saved) -> None:
+    saved.checkpointer.give_up()
+    saved.save()
+    assert [type(error) for error in saved.errors] == [GivenUp]
+    assert not saved.folder.exists()

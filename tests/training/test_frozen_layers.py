@@ -1,0 +1,48 @@
+"""Models of which some layers are not trained, cut into stages."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.attempts import RankServer
+
+PIPELINE = {"strategy": "pipeline"}
+
+
+def job(workers: int, frozen: list[int], parallelism: dict[str, Any], **training: Any) -> Any:
+    return {
+        "task": {"name": "support.own_tasks:Frozen", "params": {"frozen": frozen}},
+        "resources": {"workers": workers},
+        "parallelism": parallelism,
+        "training": {"steps": 6, "global_batch_size": 16, "gradient_clip": 0.5, **training},
+    }
+
+
+@pytest.mark.parametrize(
+    ("workers", "frozen", "parallelism", "precision"),
+    [
+        pytest.param(2, [0, 1], PIPELINE, "fp32", id="first stage"),
+        pytest.param(2, [2, 3], PIPELINE, "fp16", id="last stage, fp16"),
+        pytest.param(4, [1], PIPELINE, "fp32", id="a stage between"),
+        pytest.param(2, [0], {**PIPELINE, "schedule": "zbv"}, "fp32", id="zbv"),
+        pytest.param(
+            2, [0, 2], {**PIPELINE, "schedule": "interleaved_zero_bubble"}, "fp32",
+            id="interleaved zero bubble",
+        ),
+        pytest.param(4, [0, 1], {**PIPELINE, "data": 2}, "fp32", id="first stage × data"),
+    ],
+)  # fmt: skip
+def test_a_stage_that_trains_nothing_keeps_the_others_from_nothing(
+    ranks: RankServer,
+    tmp_path: Path,
+    workers: int,
+    frozen: list[int],
+    parallelism: dict[str, Any],
+    precision: str,
+) -> None:
+    cut = ranks.run(tmp_path / "cut", job(workers, frozen, parallelism, precision=precision))
+    assert cut.codes == [0] * workers, cut.stderr()
+    whole = ranks.run(tmp_path / "whole", job(1, frozen, {}, precision=precision))
+    for name in ("loss", "gradient_norm"):
+        (values, expected) = ([value for _, value in each.curve(name)] for each in (cut, whole))
+        assert values == pytest.approx(expected, rel=1e-5 if precision == "fp32" else 1e-3), name
