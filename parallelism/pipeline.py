@@ -29,6 +29,7 @@ from trainhall.parallelism.stages import (
     keep_only,
 )
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
+from trainhall.parallelism.transit import Transit
 from trainhall.parallelism.waiting import Waits
 
 SCHEDULES: dict[Schedule, type[Any]] = {
@@ -98,8 +99,9 @@ class Pipeline(Divided):
         self._layers = list(mine.values())
         self.expected_bubble = (self._size - 1) / (microbatches + self._size - 1)
         # With one micro-batch a rank that has sent it has nothing to compute before the next comes.
-        # With several it computes meanwhile, and Gloo does not tell when what was sent has arrived.
-        self.tells_sending = microbatches == 1
+        # With several it computes meanwhile.
+        self.tells_sending = microbatches == 1 or device.type == "cpu"
+        self.transit = Transit() if microbatches > 1 and device.type == "cpu" else None
         self._first, self._last = 0 in mine, number - 1 in mine
         for stage, layers in mine.items():
             # The half of a backward pass that computes the gradient of a stage's input also finds
@@ -130,6 +132,13 @@ class Pipeline(Divided):
                 if dist.get_rank() in ranks:
                     tied.append((names[identity], group))
         return tied
+
+    def gradients(
+        self, batches: Iterable[Any], loss_of: Loss, tools: Tools, *, rounds: int
+    ) -> list[Tensor]:
+        if self.transit is not None:
+            self.transit.begin(tools)
+        return super().gradients(batches, loss_of, tools, rounds=rounds)
 
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
@@ -207,6 +216,16 @@ class _Stage(PipelineStage):
         super().__init__(layers, index, number, device, group=group)
         self._strategy = strategy
         self._layers = layers
+
+    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._watched(super().get_fwd_send_ops(fwd_chunk_id))
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._watched(super().get_bwd_send_ops(bwd_chunk_id))
+
+    def _watched(self, sends: list[dist.P2POp]) -> list[dist.P2POp]:
+        transit = self._strategy.transit
+        return sends if transit is None else transit.watch(sends)
 
     def forward_one_chunk(self, *args: Any, **options: Any) -> Any:
         self._strategy.tools.communication_ended()

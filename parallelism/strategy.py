@@ -40,6 +40,8 @@ class Tools:
     sent: Callable[[Any, Any], None] = lambda begun, ended: None
     """Told between which moments gradients were on their way to other ranks, of each part of them
     and from any thread, before `communication_ended`."""
+    untold: Callable[[], None] = lambda: None
+    """Nobody tells of what is sent in this step."""
     waited: Callable[[Any, Any], None] = lambda begun, ended: None
     """Told between which moments the rank did nothing but wait for others, since the last of
     `forward_ended`, `backward_ended` and `communication_ended`."""
@@ -61,7 +63,8 @@ class Strategy(ABC):
         parameters: what the optimizer updates, by name: this rank's share of each trained
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
-        tells_sending: it calls `Tools.sent` wherever something is sent while this rank computes.
+        tells_sending: it calls `Tools.sent` wherever something is sent while this rank computes,
+            or else `Tools.untold`.
         compresses: it calls `Tools.compressed` as well.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
         stream: which of the independent sequences of random numbers this rank draws from.

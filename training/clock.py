@@ -25,11 +25,14 @@ class Phase(IntEnum):
 
 PHASE_NAMES = tuple(f"{phase.name.lower()}_seconds" for phase in Phase)
 HIDDEN = "communication_hidden_seconds"
-"""The time in which gradients were on their way to other ranks while the backward pass went on."""
+"""The time in which something was on its way to other ranks while this one computed; NaN in steps
+in which nobody has told of that."""
 COMPRESSION = "compression_seconds"
 """The time in which gradients were compressed and decompressed, whatever went on beside it."""
 
 Seconds = npt.NDArray[np.float64]
+Span = tuple[float, float]
+"""A beginning and an end."""
 
 
 class Times(NamedTuple):
@@ -54,7 +57,10 @@ class StepClock(Protocol):
         """This moment, for `sent`; on a GPU that of the current stream. From any thread."""
 
     def sent(self, begun: Any, ended: Any) -> None:
-        """Gradients were on their way between two moments of this step. From any thread."""
+        """Something was on its way between two moments of this step. From any thread."""
+
+    def untold(self) -> None:
+        """Nobody calls `sent` in this step, whatever is on its way."""
 
     def waited(self, begun: Any, ended: Any) -> None:
         """Between two moments since the last mark this rank has waited for others: that is
@@ -87,13 +93,16 @@ class HostClock:
         self._hidden: list[float] = []
         self._compression: list[float] = []
         self._row: list[float] = []
-        self._sent: list[tuple[float, float]] = []
-        self._compressed = self._waited = 0.0
-        self._last = self._backward_ended = 0.0
+        self._sent: list[Span] = []
+        self._is_untold = False
+        self._computed: list[Span] = []
+        self._waits: list[Span] = []
+        self._compressed = self._waited = self._last = 0.0
 
     def start(self) -> None:
         self._row = [0.0] * len(Phase)
-        self._sent = []
+        self._sent, self._computed, self._waits = [], [], []
+        self._is_untold = False
         self._compressed = self._waited = 0.0
         self._last = perf_counter()
 
@@ -102,9 +111,9 @@ class HostClock:
         now = perf_counter()
         self._row[phase] += now - self._last - self._waited
         self._row[Phase.COMMUNICATION] += self._waited
+        if phase is Phase.FORWARD or phase is Phase.BACKWARD:
+            self._computed.append((self._last, now))
         self._last, self._waited = now, 0.0
-        if phase is Phase.BACKWARD:
-            self._backward_ended = now
 
     def now(self) -> float:
         return perf_counter()
@@ -112,8 +121,12 @@ class HostClock:
     def sent(self, begun: float, ended: float) -> None:
         self._sent.append((begun, ended))
 
+    def untold(self) -> None:
+        self._is_untold = True
+
     def waited(self, begun: float, ended: float) -> None:
         self._waited += ended - begun
+        self._waits.append((begun, ended))
 
     def compressed(self, begun: float, ended: float) -> None:
         self._compressed += ended - begun
@@ -121,7 +134,13 @@ class HostClock:
     def finish(self) -> None:
         self._rows.append(self._row)
         self._compression.append(self._compressed)
-        self._hidden.append(covered(self._sent, self._backward_ended) if self._sent else 0.0)
+        self._hidden.append(math.nan if self._is_untold else self._hidden_seconds())
+
+    def _hidden_seconds(self) -> float:
+        if not self._sent:
+            return 0.0
+        waited = [wait for wait in self._waits if any(a <= wait[0] < b for a, b in self._computed)]
+        return overlap(self._sent, self._computed) - overlap(self._sent, waited)
 
     def take(self) -> Times:
         rows, self._rows = self._rows, []
@@ -171,6 +190,9 @@ class CudaClock:
     def sent(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._sent.append((begun, ended))
 
+    def untold(self) -> None:
+        """No strategy tells that of a GPU."""
+
     def waited(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._waits.append((len(self._marks), begun, ended))
 
@@ -219,6 +241,9 @@ class NoClock:
     def sent(self, begun: None, ended: None) -> None:
         pass
 
+    def untold(self) -> None:
+        pass
+
     def waited(self, begun: None, ended: None) -> None:
         pass
 
@@ -232,7 +257,7 @@ class NoClock:
         return Times(np.empty((0, len(Phase))), np.empty(0), np.empty(0))
 
 
-def covered(spans: Iterable[tuple[float, float]], end: float) -> float:
+def covered(spans: Iterable[Span], end: float) -> float:
     """How much of the time before `end` lies within one span or several."""
     total, reached = 0.0, -math.inf
     for first, last in sorted(spans):
@@ -240,6 +265,12 @@ def covered(spans: Iterable[tuple[float, float]], end: float) -> float:
         total += max(0.0, last - max(first, reached))
         reached = max(reached, last)
     return total
+
+
+def overlap(spans: Iterable[Span], times: Iterable[Span]) -> float:
+    """How much of some times, of which no two share a moment, lies within one span or several."""
+    spans = sorted(spans)
+    return sum(covered(spans, ended) - covered(spans, begun) for begun, ended in times)
 
 
 def clock_for(device: torch.device, passed: Callable[[int], None] = _nobody) -> StepClock:

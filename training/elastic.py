@@ -155,7 +155,7 @@ class ElasticLoop(Loop):
         if not len(means):
             return
         peak = peak_memory_bytes(self.device)
-        columns = self.recorder.hand_in(means, peak, for_all=is_source).columns
+        columns = self.recorder.hand_in(means, peak, for_all=is_source)[0].columns
         if is_source:
             self.numbers.look(first, columns["loss"], columns["gradient_norm"])
         if is_source and self.carried is not None and self.training.reproducible:

@@ -95,23 +95,24 @@ class Recorder:
     def write(self, beat: Beat) -> dict[str, Sequence[float]]:
         """Write the steps whose `rows` were exchanged in `beat`; returns the job-wide columns."""
         writes = self._rank == 0
-        table = self.hand_in(beat.means, beat.peak_memory_bytes, for_all=writes)
-        if table.steps and not writes:
-            self._job_wide.append([table])
-        return table.columns
+        if not self._steps:
+            return {}
+        tables = self.hand_in(beat.means, beat.peak_memory_bytes, for_all=writes)
+        if not writes:
+            self._job_wide.append(tables)
+        return tables[0].columns
 
-    def hand_in(self, means: Rows, peak_memory: float, *, for_all: bool) -> MetricTable:
-        """Write the steps of the last `rows`; returns the job-wide table.
+    def hand_in(self, means: Rows, peak_memory: float, *, for_all: bool) -> list[MetricTable]:
+        """Write the steps of the last `rows`, of which there are some; returns the job-wide tables,
+        the one of all steps first.
 
         Args:
             means: of `rows` over the ranks.
-            for_all: write the job-wide table as well, in one frame.
+            for_all: write the job-wide tables as well, in one frame.
         """
-        if not self._steps:
-            return MetricTable(None, [], [], {})
         own = dict(zip(self._timings, self._rows[:, self.seconds_column :].T.tolist(), strict=True))
         own["peak_memory_bytes"] = [peak_memory_bytes(self._device)] * len(self._steps)
-        tables = [MetricTable(self._rank, self._steps, self._times, own)]
+        tables = self._tables(self._rank, own)
         columns = dict(zip([*self._measured, *self._timings], means.T.tolist(), strict=True))
         columns["learning_rate"] = self._rates
         columns["gradient_norm"] = _numbers(self._norms).tolist()
@@ -126,14 +127,25 @@ class Recorder:
             columns["model_flops_utilization"] = [
                 self._utilization.percent(seconds) for seconds in columns["step_seconds"]
             ]
-        self.last |= {name: values[-1] for name, values in columns.items()}
-        job_wide = MetricTable(None, self._steps, self._times, columns)
-        if for_all:
-            tables.append(job_wide)
-        self._spool.append(tables)
+        job_wide = self._tables(None, columns)
+        for table in job_wide:
+            self.last |= {name: values[-1] for name, values in table.columns.items()}
+        self._spool.append([*tables, *job_wide] if for_all else tables)
         self._steps, self._times, self._rates = [], [], []
         self._norms, self._values, self._taken = [], [], []
         return job_wide
+
+    def _tables(self, rank: int | None, columns: dict[str, Sequence[float]]) -> list[MetricTable]:
+        """One of all steps; what is known of some of them is in one of its own behind it."""
+        tables = [MetricTable(rank, self._steps, self._times, columns)]
+        hidden = columns.get(HIDDEN, [])
+        known = [i for i, seconds in enumerate(hidden) if not math.isnan(seconds)]
+        if len(known) < len(hidden):
+            del columns[HIDDEN]
+            if known:
+                steps, times = [self._steps[i] for i in known], [self._times[i] for i in known]
+                tables.append(MetricTable(rank, steps, times, {HIDDEN: [hidden[i] for i in known]}))
+        return tables
 
     def write_points(self, step: int, metrics: dict[str, float]) -> None:
         """Write one point of each of the job's metrics: those of an evaluation, say."""

@@ -55,6 +55,7 @@ class OptimizerStep:
             measures=measures,
             now=clock.now,
             sent=clock.sent,
+            untold=clock.untold,
             waited=clock.waited,
             compressed=clock.compressed,
             shard_begins=shard_begins,

@@ -1,8 +1,10 @@
 """Where the time of a step goes, hidden communication included."""
 
+import math
+
 import pytest
 
-from trainhall.training.clock import HostClock, Phase, covered
+from trainhall.training.clock import HostClock, Phase, covered, overlap
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,43 @@ def test_time_is_covered_once_and_only_before_the_end(
     spans: list[tuple[float, float]], seconds: float
 ) -> None:
     assert covered(spans, 10.0) == seconds
+
+
+def test_what_lies_within_times_is_counted_once() -> None:
+    spans = [(1.0, 3.0), (2.0, 5.0), (8.0, 12.0)]
+    assert overlap(spans, [(0.0, 2.0), (4.0, 9.0), (11.0, 20.0)]) == 1 + (1 + 1) + 1
+    assert overlap([], [(0.0, 2.0)]) == overlap(spans, []) == 0
+
+
+def test_what_is_sent_while_a_rank_waits_within_a_pass_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter([0.0, 10.0, 20.0, 30.0])
+    monkeypatch.setattr("trainhall.training.clock.perf_counter", lambda: next(moments))
+    clock = HostClock()
+    clock.start()
+    clock.sent(2.0, 23.0)
+    clock.waited(4.0, 5.0)
+    clock.mark(Phase.FORWARD)
+    clock.waited(12.0, 13.0)
+    clock.mark(Phase.COMMUNICATION)
+    clock.waited(21.0, 25.0)
+    clock.mark(Phase.BACKWARD)
+    clock.finish()
+    # 2-10 and 20-23, without 4-5 and 21-23.
+    assert clock.take().hidden[0] == 8 - 1 + 3 - 2
+
+
+def test_of_what_nobody_tells_nothing_is_known() -> None:
+    clock = HostClock()
+    for untold in (False, True, False):
+        clock.start()
+        if untold:
+            clock.untold()
+        clock.finish()
+    first, second, third = clock.take().hidden
+    assert (first, third) == (0.0, 0.0)
+    assert math.isnan(second)
 
 
 def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from trainhall.monitoring.codec import decode_frames
-from trainhall.training.clock import HostClock
+from trainhall.training.clock import HIDDEN, HostClock
 from trainhall.training.job_wide import JobWide
 from trainhall.training.link import Command, EventSpool, MetricSpool, MetricTable
 from trainhall.training.pulse import Beat
@@ -75,3 +75,27 @@ def test_a_recorder_tells_the_same_on_all_ranks(tmp_path: Path, rank: int) -> No
     assert job_wide == [(None, [1], list(columns)), (None, [1], ["accuracy"])]
     assert [table[0] for table in told.tables()].count(rank) == 1
     assert columns["loss"] == [1.0]
+
+
+def test_what_is_known_of_some_steps_is_told_of_these(tmp_path: Path) -> None:
+    told, clock = Told(tmp_path, 0), HostClock()
+    recorder = Recorder(
+        rank=0, device=torch.device("cpu"), clock=clock, spool=told.spool, sending=True,
+        job_wide=told.job_wide, metric_names=(), global_batch_size=1,
+    )  # fmt: skip
+    for first, known in ((1, {2}), (4, set()), (7, {7, 8, 9})):
+        for step in range(first, first + 3):
+            clock.start()
+            if step not in known:
+                clock.untold()
+            clock.finish()
+            recorder.step(step, [torch.tensor(1.0)], torch.tensor(1.0), 0.1)
+        recorder.write(Beat(Command.RUN, False, 0.0, 0, 0, means=recorder.rows()))
+    tables = list(decode_frames(told.metrics.read_bytes()))
+    for rank in (None, 0):
+        own = [table for table in tables if table.rank == rank]
+        steps = [s for table in own if "step_seconds" in table.columns for s in table.steps]
+        hidden = [s for table in own if HIDDEN in table.columns for s in table.steps]
+        assert steps == list(range(1, 10))
+        assert hidden == [2, 7, 8, 9]
+    assert recorder.last[HIDDEN] == 0.0

@@ -8,6 +8,7 @@ import pytest
 from support.attempts import Attempt, RankServer
 from support.data_files import write_text
 
+from trainhall.parallelism import transit
 from trainhall.training.link import EXIT_PAUSED, Command
 
 
@@ -199,7 +200,10 @@ def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_
     assert len(measured) == 12
     assert all(0 <= value < 1 for value in measured)
     assert {v for _, v in attempt.curve("bubble_fraction_expected")} == {1 / 5}
-    assert attempt.curve("communication_hidden_seconds") == [], "of which it knows nothing"
+    ((step, hidden),) = attempt.curve("communication_hidden_seconds")
+    assert step == transit.FIRST + 1
+    passes = (attempt.curve(f"{name}_seconds")[step - 1][1] for name in ("forward", "backward"))
+    assert 0 <= hidden <= sum(passes)
     whole = ranks.run(tmp_path / "one", digits(1, {}, evaluate_every_steps=None))
     for name in ("loss", "eval_loss"):
         assert len(attempt.curve(name)) == len(whole.curve(name))
