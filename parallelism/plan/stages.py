@@ -237,7 +237,8 @@ class Stages:
         with explained(), tracing.fakes:
             plain = copied(_part(tracing.model, [name for stage in names for name in stage]))
             tracker = Tracker()
-            tracker.watch([*plain.parameters(), *plain.buffers()])
+            tracker.watch(plain.parameters(), "parameters")
+            tracker.watch(plain.buffers(), "buffers")
             with tracker:
                 strategy = self._spread(plain, names)
                 layers = [[plain.get_submodule(name) for name in stage] for stage in names]

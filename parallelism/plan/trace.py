@@ -136,13 +136,17 @@ class Tracing:
     def step(self, asked: Asked) -> Trace:
         """A step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
         short = None if self.row is None else SHORT
-        if asked.degrees.tensor > 1:
+        if asked.degrees.tensor > 1 or asked.degrees.shard > 1:
             # DTensor tries each operator it has not met on tensors of full size. They would count.
             self._step(asked, short)
         trace = self._step(asked, short)
         if self.row is None:
             return trace
-        return extrapolated(trace, self._step(asked, LONGER), SHORT, LONGER, self.row.length)
+        for length in range(LONGER, self.row.length + 1):
+            shorter, trace = trace, self._step(asked, length)
+            if grows_evenly(shorter, trace):
+                return extrapolated(shorter, trace, length - 1, length, self.row.length)
+        return trace
 
     def servers(self, asked: Asked) -> list[Trace]:
         """A step of a worker and of a server; each sends as many bytes as the busier of them, to
@@ -151,7 +155,8 @@ class Tracing:
         with explained(), self.fakes:
             plain, _ = self.model_of(None)
             tracker = Tracker()
-            tracker.watch([*plain.parameters(), *plain.buffers()])
+            tracker.watch(plain.parameters(), "parameters")
+            tracker.watch(plain.buffers(), "buffers")
             with tracker:
                 strategy = Serving(plain, asked.degrees.servers)
                 tracker.name(plain.parameters(), "parameters", anew=True)
@@ -184,7 +189,8 @@ class Tracing:
                 if asked.recompute:
                     recompute(plain, declaration)
                 tracker = Tracker()
-                tracker.watch([*plain.parameters(), *plain.buffers()])
+                tracker.watch(plain.parameters(), "parameters")
+                tracker.watch(plain.buffers(), "buffers")
                 with tracker:
                     strategy = _spread(asked, plain, declaration, mesh)
                     del plain
@@ -308,6 +314,15 @@ def _spread(
             low_precision=asked.low_precision,
         )
     return TensorParallel(model, declaration, mesh, sequence_parallel=asked.sequence_parallel)
+
+
+def grows_evenly(short: Trace, longer: Trace) -> bool:
+    """Whether the peaks of two lengths are the same moments of a step: of nothing one layer more
+    holds less at the same moment."""
+    return all(
+        size <= longer.peaks[phase].get(kind, 0)
+        for phase, held in short.peaks.items() for kind, size in held.items()
+    )  # fmt: skip
 
 
 def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float) -> Trace:

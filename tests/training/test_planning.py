@@ -13,7 +13,13 @@ from torch import nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.plan.devices import Rates, of_gpu
-from trainhall.parallelism.plan.trace import CannotTrace, Tracing, pretended
+from trainhall.parallelism.plan.trace import (
+    CannotTrace,
+    Trace,
+    Tracing,
+    grows_evenly,
+    pretended,
+)
 from trainhall.training import planning
 from trainhall.training.planning import (
     document,
@@ -52,13 +58,13 @@ def task(model: str, folder: Path) -> dict[str, Any]:
     return gpt(folder, layers=2)
 
 
-def gpt(folder: Path, *, layers: int, width: int = 128) -> dict[str, Any]:
+def gpt(folder: Path, *, layers: int, width: int = 128, vocabulary: int = 1024) -> dict[str, Any]:
     write_text(folder / "text.txt", 20_000)
     return {
         "name": "language_model",
         "params": {
-            "size": "tiny", "layers": layers, "width": width, "heads": 4, "vocabulary": 1024,
-            "files": [str(folder / "text.txt")],
+            "size": "tiny", "layers": layers, "width": width, "heads": 4,
+            "vocabulary": vocabulary, "files": [str(folder / "text.txt")],
         },
     }  # fmt: skip
 
@@ -159,9 +165,13 @@ def test_what_is_special_is_within_a_tenth_too(
     assert predicted == pytest.approx(max(peaks), rel=0.1)
 
 
-def test_a_deep_model_is_predicted_from_few_of_its_layers(tmp_path: Path) -> None:
-    spec = job(gpt(tmp_path, layers=8, width=32), "fsdp")
-    with pretended(2):
+@pytest.mark.parametrize(("workers", "vocabulary"), [(2, 1024), (4, 50_000)])
+def test_a_deep_model_is_predicted_from_few_of_its_layers(
+    tmp_path: Path, workers: int, vocabulary: int
+) -> None:
+    """Also where what is not repeated is larger than all that is."""
+    spec = job(gpt(tmp_path, layers=8, width=32, vocabulary=vocabulary), "fsdp", workers)
+    with pretended(workers):
         tracing = Tracing(subject_of(spec))
         assert tracing.row is not None
         assert tracing.row.length == 8
@@ -169,7 +179,8 @@ def test_a_deep_model_is_predicted_from_few_of_its_layers(tmp_path: Path) -> Non
         tracing.row = None
         whole = tracing.step(traced_of(spec))
     assert quick.flops == whole.flops
-    assert quick.memory == pytest.approx(whole.memory)
+    for phase, held in whole.peaks.items():
+        assert quick.peaks[phase] == pytest.approx(held), phase
     assert quick.sent == pytest.approx(whole.sent, rel=0.01)
 
 
@@ -265,3 +276,12 @@ def test_a_gpu_is_known_by_its_name() -> None:
     assert h100.flops > l4.flops
     assert of_gpu("NVIDIA L40S", half=True) != of_gpu("NVIDIA L4", half=True)
     assert of_gpu("Voodoo 2", half=True) is None
+
+
+def test_peaks_of_two_lengths_at_different_moments_are_not_extended() -> None:
+    def trace(start: dict[str, float], update: dict[str, float]) -> Trace:
+        return Trace({"start": start, "update": update}, 0, {}, 0, 0)
+
+    one = trace({"parameters": 3, "buffers": 5}, {"parameters": 3})
+    assert grows_evenly(one, trace({"parameters": 4, "buffers": 5}, {"parameters": 4}))
+    assert not grows_evenly(one, trace({"parameters": 10}, {"parameters": 4}))
