@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainhall.cli import complete, specs
+from trainhall.cli import complete
 from trainhall.cli import output as out
+from trainhall.cli.changes import Changes, Workers, body_of
 from trainhall.cli.checkpoint_files import folder_here, newest_below, on_this_host
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage, WrongState
@@ -156,17 +157,8 @@ def delete(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = D
 @app.command("restore")
 def restore(
     checkpoint: CheckpointId,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Go on with another number of workers.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="FIELD=VALUE",
-            help="Replace a value of the job's resources or parallelism. May be repeated.",
-        ),
-    ] = None,
+    workers: Workers = None,
+    overrides: Changes = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -181,9 +173,7 @@ def restore(
       trainhall ckpt restore 91bc --workers 4
       trainhall ckpt restore 91bc --set parallelism.strategy=fsdp --set resources.workers=2
     """
-    body = _changes(overrides)
-    if workers is not None:
-        body.setdefault("resources", {})["workers"] = workers
+    body = body_of(workers, overrides)
     with connect(url) as client:
         found = client.checkpoint(checkpoint)
         job = client.request("POST", f"/checkpoints/{found['id']}/restore", json=body)
@@ -210,25 +200,6 @@ def _restored(job: out.Json, checkpoint: out.Json) -> str:
     step, total = checkpoint["step"], job["total_steps"]
     ends = ", which is the last: nothing is left to train" if total and step >= total else ""
     return f"{job['id']} goes on from step {step}{ends}"
-
-
-def _changes(overrides: list[str] | None) -> out.Json:
-    """What `--set` asks for, as the body of a restore."""
-    from trainhall.training.spec import SpecError
-    from trainhall.training.spec.parse import changes
-
-    given = specs.parse_overrides(overrides)
-    for field in given:
-        part, _, key = field.partition(".")
-        if part not in ("resources", "parallelism") or not key:
-            raise Usage(
-                f"--set {field}: a restore changes resources and parallelism alone, as in "
-                "resources.workers=2; for anything else submit a job of its own"
-            )
-    try:
-        return changes(given)
-    except SpecError as error:
-        raise Usage(f"--set {error}") from None
 
 
 @app.command("export")

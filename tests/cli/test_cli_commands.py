@@ -276,6 +276,15 @@ def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
     cli.cluster.wait_for(running, "running")
     done = cli("resume", running, code=5)
     assert "running" in done.err
+    changes = ["--set", "parallelism.strategy=fsdp", "--workers", "2"]
+    assert "running" in cli("resume", running, *changes, code=5).err
+    cli("pause", running)
+    cli.cluster.wait_for(running, "paused")
+    assert "training.steps" in cli("resume", running, "--set", "training.steps=3", code=2).err
+    told = cli("resume", running, *changes, "-o", "json").json
+    assert told["spec"]["parallelism"]["strategy"] == "fsdp"
+    cli.cluster.wait_for(running, "running")
+    assert cli("show", running, "-o", "json").json["world_size"] == 2
     done = cli("cancel", running, "nothing", "--output", "json", code=1)
     assert [job["id"] for job in done.json] == [running]
     assert "there is no job 'nothing'" in done.err
@@ -286,6 +295,14 @@ def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
         "--url", cli.cluster.url, "show", running, "-o", "json", TRAINHALL_URL="http://[::1]:9"
     )
     assert one.json["id"] == running
+
+
+def test_a_paused_job_without_a_checkpoint_says_how_to_change_it(cli: Cli) -> None:
+    job = cli.submit({**QUICK, "resources": {"workers": 64}})
+    cli("pause", job)
+    told = cli("resume", job, "--workers", "1", code=5).err
+    assert f"{job} has no checkpoint to go on from in another way: `trainhall resize {job}" in told
+    cli("cancel", job)
 
 
 def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
