@@ -140,7 +140,7 @@ class Regroupings:
             "AND goal = 'run' AND NOT revoked AND state IN ('starting', 'running')",
             (launch.job_id, launch.attempt, launch.generation),
         ).fetchone()
-        if row is None or shim.isolated:
+        if row is None or shim.isolated or shim.has_completed:
             return
         if (host.node_id, rank.device[1]) in _places(row[0]):
             what = f"process {rank.pid} on device {rank.device[1]} of {host.name}"

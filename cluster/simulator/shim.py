@@ -32,6 +32,8 @@ from trainhall.training.link import (
 AGREE_SECONDS = 1.0
 """Between the word to stop and SIGKILL for ranks that did not agree on a step."""
 OPEN_SECONDS = (0.05, 0.5)
+SEND_OFF_SECONDS = 0.1
+"""Between the end of a rank that completed the job and of those that came too late for it."""
 PEERS_SECONDS = 1.0
 LEAVE_SECONDS = 30.0
 """The last two as the real one has them."""
@@ -125,6 +127,11 @@ class Shim:
         members = self._members.listed
         return {member.device: member.state.pid for member in members if member.state.pid}
 
+    @property
+    def has_completed(self) -> bool:
+        """Ranks of it have completed the job."""
+        return self._members.have_completed
+
     async def run(self) -> None:
         if self.launch.isolation_seconds is not None:
             detach(self._heed_isolation(self.launch.isolation_seconds), "isolation")
@@ -172,7 +179,8 @@ class Shim:
         """Go on with the launch in the folder, if it is of a later generation."""
         launch, is_told = self.folder.launch, self.alive and self._started
         is_newer = launch.in_place and launch.generation > self.launch.generation
-        if not is_told or not is_newer or self._failure or self.control is Command.STOP:
+        is_over = self._failure is not None or self.has_completed
+        if not is_told or not is_newer or is_over or self.control is Command.STOP:
             return
         kept: dict[tuple[str, int], int] = {rank.device: rank.pid for rank in self.running}
         self.launch = launch
@@ -247,13 +255,21 @@ class Shim:
             self._members.renew(member)
         else:
             self._take_failure(member, rank)
+            if self.launch.in_place and self.has_completed:
+                later(SEND_OFF_SECONDS, self._send_off_late_ones)
         self._publish(self._phase())
         self._settle()
 
+    def _send_off_late_ones(self) -> None:
+        """Of ranks that came for a generation before which the job was completed."""
+        for rank in self.running:
+            rank.end(EXIT_STOPPED)
+
     def _has_left(self, member: Member) -> bool:
         """It was told so by an earlier launch. The present one lists its device again."""
-        goes_on = self._failure is None and self.control is not Command.STOP
-        return self.launch.in_place and goes_on and member.state.exit_code == EXIT_STOPPED
+        is_over = self._failure is not None or self.has_completed
+        is_going_on = not is_over and self.control is not Command.STOP
+        return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
 
     def _take_failure(self, member: Member, rank: Rank) -> None:
         if self._failure is not None or not failed(member.state, self._work()):

@@ -11,10 +11,10 @@ import pytest
 from trainhall.cluster.simulator.host import START_SECONDS
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.cluster.simulator.ranks import Group, Rank, Storage
-from trainhall.cluster.simulator.shim import Folder
+from trainhall.cluster.simulator.shim import SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
-from trainhall.training.link import CheckpointPlan, Launch
+from trainhall.training.link import EXIT_COMPLETED, CheckpointPlan, Launch, Outcome, RankPlace
 from trainhall.training.spec.parse import validate_spec
 
 STEPS = 7
@@ -70,6 +70,32 @@ def test_a_power_cut_ends_what_is_about_to_start(comes_back: bool) -> None:
         assert folder.shim is None
         await asyncio.sleep(START_SECONDS[1])
         assert host.shims() == []
+        await host.kill_agent()
+
+    play(work())
+
+
+def test_a_rank_that_comes_after_the_job_was_completed_ends_with_it() -> None:
+    """A host was told of a later generation, and its ranks met others that were not."""
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        host = World(1, Story(loop.time)).add_host(2)
+        places = [
+            RankPlace(rank=i, local_rank=i, device_kind="cuda", device_index=i) for i in range(2)
+        ]
+        first = launch().model_copy(update={"in_place": True, "ranks": places[:1]})
+        folder = Folder(first)
+        shim = folder.shim = Shim(folder, host)
+        await shim.run()
+        folder.launch = first.model_copy(update={"generation": 2, "ranks": places})
+        shim.take_launch()
+        completes, comes_late = shim.running
+        completes.end(EXIT_COMPLETED)
+        await asyncio.sleep(SEND_OFF_SECONDS)
+        assert not comes_late.alive
+        assert shim.status is not None
+        assert shim.status.outcome is Outcome.COMPLETED
         await host.kill_agent()
 
     play(work())
