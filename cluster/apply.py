@@ -114,6 +114,7 @@ class Applier:
                     case StopAttempt():
                         attempt = await self._stop(session, decision)
                         touched.attempt(attempt)
+                        touched.nodes |= await _holding(session, attempt)
                     case Regroup():
                         attempt, left = await self._regroup(session, decision)
                         touched.attempt(attempt)
@@ -121,6 +122,7 @@ class Applier:
                     case EndAttempt():
                         attempt = await self._end(session, decision)
                         touched.attempt(attempt)
+                        touched.nodes |= await _holding(session, attempt)
                     case StartAttempt():
                         attempt = await self._start(session, decision)
                         touched.attempt(attempt)
@@ -422,6 +424,14 @@ class _Touched:
     def attempt(self, attempt: Attempt) -> None:
         self.jobs.add(attempt.job_id)
         self.nodes.update(host["node_id"] for host in attempt.allocation)
+
+
+async def _holding(session: AsyncSession, attempt: Attempt) -> set[str]:
+    """The nodes of which it holds devices: those that a regrouping left out among them."""
+    rows = await session.execute(
+        select(Grant.node_id).where(Grant.job_id == attempt.job_id, Grant.attempt == attempt.number)
+    )
+    return set(rows.scalars())
 
 
 def _check(held: bool) -> None:

@@ -274,6 +274,33 @@ async def test_an_attempt_of_several_hosts_ends_when_nobody_is_left(hall: Simula
     await hall.check()
 
 
+async def test_a_host_that_was_left_out_is_told_at_once_that_its_attempt_ends(
+    hall: SimulatedCluster,
+) -> None:
+    """Ranks that wait there for the others to regroup have nobody to wait for any more."""
+    nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta", "gamma")]
+    job_id = await running(hall, {"min_workers": 2, "max_workers": 3})
+    first, other, last = sorted(nodes, key=lambda n: ranks(n.running(job_id)))
+    await hall.coordinator.nodes.drain(last.node_id)
+    await hall.settle()
+    assert ranks(last.running(job_id)) == []
+
+    first.end(first.running(job_id), Outcome.FAILED, failure())
+    hall.send_report(first)
+    await hall.settle()
+    assert last.running(job_id).assignment.goal == "stop"
+
+    for attempt in (*first.attempts.values(), *other.attempts.values()):
+        attempt.shipped = True
+    other.end(other.running(job_id), Outcome.STOPPED)
+    hall.send_report(first)
+    hall.send_report(other)
+    await hall.settle()
+    assert (await hall.coordinator.jobs.attempts(job_id))[0].state == "failed"
+    assert not any(token[:2] == (job_id, 1) for token in last.attempts)
+    await hall.check()
+
+
 async def test_a_stale_token_changes_nothing(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=3)
     job_id = await running(hall, {"workers": 2})
