@@ -26,6 +26,7 @@ SCENARIOS = (
     Scenario("rank hung", hung_rank, 20, slow=True),
     Scenario("rank ended", ended_script, 5, slow=True),
     Scenario("out of memory", out_of_memory, 3, slow=True, obstacle=why_no_memory_limit),
+    # On one whose elastic jobs grow soon.
     Scenario("commands", random_commands, 500, few=3),
     # On hosts with a network of their own, which are given up after seconds.
     Scenario("host powered off", powered_off_host, 10, slow=True),

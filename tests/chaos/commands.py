@@ -7,16 +7,23 @@ from typing import Any
 
 from support.cluster import FINAL
 
-from chaos.clusters import PATIENT, ChaosCluster
+from chaos.clusters import ChaosCluster, Shape
 from chaos.jobs import stepping
 from chaos.stage import Play
 
+_SHAPE = Shape(times=(("grow_after_seconds", 0.5),))
+"""Elastic jobs grow within their short lives."""
 _AT_ONCE = 6
 """Jobs: more than there is room for, so that some wait."""
 _PATIENCE_SECONDS = 120
-"""From the last command on a job to its end."""
+"""From the last command on a job to the next one, or to its end."""
 _COMMANDS = ("pause",) * 4 + ("resume",) * 3 + ("resize",) * 3 + ("cancel",)
 _DRAIN_CHANCE = 0.05
+_COMMAND_CHANCE = 0.15
+"""At each look at a job, some hundredths of a second after the one before: one that runs is hit
+anywhere in its life."""
+_WAITS_CHANCE = 0.7
+"""That a command waits for the job to have left the queue. Else most would come before that."""
 _RESOURCES = (
     {"workers": 1, "device": "cpu"},
     {"workers": 2, "device": "cpu"},
@@ -33,23 +40,24 @@ class _Subject:
     """Commands that it still gets."""
     since: float
     """The time of the last one (monotonic)."""
+    waits: bool
+    """The next one does not come while the job is queued."""
 
 
 def random_commands(play: Play) -> None:
     """Pause, resume, cancel, resize and drain at random: every job comes to its end."""
     report, chance = play.report, play.chance
-    with play.stage.cluster(PATIENT) as cluster:
+    with play.stage.cluster(_SHAPE) as cluster:
         times = play.times()
         subjects: list[_Subject] = []
         resizes = 0
         while True:
             while len(subjects) < _AT_ONCE and next(times, None) is not None:
                 spec = stepping(
-                    chance.randrange(5, 60), pause=0.01, resources=chance.choice(_RESOURCES)
+                    chance.randrange(5, 200), pause=0.02, resources=chance.choice(_RESOURCES)
                 )
-                subjects.append(
-                    _Subject(cluster.submit(spec), chance.randrange(1, 5), time.monotonic())
-                )
+                job, left = cluster.submit(spec), chance.randrange(1, 5)
+                subjects.append(_Subject(job, left, time.monotonic(), _waits(play)))
             if not subjects:
                 break
             for subject in chance.sample(subjects, len(subjects)):
@@ -60,16 +68,16 @@ def random_commands(play: Play) -> None:
                         report.check("no job failed", False, _told(cluster, subject))
                     report.check(f"a job came to its end: {state}", True)
                     resizes += _resizes(cluster, subject.job)
-                elif subject.left and chance.random() < 0.5:
+                    continue
+                may_come = subject.left and not (subject.waits and state == "queued")
+                if may_come and chance.random() < _COMMAND_CHANCE:
                     subject.left -= 1
-                    subject.since = time.monotonic()
-                    _command(play, cluster, subject, chance.choice(_COMMANDS))
-                elif not subject.left:
-                    if state == "paused":
-                        _command(play, cluster, subject, "resume")
-                    quiet = time.monotonic() - subject.since
-                    if quiet > _PATIENCE_SECONDS:
-                        report.check("no job is stuck", False, _told(cluster, subject))
+                    subject.since, subject.waits = time.monotonic(), _waits(play)
+                    _command(play, cluster, subject, chance.choice(_COMMANDS), state)
+                elif not subject.left and state == "paused":
+                    _command(play, cluster, subject, "resume", state)
+                if time.monotonic() - subject.since > _PATIENCE_SECONDS:
+                    report.check("no job is stuck", False, _told(cluster, subject))
             if chance.random() < _DRAIN_CHANCE:
                 _toggle_drain(play, cluster)
             time.sleep(chance.uniform(0, 0.1))
@@ -79,6 +87,10 @@ def random_commands(play: Play) -> None:
         for node in cluster.get("/cluster/nodes")["items"]:
             held = [device["job_id"] for device in node["devices"] if device["job_id"]]
             report.check("its devices are free again", not held, held)
+
+
+def _waits(play: Play) -> bool:
+    return play.chance.random() < _WAITS_CHANCE
 
 
 def _resizes(cluster: ChaosCluster, job: str) -> int:
@@ -94,7 +106,9 @@ def _toggle_drain(play: Play, cluster: ChaosCluster) -> None:
     play.report.inject(f"{command} a node")
 
 
-def _command(play: Play, cluster: ChaosCluster, subject: _Subject, command: str) -> None:
+def _command(
+    play: Play, cluster: ChaosCluster, subject: _Subject, command: str, state: str
+) -> None:
     path = f"{cluster.url}/api/v1/training/jobs/{subject.job}"
     if command == "cancel":
         reply = cluster.http.delete(path)
@@ -104,10 +118,11 @@ def _command(play: Play, cluster: ChaosCluster, subject: _Subject, command: str)
         reply = cluster.http.put(f"{path}/resize", json=asked)
     else:
         reply = cluster.http.put(f"{path}/{command}")
-    play.report.inject(command)
+    play.report.inject(f"{command}: {state}")
     # What does not fit the job's state is refused, and changes nothing.
-    done = reply.status_code in (202, 409)
-    play.report.check("the command was done, or refused with 409", done, reply.text)
+    refused = reply.status_code == 409
+    what = "a command was refused with 409" if refused else "a command was done"
+    play.report.check(what, refused or reply.status_code == 202, reply.text)
 
 
 def _told(cluster: ChaosCluster, subject: _Subject) -> Any:
