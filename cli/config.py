@@ -23,7 +23,10 @@ FILE_NAME = "trainhall.toml"
 # Only what is the same from one call to the next belongs in a file.
 SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
 # The coordinator reads these by itself (`trainhall.api.settings`); they have no flag.
-SERVER_ONLY = ("allowed_hosts", "public_url", "access_log", "log_level")
+SERVER_ONLY = (
+    "allowed_hosts", "public_url", "access_log", "log_level", "suspect_after", "lost_after",
+    "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
+)  # fmt: skip
 OF_ONE_COMMAND = ("coordinator", "address")
 
 
@@ -133,9 +136,9 @@ def _table(
     tables = _with_table(commands)
     if name not in tables:
         raise Usage(f"{path}: unknown table [{name}]; known: {', '.join(tables)}")
-    known = _names(commands[name])
+    known = [*_names(commands[name]), *(SERVER_ONLY if name == "server" else ())]
     named = {key.replace("-", "_"): value for key, value in values.items()}
     for key in named:
-        if key not in known and not (name == "server" and key in SERVER_ONLY):
+        if key not in known:
             raise Usage(f"{path}: [{name}] has no key {key!r}; known: {', '.join(known)}")
     return named

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     """Sends what is asked for of a job; the job then."""
 
 RECENT_EVENTS = 10
+RECENT_CHECKPOINTS = 2
+"""Of events about them, which are many: they would leave no room for others."""
 
 
 def submit(
@@ -182,7 +184,7 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
             more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             words = last_words(client, found)
             failures = incidents(client, found)
-            events = list(client.items(f"/training/jobs/{found['id']}/events"))[-RECENT_EVENTS:]
+            events = _recent(list(client.items(f"/training/jobs/{found['id']}/events")))
         page = client.page_of(found["id"])
     out.print_item(found, output, lambda: _job_page(found, events, page, [failures, words], more))
 
@@ -358,6 +360,20 @@ def _attempt(job: out.Json) -> str:
     return f"{told}, generation {job['generation']}" if job["generation"] > 1 else told
 
 
+def _recent(events: list[Any]) -> list[Any]:
+    saved = [event for event in events if event["kind"] == "checkpoint"][-RECENT_CHECKPOINTS:]
+    others = [event for event in events if event["kind"] != "checkpoint"][-RECENT_EVENTS:]
+    return [*others, *saved]
+
+
+def _strategy(job: out.Json) -> str:
+    """As in `fsdp, shard 2 × data 2`: what the spec says of it, with the degrees that it gives."""
+    asked = job["spec"].get("parallelism", {})
+    degrees = ("data", "shard", "tensor", "pipeline", "servers")
+    given = [f"{name} {asked[name]}" for name in degrees if asked.get(name) not in (None, 1)]
+    return ", ".join([asked.get("strategy", "ddp"), *([" × ".join(given)] if given else [])])
+
+
 def _workers(job: out.Json) -> str:
     resources = job["spec"].get("resources", {})
     if "max_workers" not in resources:
@@ -380,6 +396,7 @@ def _job_page(
         ("step", _step(job)),
         ("attempt", _attempt(job)),
         ("workers", _workers(job)),
+        *([] if job["spec"].get("script") else [("strategy", _strategy(job))]),
         *([("plan", job["plan"]["told"])] if job.get("plan") else []),
         *([("straggler", slow)] if (slow := out.straggler(job)) else []),
         ("priority", str(job["priority"])),

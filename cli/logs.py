@@ -65,6 +65,9 @@ def logs(
         found = client.job(job)
         if rank is not None:
             _check_rank(client, found, rank)
+        if attempt is not None and attempt > found["attempt"]:
+            has = f"attempts 1 to {found['attempt']}" if found["attempt"] else "had no attempt yet"
+            raise Usage(f"--attempt {attempt}: job {found['id']} has {has}")
         printer = LogPrinter(
             client, found["id"], rank=rank, stream=stream, attempt=attempt,
             prefixed=rank is None and found["world_size"] > 1, as_json=form is LogFormat.JSON,

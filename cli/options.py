@@ -9,6 +9,8 @@ import typer
 from trainhall.cli import complete, config
 
 DEFAULT_URL = config.DEFAULT_URL
+MAX_SLOTS = 4096
+"""As an agent takes them (`cluster.agent.options`), which is not imported for it."""
 
 
 class Format(StrEnum):
@@ -106,6 +108,7 @@ Slots = Annotated[
         "--slots",
         envvar="TRAINHALL_SLOTS",
         min=0,
+        max=MAX_SLOTS,
         help="CPU workers that this host may run at once.",
         show_default="the number of cores",
     ),

@@ -100,7 +100,10 @@ def main() -> int:
                 "final": isinstance(error, FINAL),
             },
         )
-        logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, text)
+        # What the user gave is told by the message, unless code of theirs raised it.
+        is_told = isinstance(error, FINAL) and error.__cause__ is None
+        words = f"{type(error).__name__}: {message}" if is_told else text
+        logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, words)
         return EXIT_NOT_REGROUPED if isinstance(error, NotRegrouped) else EXIT_FAILED
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+MAX_SLOTS = 4096
+
 
 class AgentError(Exception):
     """The agent cannot go on; the message is one sentence that says what to do."""
@@ -66,8 +68,8 @@ class AgentOptions:
                 f"--coordinator {self.coordinator!r} is no address of a coordinator; "
                 "give one like http://host:8000"
             )
-        if self.slots is not None and not 0 <= self.slots <= 4096:
-            raise BadOption(f"--slots {self.slots} must lie between 0 and 4096")
+        if self.slots is not None and not 0 <= self.slots <= MAX_SLOTS:
+            raise BadOption(f"--slots {self.slots} must lie between 0 and {MAX_SLOTS}")
 
     @property
     def url(self) -> str:

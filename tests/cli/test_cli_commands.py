@@ -281,10 +281,12 @@ def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
     cli("pause", running)
     cli.cluster.wait_for(running, "paused")
     assert "training.steps" in cli("resume", running, "--set", "training.steps=3", code=2).err
+    assert re.search(r"strategy +ddp$", cli("show", running).out, re.MULTILINE)
     told = cli("resume", running, *changes, "-o", "json").json
     assert told["spec"]["parallelism"]["strategy"] == "fsdp"
     cli.cluster.wait_for(running, "running")
     assert cli("show", running, "-o", "json").json["world_size"] == 2
+    assert re.search(r"strategy +fsdp$", cli("show", running).out, re.MULTILINE)
     done = cli("cancel", running, "nothing", "--output", "json", code=1)
     assert [job["id"] for job in done.json] == [running]
     assert "there is no job 'nothing'" in done.err
@@ -338,6 +340,8 @@ def test_logs_follow_to_the_end_with_ranks(cli: Cli, tmp_path: Path) -> None:
     only = cli("logs", job, "--rank", "1").out.splitlines()
     assert only == [f"line {i}" for i in range(20)]
     assert f"--rank 7: job {job} has ranks 0 to 1" in cli("logs", job, "--rank", "7", code=2).err
+    told = cli("logs", job, "--attempt", "7", code=2).err
+    assert f"--attempt 7: job {job} has attempts 1 to 1" in told
 
 
 def test_nodes(cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,11 +12,13 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from trainhall.api.settings import Settings
 from trainhall.cli import config, output, specs
 from trainhall.cli.errors import Usage
 from trainhall.cli.main import app
 from trainhall.cli.options import Format
 
+DOCS = Path(__file__).parents[2] / "docs"
 COLUMNS = [
     output.Column("ID", lambda i: i["id"]),
     output.Column("STATE", lambda i: i["state"]),
@@ -96,6 +99,25 @@ def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
     assert found["server"] == {"port": 9}
     assert found["up"] == {"port": 10, "data_dir": "d"}
     assert found["doctor"] == {"url": "http://lab:8000", "port": 10, "data_dir": "d"}
+
+
+def test_what_the_coordinator_alone_reads_may_be_in_its_table(folder: Path) -> None:
+    flags = {"host", "port", "data_dir", "database_url", "insecure", "mock"}
+    assert set(config.SERVER_ONLY) == Settings.model_fields.keys() - flags
+    for name in config.SERVER_ONLY:
+        (folder / "trainhall.toml").write_text(f"[server]\nport = 9\n{name} = 1\n")
+        assert config.default_map(COMMANDS)["server"]["port"] == 9
+    (folder / "trainhall.toml").write_text("[server]\nagein = 1\n")
+    with pytest.raises(Usage, match="priority_ageing"):
+        config.default_map(COMMANDS)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_files_in_the_documents_are_read(folder: Path, page: Path) -> None:
+    for text in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        (folder / "trainhall.toml").write_text(text)
+        config.default_map(COMMANDS)
+        Settings()
 
 
 def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> None:

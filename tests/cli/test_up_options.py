@@ -1,10 +1,14 @@
 """What `up` is told at its start, and what it says of it."""
 
 import pytest
+from typer.testing import CliRunner
 
+from trainhall.cli import options as cli_options
 from trainhall.cli import serve, up
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.main import app
 from trainhall.cluster.agent import devices
+from trainhall.cluster.agent import options as agent_options
 
 
 def test_a_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +19,13 @@ def test_a_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -
     serve.check_slots(None)
     monkeypatch.setattr(devices, "list_gpus", lambda: ["a GPU"])
     serve.check_slots(0)
+
+
+def test_more_slots_than_an_agent_takes_are_refused_at_once() -> None:
+    told = CliRunner().invoke(app, ["up", "--slots", "99999999"])
+    assert told.exit_code == 2
+    assert "4096" in told.output
+    assert cli_options.MAX_SLOTS == agent_options.MAX_SLOTS
 
 
 def test_an_address_of_another_host_is_blamed_and_not_the_port() -> None:

@@ -124,6 +124,11 @@ def test_what_is_wrong_with_a_task_is_said_with_its_place(
             expected = expected.replace("{line}", str(line))
         assert expected in failure["message"]
     assert not attempt.events(kind="completed")
+    # The user's own lines are worth reading, those that have found a mistake are not.
+    if name in ("NoData", "TakenName", "Plan"):
+        assert "Traceback" not in attempt.stderr()
+    elif name in ("Raises", "ChangingBatches"):
+        assert "Traceback" in attempt.stderr()
 
 
 @pytest.mark.parametrize(
