@@ -12,6 +12,7 @@ from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
 from trainhall.cluster.node_lifecycle import hold_ready
 from trainhall.cluster.resume import candidates
 from trainhall.cluster.scheduling.placement import allocation_of
+from trainhall.cluster.told import read_told
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Grant, Job
 from trainhall.training.checkpoint.names import parse_name
@@ -82,8 +83,9 @@ async def regroup(
     Devices that it gives up stay granted until their hosts tell that nothing runs there.
 
     Raises:
-        NotRegrouped: the token is not the attempt's any more, it does not run, or a host of the new
-            allocation may get no work.
+        NotRegrouped: the token is not the attempt's any more, it does not run, ranks have fallen
+            since so that nobody who stays would have the state, or a host of the new allocation may
+            get no work.
         IntegrityError: a device was taken meanwhile.
     """
     job_id, number, token = decision.token
@@ -104,6 +106,8 @@ async def regroup(
     allocation = allocation_of(decision.placed, decision.device)
     size = sum(len(node.device_indices) for node in decision.placed)
     if size != attempt.world_size and size not in (job.sizes or []):
+        raise NotRegrouped
+    if not _keeps_state(attempt, allocation):
         raise NotRegrouped
     await _grant(session, attempt, decision, before)
     failure = decision.failure.model_dump(mode="json") if decision.failure else None
@@ -180,6 +184,18 @@ async def _grant(
             )
         )
     await session.flush()
+
+
+def _keeps_state(attempt: Attempt, allocation: list[Any]) -> bool:
+    """Of the ranks that live, as far as their hosts have told, one stays."""
+    living = _places(attempt.allocation)
+    for node_id, stored in attempt.node_outcomes.items():
+        told = read_told(stored)
+        if told is not None and told.outcome is not None:
+            living = {(node, index) for node, index in living if node != node_id}
+        elif told is not None and told.generation == attempt.generation:
+            living -= {(node_id, fallen.device_index) for fallen in told.fallen}
+    return not living or not living.isdisjoint(_places(allocation))
 
 
 def _places(allocation: list[Any]) -> set[tuple[str, int]]:

@@ -9,7 +9,7 @@ from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.db.models import Attempt, Grant
 from trainhall.training.cause import Cause
-from trainhall.training.link import Failure, Outcome, Unrecorded
+from trainhall.training.link import Failure, Fallen, Outcome, Unrecorded
 
 ELASTIC = {"min_workers": 2, "max_workers": 4}
 
@@ -320,6 +320,32 @@ async def test_a_stale_token_changes_nothing(hall: SimulatedCluster) -> None:
     now = (job_id, 1, 2)
     assert not await apply.apply(Regroup(now, placed[:0], "cpu", "no size that it can have"))
     assert await rows(hall, job_id) == before
+
+
+async def test_a_decision_of_before_a_fall_does_not_give_up_what_alone_has_the_state(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"min_workers": 1, "max_workers": 2})
+    before = await rows(hall, job_id)
+    fallen = Fallen(
+        rank=0, device_kind="cpu", device_index=0, generation=1, failure=Failure(message="fell")
+    )
+    async with hall.db.transaction() as session:
+        attempt = await session.get(Attempt, (job_id, 1))
+        assert attempt is not None
+        told = attempt.node_outcomes[node.node_id] | {"fallen": [fallen.model_dump(mode="json")]}
+        attempt.node_outcomes = {node.node_id: told}
+    apply = hall.coordinator.reconciler._applier
+    assert isinstance(apply, Applier)
+
+    def smaller(device: int) -> Regroup:
+        placed = (PlacedNode(node.node_id, "alpha", (device,)),)
+        return Regroup((job_id, 1, 1), placed, "cpu", "a user resized it")
+
+    assert not await apply.apply(smaller(0))
+    assert await rows(hall, job_id) == before
+    assert await apply.apply(smaller(1))
 
 
 async def rows(hall: SimulatedCluster, job_id: str) -> list[object]:
