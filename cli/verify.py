@@ -222,6 +222,7 @@ def _page(results: "list[Result]") -> str:
     lines += [
         f"\n{r.strategy}, {r.mesh} failed: {r.reason}" for r in compared if r.verdict == "failed"
     ]
+    lines += [f"\n{judged}." for judged in dict.fromkeys(r.judged for r in compared) if judged]
     unclear: dict[str, list[str]] = {}
     for result in compared:
         if result.verdict == "unclear":

@@ -5,6 +5,7 @@ TEMPORARY/attempts/N/        run N: its output and what it differed in
 """
 
 import json
+import math
 import shutil
 import time
 from dataclasses import asdict, dataclass, field
@@ -59,10 +60,14 @@ class Result:
     first_layer: dict[str, Any] | None = None
     """The same of the first tensor: a wrong norm shows in the weights only later."""
     seconds: float = 0.0
+    judged_steps: int | None = None
+    """So many steps are judged, the first ones; None: all."""
+    judged: str = ""
+    """By what, unless it is what all are judged by."""
 
     def worst(self, kind: str) -> float | None:
-        """The largest error of a kind over all steps; NaN where there is one."""
-        values = [float(error[kind]) for error in self.errors]
+        """The largest error of a kind over the steps that are judged; NaN where there is one."""
+        values = [float(error[kind]) for error in self.errors[: self.judged_steps]]
         return max(values, key=lambda v: float("inf") if v != v else v, default=None)
 
     def as_json(self) -> dict[str, Any]:
@@ -157,6 +162,14 @@ class Comparison:
             baseline_microbatches=partition.samples * partition.microbatches,
             seconds=round(time.monotonic() - began, 3),
         )
+        compression = candidate.spec.gradient_sync.compression
+        allowed = tolerance(self._dtype, compression)
+        if math.isfinite(allowed.steps):
+            result.judged_steps = round(allowed.steps)
+            result.judged = (
+                f"{compression} rounds gradients: its first step is judged, by a loss within "
+                f"{allowed.loss:.0e} and gradients within {allowed.gradient:.0e}"
+            )
         _judge(result, _read(folder))
         if status.outcome is not Outcome.COMPLETED:
             # Only its ranks can judge a task of the user's own.
@@ -169,7 +182,6 @@ class Comparison:
         elif result.verdict == "differs":
             if self._disturbed is None:
                 self._disturbed = self._disturb(partition)
-            allowed = tolerance(self._dtype, candidate.spec.gradient_sync.compression)
             _doubt(result, self._disturbed, DISTURBED[self._dtype], allowed)
         shutil.rmtree(folder.path)
         return result

@@ -272,7 +272,9 @@ class JobService:
                 assert attempt is not None
                 attempt.spec = attempt.spec or job.spec
                 if state is not JobState.PAUSING:
-                    if job.world_size not in sizes:
+                    if job.world_size in sizes:
+                        told += f"; it goes on with {job.world_size}"
+                    else:
                         told += f"; it keeps {job.world_size} until it can change"
                     job.reason = told
             else:

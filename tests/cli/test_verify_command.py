@@ -241,6 +241,17 @@ def test_an_mlp_is_compared_under_every_strategy_that_fits(start: Start, tmp_pat
         "the model's 3 layers cannot be cut into pipeline 2 × 2 stages each = 4 stages; choose a "
         "smaller degree, or a schedule with one stage a rank"
     )
+    # Of what rounds gradients the step is told that is judged.
+    for mesh, bound in (("data 2, fp16", "2e-03"), ("data 2, bf16", "2e-02")):
+        rounded = results["ddp", mesh]
+        first, *others = rounded["errors"]
+        assert rounded["judged_steps"] == 1
+        assert rounded["gradient"] == first["gradient"] <= float(bound)
+        assert max(error["gradient"] for error in others) > 1e-9
+        assert rounded["judged"].endswith(
+            f"its first step is judged, by a loss within 1e-05 and gradients within {bound}"
+        )
+    assert (ddp["judged_steps"], ddp["judged"]) == (None, "")
     assert "<svg" in plot.read_text()
 
 

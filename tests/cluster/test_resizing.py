@@ -97,7 +97,7 @@ async def test_a_job_keeps_its_size_until_there_is_room(
     assert (await hall.job(job_id)).state == "running"
     assert await sizes(hall, job_id) == [[2]]
     back = await resize(hall, job_id, workers=2)
-    assert back.reason == "a user asks for 2 workers instead of 4 workers"
+    assert back.reason == "a user asks for 2 workers instead of 4 workers; it goes on with 2"
     await resize(hall, job_id, workers=4)
     await hall.finish(other)
     await run_at(hall, job_id, 4)
