@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -20,6 +21,8 @@ from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings, SettingsError
 from trainhall.training.spec.wording import in_words
 
+WRONG_INPUT = 2
+"""The exit code where a setting is wrong."""
 GRACE_SECONDS = 3
 """How long requests and websockets that are under way may take to end."""
 KEEP_ALIVE_SECONDS = 75
@@ -58,13 +61,16 @@ def serve(
     try:
         settings = Settings(**given)
         listener = _inherited(fd) if fd is not None else listen(host, port)
-    except (SettingsError, ListenError) as error:
+    except SettingsError as error:
+        return _told(str(error), WRONG_INPUT)
+    except ListenError as error:
         return _told(str(error))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         told = in_words(first)
         where = ".".join(map(str, first["loc"]))
-        return _told(f"{where}: {told}" if where else told)
+        value = f" (given: {first['input']})" if isinstance(first["input"], str | float) else ""
+        return _told(f"{where}: {told}{value}" if where else told, WRONG_INPUT)
     configure_logging(settings.logged_level)
     sys.setswitchinterval(SWITCH_SECONDS)
     with listener:
@@ -93,10 +99,11 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        raise ListenError(
-            f"cannot listen on {host} port {port}: {error.strerror}; "
-            "take another with --port (0 picks a free one)"
-        ) from None
+        remedy = "take another with --port (0 picks a free one)"
+        if error.errno == errno.EADDRNOTAVAIL:
+            remedy = "it is no address of this host; give another --host"
+        told = f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
+        raise ListenError(told) from None
     return listener
 
 
@@ -179,6 +186,6 @@ def _print_url(url: str) -> None:
     sys.stdout.flush()
 
 
-def _told(message: str) -> int:
+def _told(message: str, code: int = 1) -> int:
     sys.stderr.write(f"trainhall: {message}\n")
-    return 1
+    return code

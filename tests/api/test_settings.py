@@ -75,6 +75,7 @@ def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
         ("QUOTAS", '{"user": {"bob": 1}}', "quotas.user: unknown key"),
         ("QUOTAS", '{"users": 3}', "quotas.users: must be a mapping of keys"),
         ("QUOTAS", '{"users": {"bob": -1}}', "quotas.users.bob: must be at least 0"),
+        ("LOST_AFTER", "-1", "lost_after: must be more than 0 (given: -1)"),
         ("SUSPECT_AFTER", "100", "trainhall: suspect_after must lie above"),
     ],
 )
@@ -87,7 +88,7 @@ def test_a_bad_value_ends_the_server_with_its_name(
     told: str,
 ) -> None:
     monkeypatch.setenv(f"TRAINHALL_{name}", value)
-    assert serve(host="127.0.0.1", port=0, data_dir=tmp_path, insecure=False) != 0
+    assert serve(host="127.0.0.1", port=0, data_dir=tmp_path, insecure=False) == 2
     assert told in capsys.readouterr().err
 
 
