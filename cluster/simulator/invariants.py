@@ -30,6 +30,7 @@ from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.violation import Violation
 from trainhall.monitoring.codec import decode_frames
+from trainhall.training.link import Launch
 
 TRANSITIONS = "1 transitions"
 SUBMISSIONS = "2 submissions"
@@ -325,19 +326,21 @@ class Inspector:
                 if not older.running or older.launch.job_id != launch.job_id:
                     continue
                 if older.launch.attempt < launch.attempt:
-                    self._check_void((launch.job_id, older.launch.attempt), other)
+                    self._check_void(older.launch, other)
                     if older.launch.isolation_seconds is not None:
                         what = f"attempt {older.launch.attempt} still runs on {other.name}"
                         self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
 
-    def _check_void(self, key: _AttemptKey, host: Host) -> None:
-        """Beside a newer attempt only one may run that was revoked, on a host that is not heard."""
+    def _check_void(self, older: Launch, host: Host) -> None:
+        """Beside a newer attempt only one may run that was revoked, or ranks of a generation that
+        it has left, on a host that is not heard: what they tell and save is refused."""
+        key = (older.job_id, older.attempt)
         self._story.checks[ISOLATED] += 1
         self._story.exercised[RAN_BESIDE] += 1
         row = self._db.execute(
-            "SELECT revoked FROM attempts WHERE job_id = ? AND number = ?", key
+            "SELECT revoked, generation FROM attempts WHERE job_id = ? AND number = ?", key
         ).fetchone()
-        if row is None or not row[0]:
+        if row is None or not (row[0] or row[1] > older.generation):
             self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not void")
 
     # -- what puts an invariant to the test ------------------------------------------------------
