@@ -334,7 +334,7 @@ CHECKPOINT: Example = {
 }
 VERIFIED: Example = {"good": True, "problems": []}
 PINNED: Example = CHECKPOINT | {"pinned": True}
-RESTORE: Example = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 4}}
+CHANGES: Example = {"parallelism": {"strategy": "fsdp"}, "resources": {"workers": 4}}
 RETENTION: Example = {
     "items": [
         {

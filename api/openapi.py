@@ -16,8 +16,7 @@ from trainhall.api.auth import authenticated
 from trainhall.api.describe import NULL, REF
 from trainhall.api.params import known_query
 from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
-from trainhall.api.schemas.checkpoints import Restore
-from trainhall.api.schemas.jobs import Resize
+from trainhall.api.schemas.jobs import Changes, Resize
 from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
 from trainhall.api.schemas.problems import Problem
 from trainhall.training.spec import JobSpec
@@ -89,7 +88,7 @@ def _read_by_hand(taken: set[str]) -> dict[str, Any]:
     """The schemas of bodies that routes read by themselves, and of problems. A part of the job spec
     that has the name of a response is told apart by a prefix."""
     _, own = models_json_schema(
-        [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Restore, Problem)],
+        [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Changes, Problem)],
         ref_template=REF,
     )
     _, spec = models_json_schema([(JobSpec, "validation")], ref_template=REF)

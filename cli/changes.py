@@ -22,7 +22,7 @@ Changes = Annotated[
 
 
 def body_of(workers: int | None, overrides: list[str] | None) -> Json:
-    """What is asked for, as the body of a restore; empty where nothing is.
+    """What is asked for, as the body of a resume or a restore; empty where nothing is.
 
     Raises:
         Usage: something is to change that cannot.

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +10,7 @@ from trainhall.cli import output as out
 from trainhall.cli import specs
 from trainhall.cli.changes import Changes, Workers, body_of
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import MISSING, CliError, NotFound, Unreachable, Usage, WrongState
+from trainhall.cli.errors import MISSING, CliError, NotFound, Unreachable, Usage
 from trainhall.cli.options import (
     DEFAULT_URL,
     Format,
@@ -22,14 +22,6 @@ from trainhall.cli.options import (
     Timeout,
     Url,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainhall.cli.client import Client
-
-    Command = Callable[[Client, str], out.Json]
-    """Sends what is asked for of a job; the job then."""
 
 RECENT_EVENTS = 10
 RECENT_CHECKPOINTS = 2
@@ -197,7 +189,7 @@ def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -
       trainhall pause 3f2a
       trainhall pause 3f2a 91bc
     """
-    _command(url, jobs, output, _asking("PUT", "/pause"))
+    _command(url, jobs, output, "PUT", "/pause")
 
 
 def resume(
@@ -219,22 +211,7 @@ def resume(
       trainhall ls --state paused -o name | xargs trainhall resume
     """
     body = body_of(workers, overrides)
-    _command(url, jobs, output, partial(_resume, body=body))
-
-
-def _resume(client: "Client", job_id: str, body: out.Json) -> out.Json:
-    asked = _asking("PUT", "/resume")
-    if not body or client.get(f"/training/jobs/{job_id}")["state"] != "paused":
-        return asked(client, job_id)
-    found = client.items(f"/checkpoints/jobs/{job_id}")
-    newest = next((c for c in found if c["state"] == "committed"), None)
-    if newest is None:
-        raise WrongState(
-            f"{job_id} has no checkpoint to go on from in another way: `trainhall resize {job_id} "
-            "--workers N` changes its workers; for another strategy submit it anew"
-        )
-    restored: out.Json = client.request("POST", f"/checkpoints/{newest['id']}/restore", json=body)
-    return restored
+    _command(url, jobs, output, "PUT", "/resume", body)
 
 
 def resize(
@@ -280,7 +257,7 @@ def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
       trainhall cancel 3f2a
       trainhall cancel 3f2a 91bc
     """
-    _command(url, jobs, output, _asking("DELETE", ""))
+    _command(url, jobs, output, "DELETE", "")
 
 
 def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
@@ -306,12 +283,14 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
     raise typer.Exit(code)
 
 
-def _asking(method: str, action: str) -> "Command":
-    """To send a request about a job."""
-    return lambda client, job_id: client.request(method, f"/training/jobs/{job_id}{action}")
-
-
-def _command(url: str, references: list[str], output: Format, send: "Command") -> None:
+def _command(
+    url: str,
+    references: list[str],
+    output: Format,
+    method: str,
+    action: str,
+    body: out.Json | None = None,
+) -> None:
     """Command every job, also after one that refused; how the first refused is how it ends.
 
     One job is printed as itself, several as one list.
@@ -323,7 +302,9 @@ def _command(url: str, references: list[str], output: Format, send: "Command") -
     with connect(url) as client:
         for reference in references:
             try:
-                done.append(send(client, client.job_id(reference)))
+                job_id = client.job_id(reference)
+                path = f"/training/jobs/{job_id}{action}"
+                done.append(client.request(method, path, json=body or None))
             except CliError as error:
                 refused.append(error)
                 if isinstance(error, Unreachable):

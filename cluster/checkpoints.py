@@ -11,13 +11,12 @@ from sqlalchemy import CursorResult, bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster import cursors
-from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, Revoked, WrongState
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
-from trainhall.cluster.respec import changed_spec
+from trainhall.cluster.respec import changed_spec, columns_of
 from trainhall.cluster.resume import STORE, candidates
 from trainhall.cluster.run_time import run_times
 from trainhall.cluster.storable import storable
@@ -247,10 +246,7 @@ class CheckpointService:
                 )
             spec = changed_spec(job.spec, resources, parallelism)
             changes: dict[str, Any] = {
-                "spec": spec.model_dump(mode="json"),
-                "world_size": spec.resources.workers,
-                "sizes": sizes_of(spec),
-                **({} if spec.is_auto else {"plan": None, "measured_on": None}),
+                **columns_of(spec),
                 "restore_checkpoint_id": row.id,
                 "restarts": 0,
                 "restarts_step": progress.step,

@@ -1,7 +1,7 @@
 """Jobs as users see them: submit, read, pause, resume, cancel."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -24,7 +24,7 @@ from trainhall.cluster.lifecycle import (
 )
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import attempt_view, event_view, job_view
-from trainhall.cluster.respec import resized_spec
+from trainhall.cluster.respec import changed_spec, columns_of, resized_spec
 from trainhall.cluster.run_time import run_times
 from trainhall.cluster.stragglers import stragglers
 from trainhall.cluster.views import AttemptView, EventView, JobView, Page
@@ -57,6 +57,7 @@ _CANCEL: dict[JobState, JobState | None] = {
     JobState.CANCELLING: None,
     JobState.CANCELLED: None,
 }
+_NOTHING: Mapping[str, dict[str, Any]] = {}
 COMMANDS = {"pause": _PAUSE, "resume": _RESUME, "cancel": _CANCEL}
 _DONE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
 _REASONS = {
@@ -225,9 +226,24 @@ class JobService:
         """A running job stops at an agreed step and saves; a waiting one leaves the queue."""
         return await self._command(job_id, "pause")
 
-    async def resume(self, job_id: str) -> JobView:
-        """A paused job goes to the end of the queue of its priority."""
-        return await self._command(job_id, "resume")
+    async def resume(
+        self,
+        job_id: str,
+        *,
+        resources: dict[str, Any] | None = None,
+        parallelism: dict[str, Any] | None = None,
+    ) -> JobView:
+        """A paused job goes to the end of the queue of its priority.
+
+        Args:
+            resources, parallelism: replace keys of the job's spec.
+
+        Raises:
+            WrongState: it is not paused.
+            SpecError: the changed spec is not valid.
+        """
+        asked = {"resources": resources, "parallelism": parallelism}
+        return await self._command(job_id, "resume", {k: v for k, v in asked.items() if v})
 
     async def cancel(self, job_id: str) -> JobView:
         """A job with ranks stops now, saving nothing; any other is cancelled at once."""
@@ -288,10 +304,12 @@ class JobService:
         self._wakeups.job(job_id)
         return view
 
-    async def _command(self, job_id: str, command: str) -> JobView:
+    async def _command(
+        self, job_id: str, command: str, asked: Mapping[str, dict[str, Any]] = _NOTHING
+    ) -> JobView:
         for _ in range(_TRIES):
             try:
-                view, allocation = await self._command_once(job_id, command)
+                view, allocation = await self._command_once(job_id, command, asked)
             except _Moved:
                 continue
             self._wakeups.job(job_id)
@@ -300,9 +318,12 @@ class JobService:
         raise Conflict(f"job {job_id} changes too quickly to {command} it; try again")
 
     async def _command_once(
-        self, job_id: str, command: str
+        self, job_id: str, command: str, asked: Mapping[str, dict[str, Any]]
     ) -> tuple[JobView, Sequence[dict[str, Any]]]:
         """The job after the command, and the hosts of its newest attempt.
+
+        Args:
+            asked: keys to replace, by the part of the spec that they are in.
 
         Raises:
             _Moved: the job changed between reading and writing; look again.
@@ -333,7 +354,13 @@ class JobService:
                 )
             ):
                 raise _Moved
-            changes = {"restarts": 0, "restarts_step": progress.step} if command == "resume" else {}
+            changes: dict[str, Any] = {}
+            if command == "resume":
+                changes = {"restarts": 0, "restarts_step": progress.step}
+            if asked:
+                spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
+                changes |= columns_of(spec)
+                reason += f" with {_in_words(asked)}"
             if not await move_job(
                 session, job_id, state, end,
                 reason=reason, now=now, attempt=job.attempt, changes=changes,
@@ -355,6 +382,12 @@ def _refusal(job_id: str, state: JobState, command: str) -> str:
     *others, last = (s for s, end in COMMANDS[command].items() if end is not None)
     allowed = f"{', '.join(others)} or {last}" if others else last
     return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}; only a {allowed} job can"
+
+
+def _in_words(asked: Mapping[str, dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{part}.{key} {value}" for part, values in asked.items() for key, value in values.items()
+    )
 
 
 def _workers(spec: dict[str, Any]) -> str:

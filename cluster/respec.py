@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from trainhall.cluster.elastic import sizes_of
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import refuse_idle, validate_spec
 from trainhall.training.spec.resources import changed as changed_resources
@@ -37,6 +38,16 @@ def changed_spec(
     wanted = validate_spec(changed)
     refuse_idle(wanted, {("parallelism", name) for name in asked})
     return wanted
+
+
+def columns_of(spec: JobSpec) -> dict[str, Any]:
+    """What the row of a job without ranks holds of a spec that is to replace its own."""
+    return {
+        "spec": spec.model_dump(mode="json"),
+        "world_size": spec.resources.workers,
+        "sizes": sizes_of(spec),
+        **({} if spec.is_auto else {"plan": None, "measured_on": None}),
+    }
 
 
 def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:

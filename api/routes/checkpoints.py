@@ -26,11 +26,10 @@ from trainhall.api.schemas.checkpoints import (
     CheckpointFiles,
     CheckpointPage,
     CheckpointProblem,
-    Restore,
     RetentionList,
     Verification,
 )
-from trainhall.api.schemas.jobs import Job
+from trainhall.api.schemas.jobs import Changes, Job
 
 router = APIRouter(prefix="/checkpoints", tags=["checkpoints"])
 
@@ -201,7 +200,7 @@ async def read_checkpoint_file(
     status_code=202,
     summary="Restore a checkpoint",
     openapi_extra=body(
-        Restore, {"as it was": {}, "on more workers": examples.RESTORE}, required=False
+        Changes, {"as it was": {}, "on more workers": examples.CHANGES}, required=False
     ),
     responses=answers(
         examples.RESTORED,
@@ -217,7 +216,7 @@ async def read_checkpoint_file(
 async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: Request) -> Job:
     """Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
     job must not be running."""
-    wanted = await read_json(request, Restore)
+    wanted = await read_json(request, Changes)
     view = await hall.checkpoints.restore(
         checkpoint_id, resources=wanted.resources, parallelism=wanted.parallelism
     )

@@ -31,6 +31,7 @@ from trainhall.api.problems import invalid
 from trainhall.api.schemas.jobs import (
     Attempt,
     AttemptPage,
+    Changes,
     DryRun,
     Event,
     EventPage,
@@ -209,17 +210,28 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     "/{job_id}/resume",
     status_code=202,
     summary="Resume a paused job",
+    openapi_extra=body(
+        Changes, {"as it was": {}, "in another way": examples.CHANGES}, required=False
+    ),
     responses=answers(
         examples.RESUMED,
         NO_JOB,
+        BODY_TOO_LARGE,
+        NOT_JSON,
         wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
+        invalid("resources.workers", 0, "must be at least 1"),
         status=202,
         told="It is queued again.",
     ),
 )
-async def resume_job(hall: Hall, job_id: JobId) -> Job:
-    """It goes on from its newest good checkpoint, once there is room."""
-    return Job.model_validate(await hall.jobs.resume(job_id))
+async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
+    """It goes on from its newest good checkpoint, once there is room: as it was, or with another
+    strategy or on other resources, which it keeps."""
+    wanted = await read_json(request, Changes)
+    view = await hall.jobs.resume(
+        job_id, resources=wanted.resources, parallelism=wanted.parallelism
+    )
+    return Job.model_validate(view)
 
 
 @router.put(

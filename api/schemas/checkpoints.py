@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from trainhall.api.schemas.base import Body, JsonObject, ListPage, MetricValue, Schema, Time
+from trainhall.api.schemas.base import ListPage, MetricValue, Schema, Time
 
 
 class Checkpoint(Schema):
@@ -74,12 +74,3 @@ class Retention(Schema):
 class RetentionList(Schema):
     items: list[Retention]
     """The newest first."""
-
-
-class Restore(Body):
-    """What the restored job shall have otherwise than before; everything is optional."""
-
-    resources: JsonObject | None = None
-    """Keys of the job spec's `resources` to replace, such as `{"workers": 4}`."""
-    parallelism: JsonObject | None = None
-    """Keys of the job spec's `parallelism` to replace."""

@@ -166,6 +166,15 @@ class Resize(Body):
     """Of an elastic job: the most. Left out, they stay."""
 
 
+class Changes(Body):
+    """What a job shall have otherwise than before when it goes on; everything is optional."""
+
+    resources: JsonObject | None = None
+    """Keys of the job spec's `resources` to replace, such as `{"workers": 4}`."""
+    parallelism: JsonObject | None = None
+    """Keys of the job spec's `parallelism` to replace."""
+
+
 class RankPlacement(Schema):
     """Where one rank of an attempt runs."""
 

@@ -37,6 +37,29 @@ async def test_a_waiting_job_is_paused_resumed_and_cancelled(client: httpx.Async
     assert (await client.get(job)).json()["state"] == "cancelled"
 
 
+async def test_a_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient) -> None:
+    job = f"{API}/training/jobs/{await submitted(client)}"
+    changes = {"resources": {"workers": 2}, "parallelism": {"strategy": "fsdp"}}
+    refused = await client.put(f"{job}/resume", json=changes)
+    assert refused.status_code == 409
+    assert (await client.get(job)).json()["world_size"] == 1
+    await client.put(f"{job}/pause")
+    for wrong, named in (
+        ({"resources": {"workers": 0}}, "resources.workers"),
+        ({"parallelism": {"strategy": "fsdp", "servers": 1}}, "parallelism.servers"),
+        ({"training": {"steps": 3}}, "training"),
+    ):
+        refused = await client.put(f"{job}/resume", json=wrong)
+        assert refused.status_code == 422, refused.text
+        assert refused.json()["errors"][0]["field"] == named
+    assert (await client.get(job)).json()["state"] == "paused"
+    reply = (await client.put(f"{job}/resume", json=changes)).json()
+    assert (reply["state"], reply["world_size"]) == ("queued", 2)
+    assert reply["spec"]["parallelism"]["strategy"] == "fsdp"
+    told = "a user resumed it with resources.workers 2, parallelism.strategy fsdp"
+    assert reply["reason"].startswith(told)
+
+
 async def test_a_waiting_job_is_resized(client: httpx.AsyncClient) -> None:
     job = f"{API}/training/jobs/{await submitted(client)}"
     reply = await client.put(f"{job}/resize", json={"workers": 4})

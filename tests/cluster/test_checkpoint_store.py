@@ -517,6 +517,29 @@ async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
     assert "the folder: expected a folder, found nothing" in events[-1].reason
 
 
+async def test_a_job_that_is_resumed_in_another_way_keeps_its_lineage(
+    hall: SimulatedCluster,
+) -> None:
+    """It was to go back to an older checkpoint, and was paused before it did."""
+    job_id = await running_job(hall, keep_latest=4)
+    for step in (5, 10):
+        await hall.save_checkpoint(job_id, step)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    _, older = (await hall.coordinator.checkpoints.list(job_id)).items
+    await hall.coordinator.checkpoints.restore(older.id)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.coordinator.jobs.resume(
+        job_id, resources={"workers": 1}, parallelism={"strategy": "fsdp"}
+    )
+    job = await hall.run_until(job_id, "running")
+    assert (job.attempt, job.world_size) == (2, 1)
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    assert launch.spec.strategy == "fsdp"
+    assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
+
+
 async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=4)
     for step in (5, 10, 20, 30):

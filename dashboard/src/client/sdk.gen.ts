@@ -86,9 +86,17 @@ export const pauseJob = <ThrowOnError extends boolean = false>(options: Options<
 /**
  * Resume a paused job
  *
- * It goes on from its newest good checkpoint, once there is room.
+ * It goes on from its newest good checkpoint, once there is room: as it was, or with another
+ * strategy or on other resources, which it keeps.
  */
-export const resumeJob = <ThrowOnError extends boolean = false>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/resume', ...options });
+export const resumeJob = <ThrowOnError extends boolean = false>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError>({
+    url: '/api/v1/training/jobs/{job_id}/resume',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
 
 /**
  * Resize a job

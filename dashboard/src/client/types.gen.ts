@@ -125,6 +125,30 @@ export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | '
 export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'not_started' | 'preempted' | 'unknown';
 
 /**
+ * Changes
+ *
+ * What a job shall have otherwise than before when it goes on; everything is optional.
+ */
+export type Changes = {
+    /**
+     * Resources
+     *
+     * Keys of the job spec's `resources` to replace, such as `{"workers": 4}`.
+     */
+    resources?: {
+        [key: string]: unknown;
+    } | null;
+    /**
+     * Parallelism
+     *
+     * Keys of the job spec's `parallelism` to replace.
+     */
+    parallelism?: {
+        [key: string]: unknown;
+    } | null;
+};
+
+/**
  * Checkpoint
  *
  * A committed, verified snapshot of a job at a step.
@@ -2235,30 +2259,6 @@ export type ResourcesSpec = {
 };
 
 /**
- * Restore
- *
- * What the restored job shall have otherwise than before; everything is optional.
- */
-export type Restore = {
-    /**
-     * Resources
-     *
-     * Keys of the job spec's `resources` to replace, such as `{"workers": 4}`.
-     */
-    resources?: {
-        [key: string]: unknown;
-    } | null;
-    /**
-     * Parallelism
-     *
-     * Keys of the job spec's `parallelism` to replace.
-     */
-    parallelism?: {
-        [key: string]: unknown;
-    } | null;
-};
-
-/**
  * Retention
  *
  * What a job's retention says of one checkpoint.
@@ -2970,7 +2970,7 @@ export type PauseJobResponses = {
 export type PauseJobResponse = PauseJobResponses[keyof PauseJobResponses];
 
 export type ResumeJobData = {
-    body?: never;
+    body?: Changes;
     path: {
         /**
          * Job Id
@@ -2996,6 +2996,14 @@ export type ResumeJobErrors = {
      * The present state does not allow this
      */
     409: Problem;
+    /**
+     * The request is too large
+     */
+    413: Problem;
+    /**
+     * This content type is not accepted
+     */
+    415: Problem;
     /**
      * The request is not valid
      */
@@ -4815,7 +4823,7 @@ export type ReadCheckpointFileResponses = {
 export type ReadCheckpointFileResponse = ReadCheckpointFileResponses[keyof ReadCheckpointFileResponses];
 
 export type RestoreCheckpointData = {
-    body?: Restore;
+    body?: Changes;
     path: {
         /**
          * Checkpoint Id
