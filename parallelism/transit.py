@@ -43,7 +43,7 @@ class Transit:
         return sends
 
     def _send(self, tensor: Tensor, *, group: dist.ProcessGroup, tag: int, **to: int) -> "_Sent":
-        # In a batch with messages to receive torch takes whatever is not its own for one of these.
+        # `group_src` in a batch, where torch takes whatever is not its own `isend` to receive.
         (receiver,) = to.values()
         tools = self._tools
         assert tools is not None

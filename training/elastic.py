@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from trainhall.distributed import breakable, process_group
 from trainhall.distributed.broken import is_broken
-from trainhall.distributed.compression.error_feedback import RESIDUAL
+from trainhall.distributed.compression.error_feedback import RESIDUAL, added
 from trainhall.parallelism import choose
 from trainhall.training.chain_writer import catch_up
 from trainhall.training.finite import Numbers
@@ -183,11 +183,9 @@ class ElasticLoop(Loop):
         self.pulse.begin(self.state.step)
         own = {k: t for k, t in self.unsent.items() if k.startswith(RESIDUAL)}
         self.strategy.load_sync_state({**carried.shared_sync, **own})
-        owed = dict(carried.owed)
+        owed = carried.owed
         if own and not own.keys() <= self.strategy.sync_state().keys():
-            for key, tensor in own.items():
-                name = key.removeprefix(RESIDUAL)
-                owed[name] = tensor + owed[name].to(tensor) if name in owed else tensor
+            owed = added({k.removeprefix(RESIDUAL): t for k, t in own.items()}, owed)
         self.strategy.owe(owed)
         # Before anything of it is saved: what was handed in may say that it is worth nothing.
         self.check_numbers()

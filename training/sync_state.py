@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from trainhall.distributed import breakable
-from trainhall.distributed.compression.error_feedback import RESIDUAL
+from trainhall.distributed.compression.error_feedback import RESIDUAL, added
 from trainhall.parallelism.strategy import Strategy
 from trainhall.training.checkpoint.index import Index
 from trainhall.training.checkpoint.manifest import Manifest
@@ -68,8 +68,7 @@ class SyncState:
                 saved.setdefault(kind, {})[name] = tensor
         if self._rank == 0:
             # All ranks owe the same, so it counts once.
-            for name, tensor in self._strategy.owed().items():
-                own[name] = tensor + own[name].to(tensor) if name in own else tensor
+            own = added(self._strategy.owed(), own)
         for name, form in self._kept_anywhere(own):
             # A rank that has come since the last step has sent everything.
             tensor = own[name] if name in own else torch.zeros(form.shape, dtype=form.dtype)

@@ -24,7 +24,7 @@ from trainhall.cluster.lifecycle import (
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator import regroupings, room
 from trainhall.cluster.simulator.host import Host
-from trainhall.cluster.simulator.regroupings import Regroupings
+from trainhall.cluster.simulator.regroupings import Regroupings, places_of
 from trainhall.cluster.simulator.room import RoomInspector
 from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
@@ -72,18 +72,6 @@ _AttemptKey = tuple[str, int]
 Measured = tuple[list[int], int]
 """The steps that a writer measured, and how many the coordinator acknowledged of them. A host that
 loses its power may lose the others."""
-
-
-# Most rows say what they said after the commit before.
-
-
-@functools.lru_cache(maxsize=1000)
-def _places(allocation: str) -> frozenset[tuple[str, int]]:
-    return frozenset(
-        (host["node_id"], rank["device_index"])
-        for host in json.loads(allocation)
-        for rank in host["ranks"]
-    )
 
 
 @functools.lru_cache(maxsize=1000)
@@ -224,7 +212,7 @@ class Inspector:
                 raise Violation(TRANSITIONS, f"attempt {key} went from {before} to {state}")
             self._story.exercised[EDGE_TAKEN] += before not in (None, state)
             self._attempts[key] = state
-            places = _places(allocation)
+            places = places_of(allocation)
             newest_known, before_places = self._generations.get(key, (1, places))
             if generation < newest_known:
                 raise Violation(DEVICES, f"attempt {key} went back to generation {generation}")

@@ -15,6 +15,7 @@ from trainhall.cluster.agent.ranks import writer_name
 from trainhall.cluster.agent.recovered import writer_name as recovered_name
 from trainhall.cluster.simulator.loop import detach, later
 from trainhall.training.checkpoint.names import CheckpointName, parse_name
+from trainhall.training.control import STUCK_SECONDS
 from trainhall.training.link import (
     EXIT_COMPLETED,
     EXIT_NOT_REGROUPED,
@@ -38,8 +39,6 @@ BEGIN_SECONDS = (0.05, 0.5)
 """Until a new process looks for its group."""
 NOTICE_SECONDS = (0.01, 0.3)
 """Until connections that close are noticed at their other ends."""
-STUCK_SECONDS = 5.0
-"""As `training.control` has it: without a step, once a newer group is to be joined."""
 FATE_SHARE = 0.15
 """Of processes that fail by themselves."""
 

@@ -4,17 +4,19 @@ Hosts are looked at whenever a shim takes up a launch, ranks whenever they meet,
 after each commit that raises a generation.
 """
 
+import functools
 import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
+from trainhall.cluster.agent.shim import LEAVE_SECONDS
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.protocol import Desired
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.ranks import Group, Rank
-from trainhall.cluster.simulator.shim import LEAVE_SECONDS, Shim, name
+from trainhall.cluster.simulator.shim import Shim, name
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.violation import Violation
 from trainhall.training.checkpoint.names import parse_name
@@ -142,7 +144,7 @@ class Regroupings:
         ).fetchone()
         if row is None or shim.isolated or shim.has_completed:
             return
-        if (host.node_id, rank.device[1]) in _places(row[0]):
+        if (host.node_id, rank.device[1]) in places_of(row[0]):
             what = f"process {rank.pid} on device {rank.device[1]} of {host.name}"
             self._violated(SURVIVORS, f"{what} was told to end, and {name(launch)} goes on with it")
 
@@ -265,9 +267,11 @@ def _token(shim: Shim) -> tuple[str, int, int]:
     return (shim.launch.job_id, shim.launch.attempt, shim.launch.generation)
 
 
-def _places(allocation: str) -> set[tuple[str, int]]:
-    return {
+@functools.lru_cache(maxsize=1000)  # most rows say what they said after the commit before
+def places_of(allocation: str) -> frozenset[tuple[str, int]]:
+    """Of an attempt's allocation, its devices by node id and index."""
+    return frozenset(
         (host["node_id"], rank["device_index"])
         for host in json.loads(allocation)
         for rank in host["ranks"]
-    }
+    )

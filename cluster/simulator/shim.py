@@ -13,6 +13,7 @@ from trainhall.cluster import causes
 from trainhall.cluster.agent import isolation
 from trainhall.cluster.agent.members import Member, Members, can_be_replaced, fallen_of
 from trainhall.cluster.agent.outcome import Work, failed, outcome_of
+from trainhall.cluster.agent.shim import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
 from trainhall.cluster.simulator.loop import detach, later
 from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, FATE_SHARE, Fate, Group, Rank, Tape
 from trainhall.cluster.simulator.story import Story
@@ -29,14 +30,9 @@ from trainhall.training.link import (
     ShimStatus,
 )
 
-AGREE_SECONDS = 1.0
-"""Between the word to stop and SIGKILL for ranks that did not agree on a step."""
 OPEN_SECONDS = (0.05, 0.5)
 SEND_OFF_SECONDS = 0.1
 """Between the end of a rank that completed the job and of those that came too late for it."""
-PEERS_SECONDS = 1.0
-LEAVE_SECONDS = 30.0
-"""The last two as the real one has them."""
 
 
 @dataclass

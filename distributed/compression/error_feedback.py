@@ -50,6 +50,14 @@ class Residuals:
         self._flat = {}
 
 
+def added(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What two have not sent, together, by parameter; neither is changed."""
+    sums = {**others, **tensors}
+    for name in tensors.keys() & others.keys():
+        sums[name] = tensors[name] + others[name].to(tensors[name])
+    return sums
+
+
 def _place(gradient: Tensor, bucket: Tensor, like: Tensor) -> Tensor:
     """Where `gradient` lies in `bucket`, in something that is laid out in the same way."""
     offset = gradient.storage_offset() - bucket.storage_offset()
