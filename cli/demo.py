@@ -50,9 +50,7 @@ class Demo:
                 with Progress() as progress:
                     job = self._follow(client, job, progress)
         except CliError as error:
-            say(f"trainhall: {error.message}")
-            for line in error.details:
-                say(f"  {line}")
+            say(f"trainhall: {error}")
             return
         if job["state"] == "completed":
             self.exit_code = 0

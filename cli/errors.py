@@ -27,6 +27,9 @@ class CliError(Exception):
         self.details = details or []
         """One line each, shown below the message: the fields that are wrong, and why."""
 
+    def __str__(self) -> str:
+        return "\n  ".join([self.message, *self.details])
+
 
 class Usage(CliError):
     """The input given to the command is wrong."""

@@ -45,7 +45,7 @@ def until_final(client: Client, job_id: str) -> int:
                 passed.show(job)
                 written.show(job)
 
-            job = _watch(client, job_id, show, WATCH_SECONDS)
+            job = watch(client, job_id, show, WATCH_SECONDS)
             written.show_last(job)
         # What rank 0 of a script wrote last stands above already.
         seen_rank = 0 if job["spec"].get("script") else None
@@ -63,7 +63,7 @@ def until_final(client: Client, job_id: str) -> int:
 def wait(client: Client, job_id: str, timeout: float | None) -> int:
     """Wait in silence until a job has ended or `timeout` seconds passed."""
     try:
-        job = _watch(client, job_id, lambda job: None, POLL_SECONDS, timeout)
+        job = watch(client, job_id, lambda job: None, POLL_SECONDS, timeout)
     except KeyboardInterrupt:
         return UNFINISHED
     if job["state"] not in FINAL:
@@ -73,14 +73,14 @@ def wait(client: Client, job_id: str, timeout: float | None) -> int:
     return FINAL[job["state"]]
 
 
-def _watch(
+def watch(
     client: Client,
     job_id: str,
     show: Callable[[Any], None],
     every: float,
     timeout: float | None = None,
 ) -> Any:
-    """Read the job until it is final (or the time is up), and return its last state."""
+    """Read the job until it is final (or the time is up), and return what it was last."""
     deadline = None if timeout is None else time.monotonic() + timeout
     for job in _states(client, job_id, every):
         show(job)

@@ -278,7 +278,7 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
             job_id = client.job_id(job)
             code = following.wait(client, job_id, timeout)
         except NotFound as error:
-            out.say(f"trainhall: {error.message}")
+            out.say(f"trainhall: {error}")
             raise typer.Exit(MISSING) from None
     raise typer.Exit(code)
 

@@ -101,9 +101,7 @@ def main() -> None:
     try:
         app()
     except CliError as error:
-        print(f"trainhall: {error.message}", file=sys.stderr)
-        for line in error.details:
-            print(f"  {line}", file=sys.stderr)
+        print(f"trainhall: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # The reader of our output left (`| head`); the interpreter's own flush must not complain.

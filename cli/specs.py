@@ -1,8 +1,9 @@
 """Job specs as commands take them: a file or standard input, and `--set` overrides."""
 
 import getpass
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,17 +24,45 @@ def load(file: str, overrides: list[str] | None) -> "JobSpec":
     Raises:
         Usage: the file can't be read, or is not a valid spec; every wrong field is listed.
     """
+    name = "the spec on standard input" if file == "-" else file
+    raw, form = _read(file)
+    text = raw.decode(errors="replace")
+    return _parsed(name, text, raw, form, parse_overrides(overrides), _folder(file))
+
+
+def of_document(document: Mapping[str, Any], overrides: list[str] | None) -> "JobSpec":
+    """Check what would be in a file of the present folder.
+
+    Raises:
+        Usage: it is not a valid spec; every wrong field is listed.
+    """
+    try:
+        raw = json.dumps(document).encode()
+    except (TypeError, ValueError) as error:
+        raise Usage(f"the spec holds what JSON cannot: {error}") from None
+    return _parsed("the spec", "", raw, "json", parse_overrides(overrides), Path.cwd())
+
+
+def _parsed(
+    name: str,
+    text: str,
+    raw: bytes,
+    form: Literal["json", "yaml"],
+    replaced: dict[str, str],
+    folder: Path,
+) -> "JobSpec":
+    """
+    Args:
+        text: what people see of it, whose lines are told.
+    """
     from trainhall.training.spec import SpecError, parse_spec
 
-    raw, form = _read(file)
-    replaced = parse_overrides(overrides)
     try:
-        return parse_spec(raw, form, replaced, _folder(file))
+        return parse_spec(raw, form, replaced, folder)
     except SpecError as error:
-        name = "the spec on standard input" if file == "-" else file
         count = len(error.problems)
         told = f": {count} problems" if count > 1 else ""
-        details = _problem_lines(error, raw.decode(errors="replace"), replaced)
+        details = _problem_lines(error, text, replaced)
         raise Usage(f"{name} is not a valid job spec{told}", details) from None
 
 

@@ -1,8 +1,9 @@
 """Trainhall: a self-hosted home for distributed training jobs.
 
 What scripts use of it is here: `init`, `report`, `should_stop`, `leave`, `checkpoint`, `on_resize`
-and `Trainer` (docs/scripts.md). Each is imported when it is first asked for, so that a coordinator
-and the command line never import what they do not need.
+and `Trainer` (docs/scripts.md); and `Client`, which drives a coordinator (docs/client.md). Each is
+imported when it is first asked for, so that a coordinator and the command line never import what
+they do not need.
 """
 
 from importlib import import_module
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     __version__: str
+    from trainhall.client import Client
     from trainhall.training.sdk.api import (
         checkpoint,
         init,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from trainhall.training.trainer import Trainer
 
 __all__ = [
+    "Client",
     "Context",
     "Trainer",
     "__version__",
@@ -34,6 +37,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Client": "trainhall.client",
     "Context": "trainhall.training.sdk.session",
     "Trainer": "trainhall.training.trainer",
 }

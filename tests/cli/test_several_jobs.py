@@ -21,7 +21,7 @@ class Refusing:
     def job_id(self, reference: str) -> str:
         return reference
 
-    def request(self, method: str, path: str) -> Any:
+    def request(self, method: str, path: str, json: None) -> Any:
         job_id = path.split("/")[-2]
         self.asked.append(job_id)
         if job_id in self._errors:

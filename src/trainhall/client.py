@@ -1,0 +1,233 @@
+"""A coordinator driven from Python: by a notebook, a sweep, or whatever runs at night.
+
+    import trainhall as th
+
+    with th.Client() as hall:
+        job = hall.submit("examples/digits.yaml", {"training.learning_rate": 0.01})
+        job = hall.wait(job["id"])
+
+Jobs, checkpoints and the rest are dicts, with the keys of the REST API (docs/rest-api.md). Where a
+call fails, one of the exceptions here says why; `CliError` is the base of all of them.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from trainhall.cli import follow, specs
+from trainhall.cli.client import Client as RestClient
+from trainhall.cli.client import segment
+from trainhall.cli.config import DEFAULT_URL
+from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
+
+__all__ = ["CliError", "Client", "NotAllowed", "NotFound", "Unreachable", "Usage", "WrongState"]
+
+Json = dict[str, Any]
+
+_LINES = 1000
+"""Of output, asked for at once."""
+_MOST_POINTS = 1_000_000
+
+
+class Client:
+    """Talks to one coordinator; close it, or use it in a `with`.
+
+    Args:
+        url: of the coordinator; None: `TRAINHALL_URL`, or this host's at port 8000.
+
+    Raises:
+        Unreachable: any call, if no coordinator answers after a few tries.
+        NotFound: any call about a job or checkpoint that is not there.
+        NotAllowed, CliError: the coordinator refuses, or fails.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._rest = RestClient(url or os.environ.get("TRAINHALL_URL") or DEFAULT_URL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._rest.close()
+
+    def request(self, method: str, path: str, *, json: Any = None, **params: Any) -> Any:
+        """Any other call of the REST API, by its path below `/api/v1`; the JSON of the answer."""
+        given = {key: value for key, value in params.items() if value is not None}
+        return self._rest.request(method, path, json=json, params=given)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def submit(
+        self, spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None
+    ) -> Json:
+        """Submit a job, once, however often the connection breaks; its code is sent along.
+
+        Args:
+            spec: a file in YAML or JSON, or what would be in it; then relative paths are taken from
+                the present folder.
+            changes: values to replace, by their fields: `{"training.steps": 20}`.
+
+        Raises:
+            Usage: it is no valid job spec; the message names every wrong field.
+        """
+        job: Json = specs.submit(_read(spec, changes), self._rest)
+        return job
+
+    def check(
+        self, spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None
+    ) -> Json:
+        """What `submit` would create, and when that would start (`outlook`); nothing is created."""
+        found: Json = specs.check(_read(spec, changes), self._rest)
+        return found
+
+    def job(self, job_id: str) -> Json:
+        found: Json = self._rest.get(f"/training/jobs/{segment(job_id)}")
+        return found
+
+    def jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[Json]:
+        """The jobs, the newest first."""
+        return self._rest.items("/training/jobs", limit=limit, state=state)
+
+    def wait(self, job_id: str, timeout: float | None = None) -> Json:
+        """The job once it is `completed`, `failed` or `cancelled`. The coordinator may be restarted
+        meanwhile.
+
+        Args:
+            timeout: seconds; None: as long as it takes.
+
+        Raises:
+            TimeoutError: it has not ended by then, and goes on.
+        """
+        job: Json = follow.watch(
+            self._rest, segment(job_id), lambda _: None, follow.POLL_SECONDS, timeout
+        )
+        if job["state"] not in follow.FINAL:
+            raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
+        return job
+
+    def pause(self, job_id: str) -> Json:
+        """Have it save and leave at a step that its ranks agree on."""
+        return self._command("PUT", job_id, "/pause")
+
+    def resume(
+        self,
+        job_id: str,
+        *,
+        resources: Mapping[str, Any] | None = None,
+        parallelism: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Have a paused job go on.
+
+        Args:
+            resources, parallelism: keys of these parts of its spec to replace.
+        """
+        return self._command("PUT", job_id, "/resume", _changes(resources, parallelism))
+
+    def resize(self, job_id: str, **workers: int) -> Json:
+        """Give a job another number of workers.
+
+        Args:
+            workers: `workers`, or `min_workers` and `max_workers`.
+        """
+        return self._command("PUT", job_id, "/resize", workers)
+
+    def cancel(self, job_id: str) -> Json:
+        return self._command("DELETE", job_id, "")
+
+    def _command(self, method: str, job_id: str, action: str, body: Any = None) -> Json:
+        path = f"/training/jobs/{segment(job_id)}{action}"
+        job: Json = self._rest.request(method, path, json=body or None)
+        return job
+
+    # -- what they leave -------------------------------------------------------------------------
+
+    def curve(self, job_id: str, name: str, rank: int | None = None) -> list[tuple[int, float]]:
+        """The steps and values of a metric; empty if it has none.
+
+        Args:
+            rank: of one rank; None: of the whole job.
+        """
+        path = f"/metrics/jobs/{segment(job_id)}"
+        found = self._rest.get(path, names=name, max_points=_MOST_POINTS)["series"]
+        points: list[Json] = next((s["points"] for s in found if s["rank"] == rank), [])
+        return [(point["step"], float(point["value"])) for point in points]
+
+    def lines(
+        self,
+        job_id: str,
+        *,
+        rank: int | None = None,
+        stream: str | None = None,
+        attempt: int | None = None,
+    ) -> Iterator[Json]:
+        """What its ranks have written so far, line by line: `text`, `rank`, `stream`, `time`…"""
+        path, cursor = f"/training/jobs/{segment(job_id)}/logs", None
+        while True:
+            page = self._rest.get(
+                path, after=cursor, limit=_LINES, rank=rank, stream=stream, attempt=attempt
+            )
+            if not page["items"]:
+                return
+            yield from page["items"]
+            cursor = page["next_cursor"]
+
+    def events(self, job_id: str) -> Iterator[Json]:
+        """What happened to it, the oldest first."""
+        return self._rest.items(f"/training/jobs/{segment(job_id)}/events")
+
+    def checkpoints(self, job_id: str) -> Iterator[Json]:
+        """Those of a job, the newest first."""
+        return self._rest.items(f"/checkpoints/jobs/{segment(job_id)}")
+
+    def restore(
+        self,
+        checkpoint_id: str,
+        *,
+        resources: Mapping[str, Any] | None = None,
+        parallelism: Mapping[str, Any] | None = None,
+    ) -> Json:
+        """Queue a checkpoint's job again, to start from there.
+
+        Args:
+            resources, parallelism: keys of these parts of its spec to replace.
+
+        Raises:
+            WrongState: the job runs, or the checkpoint is no good.
+        """
+        path = f"/checkpoints/{segment(checkpoint_id)}/restore"
+        job: Json = self._rest.request("POST", path, json=_changes(resources, parallelism))
+        return job
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def nodes(self) -> Iterator[Json]:
+        return self._rest.items("/cluster/nodes")
+
+    def queue(self) -> Iterator[Json]:
+        """The jobs that wait, the next one first, each with what it waits for."""
+        return self._rest.items("/cluster/queue")
+
+
+def _read(spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> Any:
+    overrides = [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]
+    if isinstance(spec, Mapping):
+        return specs.of_document(spec, overrides)
+    return specs.load(str(spec), overrides)
+
+
+def _changes(
+    resources: Mapping[str, Any] | None, parallelism: Mapping[str, Any] | None
+) -> dict[str, Mapping[str, Any]]:
+    asked = {"resources": resources, "parallelism": parallelism}
+    return {part: values for part, values in asked.items() if values}

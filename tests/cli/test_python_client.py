@@ -1,0 +1,142 @@
+"""A coordinator driven from Python, against a real cluster."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.cluster import Cluster, running_cluster
+from support.waiting import eventually
+
+import trainhall as th
+from trainhall.client import Client, NotFound, Unreachable, Usage, WrongState
+
+pytestmark = pytest.mark.acceptance
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUICK: dict[str, Any] = {
+    "name": "quick",
+    "task": {"name": "digits"},
+    "training": {"steps": 30},
+    "checkpoint": {"every_steps": 10},
+}
+ENDLESS: dict[str, Any] = {
+    "name": "endless",
+    "task": {"name": "synthetic", "params": {"step_seconds": 0.01}},
+    "training": {"steps": 1_000_000},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), slots=4) as running:
+        yield running
+
+
+@pytest.fixture
+def hall(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setenv("TRAINHALL_URL", cluster.url)
+    with th.Client() as client:
+        yield client
+
+
+def test_a_job_is_submitted_waited_for_and_read(hall: Client, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(QUICK))
+    changes = {"training.learning_rate": 1e-05, "name": "by: file", "resources.workers": 2}
+    assert hall.check(file, changes)["outlook"]["when"] == "now"
+    job = hall.submit(file, changes)
+    assert (job["name"], job["world_size"]) == ("by: file", 2)
+    assert job["spec"]["training"]["learning_rate"] == 1e-05
+    job = hall.wait(job["id"], timeout=120)
+    assert (job["state"], job["step"]) == ("completed", 30)
+    curve = hall.curve(job["id"], "loss")
+    assert [step for step, _ in curve] == list(range(1, 31))
+    assert len(hall.curve(job["id"], "forward_seconds", rank=1)) == 30
+    assert hall.curve(job["id"], "nothing") == []
+    assert [c["step"] for c in hall.checkpoints(job["id"])] == [30, 20, 10]
+    assert "completed" in [e["data"].get("state") for e in hall.events(job["id"])]
+    assert job["id"] in [each["id"] for each in hall.jobs(state="completed")]
+    with pytest.raises(WrongState, match="completed"):
+        hall.pause(job["id"])
+
+
+def test_a_job_is_commanded(hall: Client) -> None:
+    job = hall.submit(ENDLESS, {"resources.workers": 2})["id"]
+    with pytest.raises(TimeoutError, match="is still"):
+        hall.wait(job, timeout=0.1)
+    hall.pause(job)
+    _until(hall, job, "paused")
+    assert hall.resize(job, workers=1)["world_size"] == 1
+    resumed = hall.resume(job, resources={"workers": 2}, parallelism={"strategy": "fsdp"})
+    assert resumed["spec"]["parallelism"]["strategy"] == "fsdp"
+    _until(hall, job, "running")
+    hall.cancel(job)
+    assert hall.wait(job)["state"] == "cancelled"
+    (newest, *_) = hall.checkpoints(job)
+    hall.restore(newest["id"], resources={"workers": 1})
+    _until(hall, job, "running")
+    hall.cancel(job)
+    assert hall.wait(job)["world_size"] == 1
+
+
+def test_what_a_script_wrote_is_read_line_by_line(hall: Client, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("for i in range(3): print('line', i)")
+    job = hall.submit({"name": "script", "script": {"path": str(script)}})["id"]
+    assert hall.wait(job, timeout=60)["state"] == "completed"
+
+    def written() -> list[str]:
+        return [line["text"] for line in hall.lines(job, rank=0, stream="stdout")]
+
+    eventually("its agent has shipped all", lambda: len(written()) == 3)
+    assert written() == ["line 0", "line 1", "line 2"]
+    assert list(hall.lines(job, stream="stderr")) == []
+
+
+def test_what_is_wrong_is_told(hall: Client, tmp_path: Path) -> None:
+    with pytest.raises(Usage, match=r"not a valid job spec\n  training.steps: .*given: -1"):
+        hall.submit({**QUICK, "training": {"steps": -1}})
+    with pytest.raises(Usage, match="there is no file"):
+        hall.submit(tmp_path / "none.yaml")
+    with pytest.raises(Usage, match="the spec holds what JSON cannot"):
+        hall.submit({**QUICK, "name": object()})
+    with pytest.raises(NotFound, match="ffffffffffff"):
+        hall.job("ffffffffffff")
+    with pytest.raises(NotFound, match="ffffffffffff"):
+        hall.wait("ffffffffffff")
+    with pytest.raises(Usage, match="is not an id"):
+        hall.job("../nodes")
+    with (
+        th.Client("http://127.0.0.1:9") as nobody,
+        pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"),
+    ):
+        list(nobody.jobs())
+
+
+def test_the_rest_of_the_api_is_there_too(hall: Client) -> None:
+    (node,) = hall.nodes()
+    assert hall.request("GET", f"/cluster/nodes/{node['id']}")["name"] == node["name"]
+    full = hall.submit(QUICK, {"resources.workers": 64})["id"]
+    assert [entry["job_id"] for entry in hall.queue()] == [full]
+    assert hall.request("GET", "/cluster/queue", job_id=full)["total"] == 1
+    hall.cancel(full)
+
+
+def test_the_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path) -> None:
+    short = tmp_path / "digits.yaml"
+    short.write_text(yaml.safe_dump({**QUICK, "training": {"steps": 40}}))
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "sweep.py"), str(short), "1e-6", "0.1"],
+        env=os.environ | {"TRAINHALL_URL": cluster.url},
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "best: 0.1"
+
+
+def _until(hall: Client, job_id: str, state: str) -> None:
+    eventually(f"it is {state}", lambda: hall.job(job_id)["state"] == state)
