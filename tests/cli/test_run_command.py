@@ -28,14 +28,14 @@ checkpoint: {every_steps: 10, keep_latest: 2}
 """
 
 
-def synthetic(task: dict[str, Any]) -> str:
+def synthetic(task: dict[str, Any], every_steps: int = 25) -> str:
     return f"""
 name: synthetic
 code: {TESTS}
 task: {json.dumps(task)}
 resources: {{workers: 2, device: cpu}}
 training: {{steps: {STEPS}, global_batch_size: 32, seed: 3, capture_gradients_every_steps: 10}}
-checkpoint: {{every_steps: 25}}
+checkpoint: {{every_steps: {every_steps}}}
 """
 
 
@@ -233,14 +233,14 @@ def test_a_second_interrupt_ends_at_once(start, tmp_path: Path) -> None:
 
 
 def test_a_killed_run_leaves_no_process_and_goes_on(start, gate: Gate, tmp_path: Path) -> None:
-    held = synthetic(gate.task("synthetic"))
-    run = start(held.replace("25", "30"), "out")
+    task = gate.task("synthetic")
+    run = start(synthetic(task, every_steps=30), "out")
     run.wait_for_step(40)
     run.process.kill()
     run.process.communicate()
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
     gate.open()
-    run = start(held, "out", "--resume")
+    run = start(synthetic(task), "out", "--resume")
     code, told = run.finish()
     assert code == 0, told
     assert "Going on from step" in told
