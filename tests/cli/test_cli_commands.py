@@ -509,6 +509,7 @@ def imported(names: set[str], *arguments: str) -> list[str]:
         f"finally: print(json.dumps([n for n in {sorted(names)!r} if sys.modules.get(n)]))\n"
     )
     done = subprocess.run([TRAINHALL[0], "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
     found: list[str] = json.loads(done.stdout.splitlines()[-1])
     return found
 
