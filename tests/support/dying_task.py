@@ -39,23 +39,18 @@ class DyingTask(Task):
     def __init__(self, params: Params, job: Any) -> None:
         line = torch.linspace(-1, 1, 64).reshape(64, 1)
         self.train_data = TensorData(line, 2 * line)
-        first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
-        if first and int(os.environ["RANK"]) == params.by:
-            match params.at:
-                case "gathering":
-                    _before(Pulse, "gather", params.before, _die)
-                case "writing":
-                    _before(MetricSpool, "append", params.before, _die)
-                case "leaving":
-                    _before(Undo, "take_back", params.before, _stay)
-                case "stepping":
-                    _before(DyingTask, "loss", params.before, _stay)
-                case "saving":
-                    _before(TrainingState, "snapshot", params.before, _die)
-                case "computing":
-                    _before(DyingTask, "loss", params.before, _die)
-                case "losing":
-                    _before(DyingTask, "loss", params.before, partial(_lose, params.loses))
+        if _began_as(params.by):
+            moments: dict[str, tuple[type, str, Callable[[], None]]] = {
+                "gathering": (Pulse, "gather", _die),
+                "writing": (MetricSpool, "append", _die),
+                "leaving": (Undo, "take_back", _stay),
+                "stepping": (DyingTask, "loss", _stay),
+                "computing": (DyingTask, "loss", _die),
+                "saving": (TrainingState, "snapshot", _die),
+                "losing": (DyingTask, "loss", partial(_lose, params.loses)),
+            }
+            owner, name, what = moments[params.at]
+            _before(owner, name, params.before, what)
 
     def build_model(self) -> nn.Module:
         return nn.Linear(1, 1)
@@ -66,26 +61,24 @@ class DyingTask(Task):
 
 
 class TwiceDyingTask(DyingTask):
-    """Rank 0 dies as well: when it is to give its tensors to another rank. Ranks pulse at steps 1,
-    3, 7, 15 and 31, however fast."""
+    """Rank 0 dies as well: when it is to give its tensors to another rank."""
 
     def __init__(self, params: DyingTask.Params, job: Any) -> None:
         super().__init__(params, job)
-        pulse.TARGET_SECONDS = float("inf")
-        first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
-        if first and os.environ["RANK"] == "0":
+        _pulse_by_steps_alone()
+        if _began_as(0):
             _before(elastic, "share_tensors", 1, _die)
 
 
 class PoisonedTask(DyingTask):
-    """Its loss is no number in one step. Ranks pulse at steps 1, 3, 7, 15 and 31, however fast."""
+    """Its loss is no number in one step."""
 
     class Params(DyingTask.Params):
         poisoned: int
 
     def __init__(self, params: Params, job: Any) -> None:
         super().__init__(params, job)
-        pulse.TARGET_SECONDS = float("inf")
+        _pulse_by_steps_alone()
         self.poisoned = params.poisoned
         self.passes = 0
 
@@ -93,6 +86,17 @@ class PoisonedTask(DyingTask):
         loss, measures = super().loss(model, batch)
         self.passes += 1
         return loss * torch.nan if self.passes == self.poisoned else loss, measures
+
+
+def _began_as(rank: int) -> bool:
+    """Whether this process is that rank, and of the first generation."""
+    first = os.environ.get("TRAINHALL_GENERATION", "1") == "1"
+    return first and int(os.environ["RANK"]) == rank
+
+
+def _pulse_by_steps_alone() -> None:
+    """Have this rank pulse at steps 1, 3, 7, 15 and 31, however fast it is."""
+    pulse.TARGET_SECONDS = float("inf")
 
 
 def _die() -> None:
