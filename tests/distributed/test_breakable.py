@@ -3,7 +3,7 @@
 import ast
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from support import breakable_ranks
 from support.attempts import RankServer
+from support.gloo_ranks import gloo_ranks
 from support.waiting import eventually
 
 from trainhall.distributed import breakable
@@ -43,14 +44,7 @@ _ELSEWHERE = {
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    """Two ranks in one process, which do nothing by themselves."""
-    store = dist.HashStore()
-
-    def join(rank: int) -> dist.ProcessGroupGloo:
-        return dist.ProcessGroupGloo(store, rank, 2, timedelta(seconds=60))
-
-    with ThreadPoolExecutor(2) as both:
-        first, second = both.map(join, (0, 1))
+    first, second = gloo_ranks(2, timedelta(seconds=60))
     breakable.begin()
     yield first, second
     breakable.begin()
@@ -136,5 +130,8 @@ def _waits(call: ast.Call) -> bool:
     match call.func:
         case ast.Attribute(value=ast.Name(id="dist"), attr=attr) if attr in _WAITING:
             options: dict[Any, Any] = {k.arg: k.value for k in call.keywords}
-            return not isinstance(options.get("async_op"), ast.Constant)
+            match options.get("async_op"):
+                case ast.Constant(value=True):
+                    return False
+            return True
     return False

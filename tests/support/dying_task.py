@@ -4,13 +4,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from support.gloo_ranks import gloo_ranks
 from torch import Tensor, nn
 
 from trainhall.distributed import gloo
@@ -149,17 +149,12 @@ def _lose(name: str) -> None:
     setattr(dist, name, lost)
 
 
-_kept: list[Any] = []
+_kept: list[dist.ProcessGroupGloo] = []
 """What would wait for its threads when it goes."""
 
 
 def _lonely() -> dist.ProcessGroupGloo:
     """One end of a group that nobody leaves, and whose other end does nothing."""
-    store = dist.HashStore()
-
-    def end(rank: int) -> dist.ProcessGroupGloo:
-        return dist.ProcessGroupGloo(store, rank, 2, timedelta(minutes=30))
-
-    with ThreadPoolExecutor(2) as both:
-        _kept.extend(both.map(end, (0, 1)))
-    return _kept[-2]
+    own, other = gloo_ranks(2, timedelta(minutes=30))
+    _kept.extend((own, other))
+    return own

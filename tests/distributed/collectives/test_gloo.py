@@ -14,9 +14,9 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from support import collective_ranks
 from support.attempts import rank_server
+from support.gloo_ranks import gloo_ranks
 
 from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
@@ -33,14 +33,9 @@ T = TypeVar("T")
 
 
 def run_ranks(world_size: int, work: Callable[[Gloo], T]) -> list[T]:
-    store = dist.HashStore()
-
-    def as_rank(rank: int) -> T:
-        group = dist.ProcessGroupGloo(store, rank, world_size, timedelta(seconds=PATIENCE))
-        return work(Gloo(group))
-
+    groups = gloo_ranks(world_size, timedelta(seconds=PATIENCE))
     with ThreadPoolExecutor(world_size) as threads:
-        return list(threads.map(as_rank, range(world_size)))
+        return list(threads.map(work, map(Gloo, groups)))
 
 
 @pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
