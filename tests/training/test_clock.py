@@ -1,10 +1,27 @@
 """Where the time of a step goes, hidden communication included."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
 from trainhall.training.clock import HostClock, Phase, covered, overlap
+
+ClockAt = Callable[..., HostClock]
+
+
+@pytest.fixture
+def clock_at(monkeypatch: pytest.MonkeyPatch) -> ClockAt:
+    """Makes a clock that finds one of these moments after the other, and is started."""
+
+    def make(*moments: float) -> HostClock:
+        left = iter(moments)
+        monkeypatch.setattr("trainhall.training.clock.perf_counter", lambda: next(left))
+        clock = HostClock()
+        clock.start()
+        return clock
+
+    return make
 
 
 @pytest.mark.parametrize(
@@ -31,13 +48,8 @@ def test_what_lies_within_times_is_counted_once() -> None:
     assert overlap([], [(0.0, 2.0)]) == overlap(spans, []) == 0
 
 
-def test_what_is_sent_while_a_rank_waits_within_a_pass_is_not_hidden(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    moments = iter([0.0, 10.0, 20.0, 30.0])
-    monkeypatch.setattr("trainhall.training.clock.perf_counter", lambda: next(moments))
-    clock = HostClock()
-    clock.start()
+def test_what_is_sent_while_a_rank_waits_within_a_pass_is_not_hidden(clock_at: ClockAt) -> None:
+    clock = clock_at(0.0, 10.0, 20.0, 30.0)
     clock.sent(2.0, 23.0)
     clock.waited(4.0, 5.0)
     clock.mark(Phase.FORWARD)
@@ -78,13 +90,8 @@ def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:
     assert len(clock.take().hidden) == 0
 
 
-def test_what_a_rank_waits_for_within_a_pass_is_communication(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    moments = iter([0.0, 10.0, 16.0, 17.0])
-    monkeypatch.setattr("trainhall.training.clock.perf_counter", lambda: next(moments))
-    clock = HostClock()
-    clock.start()
+def test_what_a_rank_waits_for_within_a_pass_is_communication(clock_at: ClockAt) -> None:
+    clock = clock_at(0.0, 10.0, 16.0, 17.0)
     clock.waited(1.0, 2.0)
     clock.waited(4.0, 6.0)
     clock.mark(Phase.FORWARD)

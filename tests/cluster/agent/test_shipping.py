@@ -70,27 +70,36 @@ class Host:
         self.done += 1
 
 
-async def test_ranks_other_than_the_first_send_in_larger_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Clock:
+    """It passes where a test lets it."""
+
     now = 100.0
-    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(shipping.time, "monotonic", lambda: clock.now)
+    return clock
+
+
+async def test_ranks_other_than_the_first_send_in_larger_batches(
+    tmp_path: Path, clock: Clock
+) -> None:
     host = Host(tmp_path)
     for _ in range(8):
         host.write()
         await host.look()
-        now += 0.25
+        clock.now += 0.25
     assert host.coordinator.requests == {"0": 8, "1": 1, "2": 1}
-    now += shipping.OTHERS_SECONDS
+    clock.now += shipping.OTHERS_SECONDS
     await host.look()
     assert host.coordinator.requests == {"0": 8, "1": 2, "2": 2}
 
 
 async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock
 ) -> None:
-    now = 100.0
-    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
     host = Host(tmp_path)
     await host.look()
     missing = []
@@ -101,27 +110,25 @@ async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
         for _ in range(10):
             await asyncio.sleep(0)
         missing.append(line + 1 - host.coordinator.log_bytes)
-        now += shipping.LOOK_SECONDS
+        clock.now += shipping.LOOK_SECONDS
     soon = round(shipping.SILENT_SECONDS / shipping.LOOK_SECONDS) + 1
     assert missing[0] == 1
     assert missing[soon:] == [0] * (8 - soon)
 
 
 async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Clock
 ) -> None:
-    now = 100.0
-    monkeypatch.setattr(shipping.time, "monotonic", lambda: now)
     host = Host(tmp_path)
     await host.look()
-    now += shipping.LOOK_SECONDS
+    clock.now += shipping.LOOK_SECONDS
     host.write()
     await host.look()
     assert host.coordinator.requests["0"] == 1, "after a silence the next look finds them"
     host.write()
     await host.look()
     assert host.coordinator.requests["0"] == 1
-    now += shipping.FIRST_SECONDS
+    clock.now += shipping.FIRST_SECONDS
     await host.look()
     assert host.coordinator.requests["0"] == 2
 
