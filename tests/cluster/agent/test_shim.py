@@ -102,19 +102,14 @@ crash()
     assert "Fatal Python error: Bus error" in failure.log_tail
 
 
-def test_an_end_is_seen_though_no_signal_tells_of_it(tmp_path: Path) -> None:
+def test_an_end_is_seen_though_no_signal_tells_of_it(run: Any, tmp_path: Path) -> None:
     """The shim is started with SIGCHLD blocked, which outlives `exec`."""
-    spec = launch_of(script(tmp_path, "import sys; sys.exit(3)"))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
-        one = Run(tmp_path / "attempt", spec)
+        one = run(script(tmp_path, "import sys; sys.exit(3)"))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    failure = one.wait().failure
-    assert failure is not None
-    assert failure.exit_code == 3
-    assert one.process.stdin is not None
-    one.process.stdin.close()
+    assert one.wait().failure.exit_code == 3
 
 
 def test_a_missing_script_is_named(run: Any, tmp_path: Path) -> None:
