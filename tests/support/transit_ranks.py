@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from support.waiting_ranks import Late
+from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
@@ -33,18 +34,6 @@ STEPS = transit.FIRST + transit.EVERY + 1
 """Two of them are looked at."""
 
 
-class Meeting(nn.Module):
-    """Hands on what it is given, once `pass_by` returns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pass_by = lambda: None
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.pass_by()
-        return x.clone()
-
-
 def steps(folder: Path) -> int:
     torch.set_num_threads(1)
     environment = RankEnvironment.read(os.environ)
@@ -56,7 +45,7 @@ def steps(folder: Path) -> int:
 
 def _steps(schedule: Schedule, rank: int) -> dict[str, Any]:
     """Of each step what was sent in it, and when the ranks met in the last one."""
-    meeting = Meeting()
+    meeting = Late()
     own = 2 * rank  # a layer that this rank computes, whatever the schedule
     layers = [
         nn.Sequential(nn.Linear(8, 8), meeting if i == own else nn.Identity()) for i in range(4)
@@ -74,7 +63,7 @@ def _steps(schedule: Schedule, rank: int) -> dict[str, Any]:
     passed = 0
     met: list[float] = []
 
-    def pass_by() -> None:
+    def meet() -> None:
         nonlocal passed
         passed += 1
         if rank == 0 and passed == 3:
@@ -101,7 +90,7 @@ def _steps(schedule: Schedule, rank: int) -> dict[str, Any]:
     for step in range(STEPS):
         before = len(sent)
         if schedule == "gpipe" and step == STEPS - 1:
-            meeting.pass_by = pass_by
+            meeting.stop = meet
         clock.start()
         strategy.gradients([x], lambda m, x: (m(x).square().mean(), ()), tools, rounds=1)
         clock.finish()
