@@ -1,26 +1,16 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { render, screen } from "@testing-library/react";
+import { screen } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { describe, expect, it, vi } from "vitest";
 import type { Job } from "@/shared/api/types";
-import { fakeApi, job, json, problem } from "@/test/fake-api";
+import { job, json, problem } from "@/test/fake-api";
+import { shown } from "@/test/shown";
 import { ResizeButton } from "./resize-button";
 
 const RESIZE = "PUT /training/jobs/3f2a9c51d07b/resize";
 const ELASTIC = { resources: { min_workers: 2, max_workers: 4 }, task: { name: "digits" } };
 
-function shown(change: Record<string, unknown>, answers: Record<string, unknown> = {}): Request[] {
-  const asked = fakeApi(answers);
-  render(
-    <QueryClientProvider client={new QueryClient()}>
-      <MantineProvider>
-        <ResizeButton job={job(change) as unknown as Job} />
-      </MantineProvider>
-    </QueryClientProvider>,
-  );
-  return asked;
-}
+const shownFor = (change: Record<string, unknown>, answers: Record<string, unknown> = {}) =>
+  shown(<ResizeButton job={job(change) as unknown as Job} />, answers);
 
 const button = () => screen.getByRole("button", { name: "Resize" });
 
@@ -32,7 +22,7 @@ async function fill(label: string, text: string): Promise<void> {
 
 describe("a job is resized", () => {
   it("from the range of its spec, to another one", async () => {
-    const asked = shown({ spec: ELASTIC }, { [RESIZE]: json(job(), 202) });
+    const asked = shownFor({ spec: ELASTIC }, { [RESIZE]: json(job(), 202) });
     await userEvent.click(button());
     expect(await screen.findByLabelText("At least")).toHaveValue("2");
     expect(screen.getByLabelText("At most")).toHaveValue("4");
@@ -47,7 +37,7 @@ describe("a job is resized", () => {
   });
 
   it("to a fixed number, which two equal ones are", async () => {
-    const asked = shown({ spec: ELASTIC }, { [RESIZE]: json(job(), 202) });
+    const asked = shownFor({ spec: ELASTIC }, { [RESIZE]: json(job(), 202) });
     await userEvent.click(button());
     await fill("At least", "4");
     expect(screen.getByText(/^A fixed number/)).toBeVisible();
@@ -57,7 +47,7 @@ describe("a job is resized", () => {
   });
 
   it("only to what is a range", async () => {
-    shown({ spec: ELASTIC });
+    shownFor({ spec: ELASTIC });
     await userEvent.click(button());
     for (const wrong of ["5", ""]) {
       await fill("At least", wrong);
@@ -68,7 +58,7 @@ describe("a job is resized", () => {
 
   it("unless it cannot have that number, which is told where it was asked for", async () => {
     const detail = "training.global_batch_size: must divide by 3 workers";
-    shown({ spec: ELASTIC }, { [RESIZE]: problem(422, "The job spec is not valid", detail) });
+    shownFor({ spec: ELASTIC }, { [RESIZE]: problem(422, "The job spec is not valid", detail) });
     await userEvent.click(button());
     await fill("At most", "3");
     await userEvent.click(screen.getByRole("button", { name: "Resize the job" }));
@@ -81,7 +71,7 @@ describe("a job is resized", () => {
     ["failed", "It is failed; restore one"],
     ["cancelling", "It is being cancelled"],
   ])("not once it is %s, with the reason", async (state, why) => {
-    shown({ state });
+    shownFor({ state });
     expect(button()).toHaveAttribute("aria-disabled", "true");
     expect(button()).toHaveAccessibleDescription(expect.stringContaining(why));
     await userEvent.click(button());
@@ -89,7 +79,7 @@ describe("a job is resized", () => {
   });
 
   it("while it waits, and starts with the new number", async () => {
-    shown({ state: "queued", attempt: 0, spec: { resources: { workers: 2 } } });
+    shownFor({ state: "queued", attempt: 0, spec: { resources: { workers: 2 } } });
     await userEvent.click(button());
     expect(await screen.findByText(/asks for 2 workers. It starts with the new/)).toBeVisible();
   });

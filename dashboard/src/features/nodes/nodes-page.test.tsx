@@ -1,10 +1,8 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { render, screen, waitFor, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it } from "vitest";
 import type { ClusterNode } from "@/shared/api/types";
-import { fakeApi } from "@/test/fake-api";
+import { shown } from "@/test/shown";
 import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
 
@@ -15,16 +13,6 @@ const NODE = {
   drain_reason: null,
   devices: [{ index: 0, job_id: "j1" }],
 } as unknown as ClusterNode;
-
-function shown(what: React.ReactNode, answers: Record<string, unknown>): Request[] {
-  const asked = fakeApi(answers);
-  render(
-    <QueryClientProvider client={new QueryClient()}>
-      <MantineProvider env="test">{what}</MantineProvider>
-    </QueryClientProvider>,
-  );
-  return asked;
-}
 
 const sent = (asked: Request[], path: string) =>
   waitFor(() => {

@@ -1,29 +1,17 @@
-import { MantineProvider } from "@mantine/core";
-import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
-import { render, screen, within } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
-import { fakeApi } from "@/test/fake-api";
+import { shown } from "@/test/shown";
 import { QuotaSection, toldOthers } from "./quotas";
 
 const ADA = { kind: "user", name: "ada", limit: 8, used: 8, waiting: 2 };
 const BOB = { kind: "user", name: "bob", limit: null, used: 1, waiting: 0 };
 const NOBODY = { project: null, user: null };
 
-function shown(answer: unknown): Request[] {
-  const asked = fakeApi({ "GET /cluster/quotas": answer });
-  render(
-    <QueryClientProvider client={new QueryClient()}>
-      <MantineProvider>
-        <QuotaSection />
-      </MantineProvider>
-    </QueryClientProvider>,
-  );
-  return asked;
-}
+const section = (answer: unknown) => shown(<QuotaSection />, { "GET /cluster/quotas": answer });
 
 describe("quotas", () => {
   it("are told with what is held of each, from every page", async () => {
-    shown((request: Request) =>
+    section((request: Request) =>
       new URL(request.url).searchParams.has("cursor")
         ? { items: [BOB], next_cursor: null, others: NOBODY }
         : { items: [ADA], next_cursor: "next", others: NOBODY },
@@ -43,7 +31,7 @@ describe("quotas", () => {
   });
 
   it("are not there where nobody holds or waits for anything", async () => {
-    const asked = shown({ items: [], next_cursor: null, others: NOBODY });
+    const asked = section({ items: [], next_cursor: null, others: NOBODY });
     await vi.waitFor(() => expect(asked).toHaveLength(1));
     expect(screen.queryByRole("table")).toBeNull();
   });
