@@ -52,7 +52,7 @@ describe("a job is resized", () => {
     for (const wrong of ["5", ""]) {
       await fill("At least", wrong);
       expect(screen.getByRole("button", { name: "Resize the job" })).toBeDisabled();
-      expect(screen.getByText(/^The first has to be 1 or more/)).toBeVisible();
+      expect(screen.getByText(/^“At least” has to be 1 or more/)).toBeVisible();
     }
   });
 

@@ -7,7 +7,9 @@ import { ResizeIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
 import { asked, fromTo, isRange, type Range, wish } from "./workers";
 
+/** As many as a spec may ask for. */
 const MOST = 4096;
+const WHOLE = { min: 1, max: MOST, allowDecimal: false };
 
 /** Gives a job another number of workers; of one that cannot have it, says why. */
 export function ResizeButton({ job }: { job: Job }) {
@@ -62,29 +64,16 @@ function ResizeDialog({ job, onClose }: { job: Job; onClose: () => void }) {
           </Text>
           <Group grow align="flex-start">
             <NumberInput
+              {...WHOLE}
               label="At least"
-              min={1}
-              max={MOST}
-              allowDecimal={false}
               value={least}
               onChange={setLeast}
               data-autofocus
             />
-            <NumberInput
-              label="At most"
-              min={1}
-              max={MOST}
-              allowDecimal={false}
-              value={most}
-              onChange={setMost}
-            />
+            <NumberInput {...WHOLE} label="At most" value={most} onChange={setMost} />
           </Group>
           <Text size="xs" c="dimmed">
-            {isRange(range) && range.least < range.most
-              ? "Elastic: it takes as many as are free between the two."
-              : isRange(range)
-                ? "A fixed number; two different ones make the job elastic."
-                : "The first has to be 1 or more, and not above the second."}
+            {means(range)}
           </Text>
           {resize.error ? <Problem error={resize.error} what="The job was not resized" /> : null}
           <Group justify="flex-end">
@@ -104,6 +93,14 @@ function ResizeDialog({ job, onClose }: { job: Job; onClose: () => void }) {
       </form>
     </Modal>
   );
+}
+
+/** What comes of a range, or what is wrong with it. */
+function means(range: Range<number | string>): string {
+  if (!isRange(range)) return "“At least” has to be 1 or more, and not above “At most”.";
+  return range.least < range.most
+    ? "Elastic: it takes as many as are free between the two."
+    : "A fixed number; two different ones make the job elastic.";
 }
 
 function hasRanks(job: Job): boolean {
