@@ -38,6 +38,7 @@ export default defineConfig({
     // A bound for a loaded machine, not an expectation.
     testTimeout: 30_000,
     projects: [
+      // What draws nothing needs no page, which takes longer to set up than these tests do.
       {
         extends: true,
         test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node" },

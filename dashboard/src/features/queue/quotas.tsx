@@ -78,7 +78,7 @@ function Row({ quota }: { quota: Quota }) {
   );
 }
 
-/** What those may hold that are not listed, and where quotas are set. */
+/** What those may hold that are not listed. */
 export function toldOthers({ project, user }: Quotas["others"]): string {
   const told = [
     project === null ? "" : `Each other project may hold ${plural(project, "device")} at once.`,
