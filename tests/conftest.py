@@ -1,6 +1,7 @@
-"""Databases for every test that needs one: SQLite, and a real Postgres from a wheel.
+"""What tests of several folders need: databases, real ranks, a gate for jobs that are held.
 
-Tables are made once a run; each test finds them empty.
+The databases are SQLite, and a real Postgres from a wheel. Tables are made once a run; each test
+finds them empty.
 """
 
 import asyncio
@@ -17,6 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from support.attempts import RankServer, rank_server
+from support.holds import Gate
 
 from trainhall.db.database import Database
 from trainhall.db.models import Base
@@ -33,6 +36,19 @@ _numbers = itertools.count(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts what it runs in the background so, and every process below would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[RankServer]:
+    """Starts attempts of real ranks; one process serves all tests."""
+    with rank_server() as server:
+        yield server
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Until it is open, the jobs that a test holds go on."""
+    return Gate(tmp_path / "gate")
 
 
 async def _migrate(url: str) -> None:

@@ -32,10 +32,8 @@ def test_a_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     assert max(c["step"] for c in checkpoints) == 600
 
 
-def test_pause_and_resume_change_no_bit_of_the_curve(
-    shared_cluster: Cluster, tmp_path: Path
-) -> None:
-    cluster, gate = shared_cluster, Gate(tmp_path / "gate")
+def test_pause_and_resume_change_no_bit_of_the_curve(shared_cluster: Cluster, gate: Gate) -> None:
+    cluster = shared_cluster
     untouched = cluster.submit({**digits_job(), "task": free_task("digits", dropout=0.1)})
     cluster.wait_for(untouched, "completed")
     paused = cluster.submit({**digits_job(), "task": gate.task("digits", dropout=0.1)})

@@ -57,9 +57,9 @@ def regrouped(cluster: Cluster, job: str, generation: int, workers: int) -> set[
 
 
 def test_a_job_goes_from_4_to_3_to_4_workers_in_place_with_the_same_bits(
-    four_slots: Cluster, tmp_path: Path
+    four_slots: Cluster, gate: Gate
 ) -> None:
-    cluster, gate = four_slots, Gate(tmp_path / "gate")
+    cluster = four_slots
     resources = {"min_workers": 3, "max_workers": 4}
     job = cluster.submit(spec(gate.task("synthetic", steps=STEPS), resources=resources))
     cluster.wait_for_step(job, 5)

@@ -63,9 +63,9 @@ def verify(cluster: Cluster, *jobs: str) -> tuple[int, str]:
 
 
 def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
-    four_slots: Cluster, tmp_path: Path
+    four_slots: Cluster, gate: Gate
 ) -> None:
-    cluster, gate = four_slots, Gate(tmp_path / "gate")
+    cluster = four_slots
     whole = submit(cluster, 2)
     cluster.wait_for(whole, "completed")
 

@@ -27,12 +27,6 @@ Path(f"{gate}-lines-{rank}").write_text(str(count + 500))
 """
 
 
-@pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    """Until it is open, the jobs below go on."""
-    return Gate(tmp_path / "gate")
-
-
 def stepping_job(gate: Gate) -> dict[str, object]:
     return {
         "name": "stepping",

@@ -447,8 +447,7 @@ def test_nobody_there_exits_4(cli: Cli) -> None:
     cli("ls", "--url", "nonsense", code=2)
 
 
-def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli) -> None:
-    gate = Gate(cli.folder / "gate")
+def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli, gate: Gate) -> None:
     path = cli.file({**ENDLESS, "task": gate.task("synthetic"), "training": {"steps": STEPS}})
     follower = subprocess.Popen(
         [*TRAINHALL, "submit", path, "-f", "--url", cli.cluster.url],

@@ -105,12 +105,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    """Until it is open, held runs go on."""
-    return Gate(tmp_path / "gate")
-
-
-@pytest.fixture
 def output(finished: Run, tmp_path: Path) -> Path:
     """The same, to be gone on with: in the folder `out` of the test's own."""
     return Path(shutil.copytree(finished.output, tmp_path / "out"))

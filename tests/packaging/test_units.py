@@ -62,7 +62,7 @@ def test_variables_of_the_agent_are_those_it_reads() -> None:
 
 
 @pytest.mark.acceptance
-def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path) -> None:
+def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path, gate: Gate) -> None:
     unit = DEPLOY / "trainhall-agent.service"
     # Of the whole control group systemd signals the main process alone.
     assert service(unit)["KillMode"] == "process"
@@ -77,7 +77,6 @@ def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path) -> None:
         cluster.agent.env["TRAINHALL_TOKEN"] = token
         cluster.agent.start()
         eventually("the node", cluster.node_is_ready)
-        gate = Gate(tmp_path / "gate")
         job = cluster.submit(
             {"name": "held", "task": gate.task("synthetic"), "training": {"steps": STEPS}}
         )

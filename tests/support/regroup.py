@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support.agent_process import launch_of
+from support.holds import TESTS
 from support.shims import Run
 from support.waiting import eventually
 
@@ -25,8 +26,6 @@ from trainhall.training.link import (
 from trainhall.training.progress import newest_step
 
 Devices = Sequence[int]
-CODE = str(Path(__file__).parent.parent)
-"""Where the tests' own tasks are imported from."""
 
 
 class Elastic(Run):
@@ -39,7 +38,7 @@ class Elastic(Run):
         plan = CheckpointPlan(folder=str(checkpoints), upload=False)
         self.checkpoints = checkpoints
         super().__init__(
-            path, launch_of(job, in_place=True, checkpoint=plan, code=CODE), "--preload"
+            path, launch_of(job, in_place=True, checkpoint=plan, code=TESTS), "--preload"
         )
 
     @property

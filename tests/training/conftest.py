@@ -1,10 +1,9 @@
-"""Real ranks for the tests of the training engine."""
+"""How the tests of the training engine compute."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
-from support.attempts import RankServer, rank_server
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,10 +13,3 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def ranks() -> Iterator[RankServer]:
-    """Starts attempts of real ranks; one process serves all tests."""
-    with rank_server() as server:
-        yield server

@@ -297,9 +297,10 @@ async def test_a_checkpoint_that_nobody_told_is_where_the_next_attempt_starts(
     assert name in [e.data["name"] for e in coordinator.events if e.kind == "checkpoint"]
 
 
-async def test_ranks_outlive_the_warm_parent(coordinator: FakeCoordinator, tmp_path: Path) -> None:
+async def test_ranks_outlive_the_warm_parent(
+    coordinator: FakeCoordinator, tmp_path: Path, gate: Gate
+) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
-        gate = Gate(tmp_path / "gate")
         spec = {**synthetic(STEPS), "task": gate.task("synthetic")}
         launch = launch_of(spec, code=TESTS)
         coordinator.want((launch, "run"))

@@ -6,8 +6,9 @@ from support.holds import STEPS, Gate
 from support.regroup import elastic
 
 
-def test_links_are_measured_once_though_whoever_told_of_them_dies(tmp_path: Path) -> None:
-    gate = Gate(tmp_path / "gate")
+def test_links_are_measured_once_though_whoever_told_of_them_dies(
+    tmp_path: Path, gate: Gate
+) -> None:
     spec = {
         "task": gate.task("digits", hidden=[16]),
         "training": {"steps": STEPS, "global_batch_size": 48},
