@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -35,19 +36,22 @@ class DyingTask(Task):
         not end; of its passes, the one behind which it `loses` a message."""
         loses: str = "all_reduce"
         """A function of `torch.distributed`, or `send`."""
+        mark: str = os.devnull
+        """A file that is there once it stays in a step, or has lost a message."""
 
     def __init__(self, params: Params, job: Any) -> None:
         line = torch.linspace(-1, 1, 64).reshape(64, 1)
         self.train_data = TensorData(line, 2 * line)
         if _began_as(params.by):
+            mark = Path(params.mark)
             moments: dict[str, tuple[type, str, Callable[[], None]]] = {
                 "gathering": (Pulse, "gather", _die),
                 "writing": (MetricSpool, "append", _die),
-                "leaving": (Undo, "take_back", _stay),
-                "stepping": (DyingTask, "loss", _stay),
+                "leaving": (Undo, "take_back", partial(_stay, mark)),
+                "stepping": (DyingTask, "loss", partial(_stay, mark)),
                 "computing": (DyingTask, "loss", _die),
                 "saving": (TrainingState, "snapshot", _die),
-                "losing": (DyingTask, "loss", partial(_lose, params.loses)),
+                "losing": (DyingTask, "loss", partial(_lose, params.loses, mark)),
             }
             owner, name, what = moments[params.at]
             _before(owner, name, params.before, what)
@@ -103,7 +107,8 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _stay() -> None:
+def _stay(mark: Path) -> None:
+    mark.touch()
     while True:
         time.sleep(600)
 
@@ -119,9 +124,9 @@ def _before(owner: Any, name: str, number: int, what: Callable[[], None]) -> Non
     setattr(owner, name, call)
 
 
-def _lose(name: str) -> None:
+def _lose(name: str, mark: Path) -> None:
     """Have the next call of a collective, or the next message of a ring, never end: as with Gloo
-    when it loses what it was about to send."""
+    when it loses what it was about to send. It is made among ranks that do nothing else."""
     if name == "send":
         begin = gloo._Line.begin
 
@@ -131,22 +136,41 @@ def _lose(name: str) -> None:
                 return
             gloo._Line.begin = begin  # type: ignore[method-assign]
             line._work = _lonely().send([buffer], 1, 0)
+            mark.touch()
 
         gloo._Line.begin = begin_to_send  # type: ignore[method-assign]
         return
     collective = getattr(dist, name)
 
-    def lost(*arguments: Any, async_op: bool = False, **options: Any) -> dist.Work | None:
+    def lost(*tensors: Any, async_op: bool, **options: Any) -> dist.Work:
+        assert async_op, "else nobody looks up"
         setattr(dist, name, collective)
-        work: dist.Work = collective(*arguments, async_op=True, **options)
-        # What it ends with is told by Gloo's thread, which does not come to tell that it has ended.
-        work.get_future().then(lambda _: _stay())
-        if async_op:
-            return work
-        work.wait()
-        return None
+        work = _ALONE[name](_lonely(), *tensors, **options)
+        mark.touch()
+        return work
 
     setattr(dist, name, lost)
+
+
+def _reduce_alone(alone: dist.ProcessGroupGloo, tensor: Tensor, *_: Any, **__: Any) -> dist.Work:
+    return alone.allreduce([tensor])
+
+
+def _exchange_alone(
+    alone: dist.ProcessGroupGloo,
+    result: Tensor,
+    mine: Tensor,
+    *,
+    output_split_sizes: list[int],
+    input_split_sizes: list[int],
+) -> dist.Work:
+    return alone.alltoall_base(result, mine, output_split_sizes, input_split_sizes)
+
+
+_ALONE: dict[str, Callable[..., dist.Work]] = {
+    "all_reduce": _reduce_alone,
+    "all_to_all_single": _exchange_alone,
+}
 
 
 _kept: list[dist.ProcessGroupGloo] = []
