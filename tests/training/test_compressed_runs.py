@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from support import sync_ranks
 from support.attempts import Attempt, RankServer
+from support.saved import tensors_of
 from torch import nn
 
 from trainhall.parallelism.ddp import Replicas
@@ -35,10 +35,7 @@ def names(attempt: Attempt) -> list[str]:
 
 def saved(folder: Path, name: str) -> dict[str, torch.Tensor]:
     """The tensors of the gradient sync in a checkpoint, without the part's name."""
-    tensors: dict[str, torch.Tensor] = {}
-    for file in sorted((folder / name).glob("*.safetensors")):
-        tensors |= load_file(file)
-    part = "gradient_sync/"
+    part, tensors = "gradient_sync/", tensors_of(folder / name)
     return {k.removeprefix(part): v for k, v in tensors.items() if k.startswith(part)}
 
 

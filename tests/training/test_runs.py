@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from safetensors.torch import load_file
 from support.attempts import Attempt, RankServer
+from support.saved import tensors_of
 from torch import Tensor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -119,11 +119,9 @@ def test_a_loss_that_is_no_number_ends_the_training(ranks: RankServer, tmp_path:
     assert saved
     assert max(saved) < first
     newest = tmp_path / "checkpoints" / f"step-{max(saved):08}-a1-g1"
-    tensors = [
-        tensor for file in newest.glob("*.safetensors") for tensor in load_file(file).values()
-    ]
+    tensors = tensors_of(newest)
     assert tensors
-    assert all(bool(tensor.isfinite().all()) for tensor in tensors), "that is a good one"
+    assert all(bool(t.isfinite().all()) for t in tensors.values()), "that is a good one"
     for rank in (0, 1):
         failure = attempt.event("failure", rank)
         assert failure["type"] == "LossNotFinite"
@@ -189,8 +187,7 @@ def saved_weights(attempt: Attempt) -> dict[int, list[Tensor]]:
     return {
         event["data"]["step"]: [
             tensor
-            for file in (folder / event["data"]["name"]).glob("*.safetensors")
-            for name, tensor in load_file(file).items()
+            for name, tensor in tensors_of(folder / event["data"]["name"]).items()
             if name.startswith(("model/0", "model/4", "optimizer"))
         ]
         for event in attempt.events(kind="checkpoint")
