@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.cluster import Cluster
+from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
-
-SLOW = 60_000
-"""Milliseconds; a bound for a loaded machine, not an expectation."""
 
 
 def paced(name: str, steps: int = 100_000, step_seconds: float = 0.02) -> dict[str, object]:

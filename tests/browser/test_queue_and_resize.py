@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 from support.cluster import Cluster
+from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
-
-SLOW = 60_000
-"""Milliseconds; a bound for a loaded machine, not an expectation."""
 
 
 def endless(name: str, workers: int, **more: Any) -> dict[str, Any]:

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from support.cluster import Cluster
+from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
-
-SLOW = 60_000
-"""Milliseconds; a bound for a loaded machine, not an expectation."""
 
 
 def quick(name: str, **training: Any) -> dict[str, Any]:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+SLOW = 60_000
+"""Milliseconds that a page may take; a bound for a loaded machine, not an expectation."""
 T = TypeVar("T")
 _LONGEST = 0.5
 """Seconds from one look to the next, however dear."""
