@@ -1,4 +1,4 @@
-"""Ranks whose checkpoints have no state of parameters that have had no gradient, as once."""
+"""Ranks that save as an older version: without state of parameters that have had no gradient."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from trainhall.training import rank, state
 from trainhall.training.optim import named_state
 
 
-def saves_as_once(path: Path) -> int:
+def saves_as_before(path: Path) -> int:
     def without(optimizer: Optimizer, strategy: Strategy) -> dict[str, Tensor]:
         named = named_state(optimizer, strategy)
         return {name: tensor for name, tensor in named.items() if not name.startswith("spare.")}
