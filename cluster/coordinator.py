@@ -26,6 +26,7 @@ from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.live import Hub
 from trainhall.monitoring.packer import Packer
 from trainhall.training.link import RankEvent
@@ -89,10 +90,15 @@ class Coordinator:
         await self._tasks.stop()
 
     async def events(
-        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+        self,
+        job_id: str,
+        attempt: int,
+        writer: str,
+        events: Sequence[RankEvent],
+        origin: Origin = UNKNOWN,
     ) -> int:
         """Take what a rank tells; returns the newest sequence that is committed."""
-        return await self.rank_events.accept(job_id, attempt, writer, events)
+        return await self.rank_events.accept(job_id, attempt, writer, events, origin)
 
     async def _keep_packing(self) -> None:
         while True:

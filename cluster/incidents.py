@@ -111,11 +111,16 @@ def began(attempt: Attempt, generation: int, loaded: float, stepped: float, step
     attempt.began = {**attempt.began, str(generation): {**known, **told}}
 
 
-def began_anew(attempt: Attempt, generation: int, step: int) -> None:
+def began_anew(attempt: Attempt, generation: int, step: int, since: int) -> None:
     """Note that a generation went on from a checkpoint, at `step`: those who had the state of the
-    one before are gone, and what they write from there on is void."""
+    one before are gone, and what they write from there on is void.
+
+    Args:
+        since: the earliest generation in which one of its processes began.
+    """
     known = attempt.began.get(str(generation), {})
-    attempt.began = {**attempt.began, str(generation): {**known, "anew": step}}
+    told = {**known, "anew": step, "since": since}
+    attempt.began = {**attempt.began, str(generation): told}
 
 
 def has_stepped(attempt: Attempt, generation: int) -> bool:
@@ -144,10 +149,10 @@ def _in_place(attempt: Attempt, before: dict[str, Any], after: dict[str, Any]) -
 
 def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
     assert attempt.failure is not None
+    # Hosts that a regrouping left out have no part in how it ends.
+    of_hosts = [attempt.node_outcomes.get(host["node_id"], {}) for host in attempt.allocation]
     heard = [
-        datetime.fromtimestamp(told["ended_at"], UTC)
-        for told in attempt.node_outcomes.values()
-        if told.get("ended_at")
+        datetime.fromtimestamp(told["ended_at"], UTC) for told in of_hosts if told.get("ended_at")
     ]
     if attempt.state == AttemptState.LOST or not heard:
         detected = attempt.finished_at

@@ -28,7 +28,7 @@ class Piece(Message):
     writer: str = ""
     """Of metrics."""
     generation: int = 1
-    """In which the writer began."""
+    """In which the writer began, or the first that wrote this output."""
     rank: int = 0
     """With the offset: of output."""
     offset: int = 0

@@ -9,9 +9,9 @@ a second, share the messages of a second websocket. Below `/api/v1/agent`:
     POST /join                                             `JoinRequest` → `JoinReply`
     WS   /connect                                          `Report` ⇄ `Desired`
     WS   /ship                                             small pieces ⇄ answers (`cluster.pieces`)
-    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G   metric frames → `Acked`
-    POST /jobs/{job}/attempts/{attempt}/events?writer=W    JSON lines of `RankEvent` → `Acked`
-    POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N   bytes → `LogAcked`
+    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G  metric frames → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/events?writer=W&generation=G   `RankEvent` lines → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N&generation=G → `LogAcked`
     PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
     GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
     POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
@@ -19,8 +19,9 @@ a second, share the messages of a second websocket. Below `/api/v1/agent`:
 
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
 `"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that
-is committed, and the agent goes on from there. A refused (revoked) attempt still ships logs and
-metrics.
+is committed, and the agent goes on from there. `generation` is the one in which the writer began,
+or the first that wrote a log; with the node it says what of it is void (`monitoring.lineage`). A
+refused (revoked) attempt still ships logs and metrics.
 """
 
 from typing import Annotated, Literal

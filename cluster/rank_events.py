@@ -26,6 +26,7 @@ from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
+from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
 from trainhall.training.checkpoint.errors import Reason
 from trainhall.training.gradient_record import GradientRecord
 from trainhall.training.link import RankEvent
@@ -54,11 +55,17 @@ class RankEvents:
         self._wakeups = wakeups
 
     async def accept(
-        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+        self,
+        job_id: str,
+        attempt: int,
+        writer: str,
+        events: Sequence[RankEvent],
+        origin: Origin = UNKNOWN,
     ) -> int:
         """Store what is new of `events`; returns the newest sequence that is committed.
 
-        What a revoked attempt tells changes nothing but is kept as a note, marked void.
+        What a revoked attempt tells changes nothing but is kept as a note, marked void; so is what
+        ranks tell that a regrouping left out, once the others have gone on without them.
 
         Raises:
             NotFound: no such attempt.
@@ -69,7 +76,7 @@ class RankEvents:
         # Many short transactions, so that a flood of events holds up nobody else's.
         for at in range(0, max(len(ordered), 1), _BATCH):
             batch = ordered[at : at + _BATCH]
-            acked, allocation = await self._accept_batch(job_id, attempt, writer, batch)
+            acked, allocation = await self._accept_batch(job_id, attempt, writer, batch, origin)
             checkpoint = checkpoint or any(event.kind == "checkpoint" for event in batch)
             suspects = [name for event in batch for name in _suspects(event)]
             if suspects:
@@ -80,7 +87,12 @@ class RankEvents:
         return acked
 
     async def _accept_batch(
-        self, job_id: str, attempt: int, writer: str, events: Sequence[RankEvent]
+        self,
+        job_id: str,
+        attempt: int,
+        writer: str,
+        events: Sequence[RankEvent],
+        origin: Origin,
     ) -> tuple[int, Sequence[dict[str, Any]]]:
         """The newest sequence that is committed, and the hosts of the attempt."""
         async with self._db.transaction() as session:
@@ -99,32 +111,44 @@ class RankEvents:
                 await session.flush()
             for event in events:
                 if event.sequence > known.event_sequence:
-                    await self._take(session, job, row, event)
+                    await self._take(session, job, row, event, origin)
                     known.event_sequence = event.sequence
             return known.event_sequence, row.allocation
 
     async def _take(
-        self, session: AsyncSession, job: Job, attempt: Attempt, event: RankEvent
+        self,
+        session: AsyncSession,
+        job: Job,
+        attempt: Attempt,
+        event: RankEvent,
+        origin: Origin,
     ) -> None:
+        first_void = void_from(attempt, origin)
+        is_void = first_void is not None and _is_void(event, attempt, first_void)
         if event.kind == "gradients":
-            if not attempt.revoked:
+            if not is_void:
                 await self._gradients(session, attempt, event)
             return
         data: dict[str, Any] = storable(event.data)
-        if attempt.revoked:
-            await self._note(
-                session, attempt, event, f"void, the attempt was replaced: {event.kind}", data
+        if is_void:
+            why = (
+                "the attempt was replaced"
+                if attempt.revoked
+                else "the attempt went on without these ranks"
             )
+            await self._note(session, attempt, event, f"void, {why}: {event.kind}", data)
+            if event.kind == "started" and first_void:
+                _note_lineage(attempt, data, first_void, origin)
             return
         match event.kind:
             case "started":
-                await self._started(session, job, attempt, event, data)
+                await self._started(session, job, attempt, event, data, origin)
             case "stepped":
                 await self._stepped(session, attempt, event, data)
             case "checkpoint":
                 await self._checkpoint(session, job, attempt, event)
             case "completed":
-                await self._completed(session, attempt, event, data)
+                await self._completed(session, job, attempt, event, data)
                 await self._measured(session, job, attempt, data)
             case "failure":
                 kind, message = data.get("type"), data.get("message")
@@ -147,6 +171,7 @@ class RankEvents:
         attempt: Attempt,
         event: RankEvent,
         data: dict[str, Any],
+        origin: Origin,
     ) -> None:
         total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
         progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
@@ -160,7 +185,8 @@ class RankEvents:
             first = (resumed or 0) + 1
             generation = _count(data.get("generation")) or 1
             if generation > 1:
-                began_anew(attempt, generation, first)
+                since = _count(data.get("since")) or origin.generation or generation
+                began_anew(attempt, generation, first, since)
             begins = attempt.first_step is None or generation > 1
             if attempt.in_place and begins and attempt.number == job.attempt:
                 # Where ranks regroup in place, what they report is late if it is of a lower step.
@@ -252,16 +278,21 @@ class RankEvents:
             await self._note(session, attempt, event, why, {"step": record.step})
 
     async def _completed(
-        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+        self,
+        session: AsyncSession,
+        job: Job,
+        attempt: Attempt,
+        event: RankEvent,
+        data: dict[str, Any],
     ) -> None:
         progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
         assert progress is not None
-        steps = _count(data.get("steps"))
-        if steps is not None:
-            progress.step = steps
-        metrics = data.get("metrics")
-        if isinstance(metrics, dict):
-            progress.metrics = {**progress.metrics, **metrics}
+        steps, metrics = _count(data.get("steps")), data.get("metrics")
+        if attempt.number == job.attempt:
+            if steps is not None:
+                progress.step = steps
+            if isinstance(metrics, dict):
+                progress.metrics = {**progress.metrics, **metrics}
         await self._note(session, attempt, event, f"took its last step, {steps}", data)
 
     async def _measured(
@@ -295,6 +326,34 @@ class RankEvents:
             attempt=attempt.number,
             data={**data, "rank": event.rank},
         )
+
+
+_STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step"}
+"""What tells of a step, and by which key."""
+
+
+def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
+    """
+    Args:
+        first_void: what these ranks tell from this step on is void.
+    """
+    if attempt.revoked:
+        return True
+    if event.kind == "checkpoint":
+        return False  # its name has the token
+    step = _count(event.data.get(_STEP_OF.get(event.kind, "")))
+    return step is None or step >= first_void
+
+
+def _note_lineage(attempt: Attempt, data: dict[str, Any], first_void: int, origin: Origin) -> None:
+    """That ranks which were left out since had begun at a checkpoint is told late. It says what is
+    void of those before them, and nothing of how far the job is."""
+    generation, first = (
+        _count(data.get("generation")) or 1,
+        (_count(data.get("resumed_from")) or 0) + 1,
+    )
+    if "resumed_from" in data and generation > 1 and first < first_void:
+        began_anew(attempt, generation, first, _count(data.get("since")) or origin.generation)
 
 
 def _passed_over(data: dict[str, Any]) -> list[dict[str, Any]]:

@@ -150,9 +150,10 @@ class Attempt(Base):
     finished_at: Mapped[datetime | None] = mapped_column(index=True)
     failure: Mapped[dict[str, Any] | None]
     began: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """generation → `{loaded, stepped, step, anew?}`: when its ranks had their state, when they had
-    taken their first step (seconds since the epoch), and which that was; `anew` is the step at
-    which it went on from a checkpoint, since all who had the state were gone."""
+    """generation → `{loaded, stepped, step, anew?, since?}`: when its ranks had their state, when
+    they had taken their first step (seconds since the epoch), and which that was; `anew` is the
+    step at which it went on from a checkpoint, since all who had the state were gone, and `since`
+    the earliest generation in which one of its processes began."""
 
 
 class Node(Base):
@@ -332,8 +333,8 @@ class MetricFrame(Base):
     tables: Mapped[int]
     """Tables in the payload. Each has a stream sequence of its own; `seq` is the last one's."""
     void: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Written after its attempt was revoked, or by ranks that a later generation replaced from a
-    checkpoint: kept, and left out of every curve."""
+    """Written after its attempt was revoked, or by ranks of an earlier generation at steps that a
+    later one has taken (`monitoring.lineage`): kept, and left out of every curve."""
     packed: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its points are in `metric_chunks`; it stays a while for viewers that reconnect."""
 
@@ -359,7 +360,7 @@ class Series(Base):
     rank: Mapped[int]
     name: Mapped[str] = mapped_column(String(128))
     void: Mapped[bool] = mapped_column(Boolean)
-    """Its points arrived after the attempt was revoked."""
+    """Its points are those of void frames."""
     points: Mapped[int] = mapped_column(BigInt, default=0)
     """How many points are packed."""
     last_step: Mapped[int] = mapped_column(BigInt, default=0)
@@ -453,7 +454,8 @@ class LogChunk(Base):
     data: Mapped[bytes]
     """zlib."""
     void: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Written after its attempt was revoked."""
+    """It came after its attempt was revoked, or from ranks that a regrouping had left out once the
+    others had gone on without them."""
 
     __table_args__ = (
         UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),

@@ -7,7 +7,7 @@ without a usable step or time are left out.
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,6 +109,21 @@ def decode_payload(body: bytes, at: int, end: int) -> Iterator[Table]:
         raise DamagedFrame(f"a table is not whole: {error}") from None
     if at != end:
         raise DamagedFrame(f"a payload's length is off by {end - at} bytes")
+
+
+def encode_frame(sequence: int, tables: Sequence[Table]) -> bytes:
+    """A frame of these tables: part of one that was read."""
+    parts = [_U16.pack(len(tables))]
+    for table in tables:
+        rank = -1 if table.rank is None else table.rank
+        parts.append(_TABLE.pack(rank, len(table.steps), len(table.columns)))
+        for name in table.columns:
+            encoded = name.encode()
+            parts += [_U16.pack(len(encoded)), encoded]
+        parts += [table.steps.tobytes(), table.times.tobytes()]
+        parts += [values.tobytes() for values in table.columns.values()]
+    payload = b"".join(parts)
+    return _FRAME.pack(_MAGIC, len(payload), sequence, zlib.crc32(payload)) + payload
 
 
 def _table(body: bytes, at: int, end: int) -> tuple[Table, int]:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.db.database import Database
 from trainhall.monitoring.errors import UnknownAttempt
+from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
 from trainhall.monitoring.store import Item, Metrics, Output, Stored, note_first_step, store
 
@@ -52,28 +53,32 @@ class Ingest:
         self._task: asyncio.Task[None] | None = None
 
     async def metrics(
-        self, job_id: str, attempt: int, writer: str, body: bytes, generation: int = 1
+        self, job_id: str, attempt: int, writer: str, body: bytes, origin: Origin = UNKNOWN
     ) -> int:
         """Store the frames of `body` that are new; returns the writer's newest stored sequence.
 
         Frames behind a gap are not stored: the answer is below their sequence, and the sender goes
         on from there.
 
-        Args:
-            generation: in which the writer began.
-
         Raises:
             DamagedFrame: when the body is not a run of whole frames.
             UnknownAttempt: when there is no such attempt.
         """
         if len(body) > LARGE_BYTES:
-            item = await asyncio.to_thread(Metrics.parse, attempt, writer, body, generation)
+            item = await asyncio.to_thread(Metrics.parse, attempt, writer, body, origin)
         else:
-            item = Metrics.parse(attempt, writer, body, generation)
+            item = Metrics.parse(attempt, writer, body, origin)
         return (await self._stored(job_id, item, len(body))).acknowledged
 
     async def logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        origin: Origin = UNKNOWN,
     ) -> int:
         """Store the bytes of an output file from `offset` on; returns the next offset to send.
 
@@ -89,7 +94,7 @@ class Ingest:
                 f"output is of stdout or stderr of a rank, from an offset on; not of {stream!r} of "
                 f"rank {rank} from {offset}"
             )
-        item = Output(attempt, rank, stream, offset, data)
+        item = Output(attempt, rank, stream, offset, data, origin)
         return (await self._stored(job_id, item, len(data))).acknowledged
 
     async def _stored(self, job_id: str, item: Item, size: int) -> Stored:

@@ -35,7 +35,7 @@ class LogLine:
     text: str
     """Without the line's end; bytes that are not UTF-8 are replaced."""
     void: bool
-    """Written after its attempt was revoked."""
+    """It came after its attempt was replaced, or had gone on without its rank."""
 
 
 @dataclass(frozen=True, slots=True)

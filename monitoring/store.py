@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, tuple_, update
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, bindparam, case, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainhall.db.models import (
@@ -25,8 +27,16 @@ from trainhall.db.models import (
     Writer,
 )
 from trainhall.db.types import number_or_text
-from trainhall.monitoring.codec import DIGESTS, FrameHeader, Table, decode_payload, frame_headers
+from trainhall.monitoring.codec import (
+    DIGESTS,
+    FrameHeader,
+    Table,
+    decode_payload,
+    encode_frame,
+    frame_headers,
+)
 from trainhall.monitoring.errors import UnknownAttempt
+from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
 from trainhall.monitoring.lines import cut_lines
 
 CHUNK_BYTES = 256 * 1024
@@ -41,8 +51,7 @@ class Metrics:
     """Frames of one writer, parsed."""
 
     attempt: int
-    generation: int
-    """In which the writer began."""
+    origin: Origin
     writer: str
     body: bytes
     headers: list[FrameHeader]
@@ -50,14 +59,14 @@ class Metrics:
     """By frame."""
 
     @classmethod
-    def parse(cls, attempt: int, writer: str, body: bytes, generation: int = 1) -> "Metrics":
+    def parse(cls, attempt: int, writer: str, body: bytes, origin: Origin = UNKNOWN) -> "Metrics":
         """
         Raises:
             DamagedFrame: when the body is not a run of whole frames.
         """
         headers = frame_headers(body)
         tables = [list(decode_payload(body, h.payload, h.end)) for h in headers]
-        return cls(attempt, generation, writer, body, headers, tables)
+        return cls(attempt, origin, writer, body, headers, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,7 @@ class Output:
     stream: str
     offset: int
     data: bytes
+    origin: Origin = UNKNOWN
 
 
 Item = Metrics | Output
@@ -117,6 +127,8 @@ def store(
                 Attempt.revoked,
                 Attempt.first_step,
                 Attempt.in_place,
+                # Large, where there are many hosts, and of no use before the first regrouping.
+                case((Attempt.generation > 1, Attempt.generations)).label("generations"),
                 Attempt.began,
             ).where(Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items}))
         )
@@ -136,7 +148,8 @@ def store(
         elif isinstance(item, Metrics):
             answers.append(_add_metrics(job, item, attempt, writers, frames))
         else:
-            answers.append(_add_output(job, item, attempt.revoked, files, chunks))
+            void = void_from(attempt, item.origin) is not None
+            answers.append(_add_output(job, item, void, files, chunks))
     if job.changed:
         _write(connection, job, writers, files, frames, chunks)
     return answers
@@ -283,42 +296,66 @@ def _add_metrics(
     skip = stored + 1 - item.headers[0].sequence if item.headers else 0
     if skip < 0 or skip >= len(item.headers):
         return Stored(stored, first_step=first_step)
-    tables = [table for part in item.tables[skip:] for table in part]
-    void = attempt.revoked or _was_left_behind(attempt, item.generation, tables)
     writers[key] = item.headers[-1].sequence
-    job.seq += max(len(tables), 1)
     job.changed = True
-    rows.append(
-        {
-            "job_id": job.job_id,
-            "seq": job.seq,
-            "attempt": item.attempt,
-            "payload": item.body[item.headers[skip].start :],
-            "tables": len(tables),
-            "void": void,
-            "packed": False,
-        }
-    )
-    if item.attempt == job.newest_attempt and not void:
+    whole = item.body[item.headers[skip].start :]
+    parts = _divided(item, skip, whole, void_from(attempt, item.origin))
+    for payload, tables, void in parts:
+        job.seq += max(len(tables), 1)
+        rows.append(
+            {
+                "job_id": job.job_id,
+                "seq": job.seq,
+                "attempt": item.attempt,
+                "payload": payload,
+                "tables": len(tables),
+                "void": void,
+                "packed": False,
+            }
+        )
+    tables = [table for _, part, void in parts if not void for table in part]
+    if item.attempt == job.newest_attempt and tables:
         # Ranks go on from the step that they stand at when they regroup in place. What those who
         # are gone had yet to ship is of the past then; it counts, and is no news.
         goes_on = attempt.in_place and attempt.first_step is not None
         _note_last_values(job, tables, goes_on=goes_on)
-    points = sum(len(table.steps) * len(table.columns) for table in tables)
+    points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
     return Stored(writers[key], points=points, first_step=first_step)
 
 
-def _was_left_behind(attempt: Any, generation: int, tables: list[Table]) -> bool:
-    """Whether these are steps that a later generation took again, from a checkpoint, when all who
-    had the state were gone; of a writer that began before."""
-    anew = [
-        told["anew"]
-        for number, told in attempt.began.items()
-        if "anew" in told and generation < int(number)
-    ]
-    if not anew:
-        return False
-    return any(len(table.steps) and int(table.steps.max()) >= min(anew) for table in tables)
+def _divided(
+    item: Metrics, skip: int, whole: bytes, first_void: int | None
+) -> list[tuple[bytes, list[Table], bool]]:
+    """What is new of an item, as it is stored: payload, its tables, and whether they are void.
+
+    Args:
+        skip: so many of its frames are stored already.
+        whole: the others.
+        first_void: the step from which on they are void.
+    """
+    tables = [table for part in item.tables[skip:] for table in part]
+    if first_void is None or not first_void:
+        return [(whole, tables, first_void == 0)]
+    void = [table.steps >= first_void for table in tables]
+    if not any(each.any() for each in void):
+        return [(whole, tables, False)]
+    if all(each.all() for each in void):
+        return [(whole, tables, True)]
+    parts: list[tuple[bytes, list[Table], bool]] = []
+    for is_void in (False, True):
+        payload, taken = b"", []
+        for header, of_frame in zip(item.headers[skip:], item.tables[skip:], strict=True):
+            cut = [_rows(t, (t.steps >= first_void) == is_void) for t in of_frame]
+            cut = [table for table in cut if len(table.steps)]
+            payload += encode_frame(header.sequence, cut)
+            taken += cut
+        parts.append((payload, taken, is_void))
+    return parts
+
+
+def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
+    columns = {name: values[wanted] for name, values in table.columns.items()}
+    return Table(table.rank, table.steps[wanted], table.times[wanted], columns)
 
 
 def _note_last_values(job: _Job, tables: list[Table], *, goes_on: bool) -> None:

@@ -253,7 +253,8 @@ class ElasticLoop(Loop):
     def run(self) -> int:
         if self.state.step == 0:
             self.progress.doing(Doing.STARTING)  # to load may take any time
-            self.resume()
+            since = breakable.gather_objects(self.membership.since, process_group.cpu_group())
+            self.resume(since=min(since))
             self.settled = self.state.step
             return self.train(self.begun)
         self.loaded_at = time.time()

@@ -270,7 +270,9 @@ class RankEvent(LinkModel):
     """Something rare that a rank tells: the kinds below, with their own keys in `data`.
 
     started      rank 0, before its first step: `{resumed_from?: step | null, total_steps, samples,
-                 note?, passed_over?: [{name, reason, text}]}`; `resumed_from` is missing where
+                 generation, since?, note?, passed_over?: [{name, reason, text}]}`; `since` is the
+                 earliest generation in which a process of the group began, where they regroup in
+                 place; `resumed_from` is missing where
                  nobody knows, of a script that loads no checkpoint through the SDK; one that
                  loads later tells again, and the newest counts; `note` says why an older
                  checkpoint was taken, `passed_over` of each better one: `reason` is missing,

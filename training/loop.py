@@ -271,13 +271,18 @@ class Loop:
         if self.chain is not None and self.rank == 0:
             self.chain.weights(self.state.step, weights_sha256(self.strategy.whole_weights()))
 
-    def resume(self) -> None:
-        """Start from the launch's checkpoint, if it names one, and say where the job stands."""
+    def resume(self, **more: Any) -> None:
+        """Start from the launch's checkpoint, if it names one, and say where the job stands.
+
+        Args:
+            more: to be told with it.
+        """
         told: dict[str, Any] = {
             "generation": self.place.launch.generation,
             "resumed_from": None,
             "total_steps": self.total_steps,
             "samples": len(self.task.train_data),
+            **more,
         }
         self.saving.check_folder()
         # Of a host that has none too: what others have on their disks it cannot know.

@@ -41,7 +41,8 @@ class Membership:
     def __init__(
         self, launch: Launch, place: RankPlace, folder: AttemptFolder, device: torch.device
     ) -> None:
-        self.generation = launch.generation
+        self.since = self.generation = launch.generation
+        """`since`: the generation in which this process began."""
         self._device = device
         self._identity = (place.device_kind, place.device_index)
         self._folder = folder

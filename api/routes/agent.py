@@ -26,6 +26,7 @@ from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
 from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
 from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked
 from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lineage import Origin
 from trainhall.training.link import RankEvent
 
 log = structlog.get_logger(__name__)
@@ -47,37 +48,38 @@ async def join(request: Request) -> Response:
 
 
 async def ship_metrics(request: Request) -> Response:
-    await authenticate(request)
+    node_id = await authenticate(request)
     job_id, attempt = _attempt(request)
     writer = _writer(request)
     body = await read_body(request, BATCH_BYTES)
-    generation = _number(request, "generation", MAX_INT32, default="1")
-    ingest = _coordinator(request).ingest
-    sequence = await ingest.metrics(job_id, attempt, writer, body, generation)
+    origin = Origin(_number(request, "generation", MAX_INT32, default="1"), node_id)
+    sequence = await _coordinator(request).ingest.metrics(job_id, attempt, writer, body, origin)
     return _json(Acked(sequence=sequence).model_dump_json())
 
 
 async def ship_events(request: Request) -> Response:
-    await authenticate(request)
+    node_id = await authenticate(request)
     job_id, attempt = _attempt(request)
     writer = _writer(request)
+    origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     lines = (await read_body(request, BATCH_BYTES)).splitlines()
     if len(lines) > MAX_EVENTS:
         raise invalid("body", len(lines), f"at most {MAX_EVENTS} events")
     events = [_event(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    sequence = await _coordinator(request).rank_events.accept(job_id, attempt, writer, events)
+    sequence = await _coordinator(request).events(job_id, attempt, writer, events, origin)
     return _json(Acked(sequence=sequence).model_dump_json())
 
 
 async def ship_logs(request: Request) -> Response:
-    await authenticate(request)
+    node_id = await authenticate(request)
     job_id, attempt = _attempt(request)
     rank = _number(request, "rank", MAX_INT32)
+    origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     offset = _number(request, "offset", MAX_OFFSET)
     stream = _checked_stream(request.query_params.get("stream", ""))
     body = await read_body(request, BATCH_BYTES)
     ingest = _coordinator(request).ingest
-    following = await ingest.logs(job_id, attempt, rank, stream, offset, body)
+    following = await ingest.logs(job_id, attempt, rank, stream, offset, body, origin)
     return _json(LogAcked(next_offset=following).model_dump_json())
 
 
@@ -149,12 +151,12 @@ async def _stored(
     """
     results: Sequence[int | BaseException]
     try:
-        await authenticate(websocket)
+        node_id = await authenticate(websocket)
     except SQLAlchemyError as error:
         results = [error] * len(pieces)
     else:
         ingest = _coordinator(websocket).ingest
-        stores = (_store(ingest, piece, data) for piece, data in pieces)
+        stores = (_store(ingest, node_id, piece, data) for piece, data in pieces)
         results = await asyncio.gather(*stores, return_exceptions=True)
     failures = {
         repr(result)[:500]: result
@@ -167,16 +169,16 @@ async def _stored(
     return results
 
 
-async def _store(ingest: Ingest, piece: Piece, data: bytes) -> int:
+async def _store(ingest: Ingest, node_id: str, piece: Piece, data: bytes) -> int:
     job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
+    origin = Origin(_within("generation", piece.generation, MAX_INT32), node_id)
     if piece.kind == "metrics":
-        generation = _within("generation", piece.generation, MAX_INT32)
         writer = _checked_writer(piece.writer)
-        return await ingest.metrics(job_id, attempt, writer, data, generation)
+        return await ingest.metrics(job_id, attempt, writer, data, origin)
     stream = _checked_stream(piece.kind)
     rank = _within("rank", piece.rank, MAX_INT32)
     offset = _within("offset", piece.offset, MAX_OFFSET)
-    return await ingest.logs(job_id, attempt, rank, stream, offset, data)
+    return await ingest.logs(job_id, attempt, rank, stream, offset, data, origin)
 
 
 def _answer(result: int | BaseException) -> Answer:

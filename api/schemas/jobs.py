@@ -308,7 +308,7 @@ class LogLine(Schema):
     text: str
     """Without its line break; bytes that are not UTF-8 are replaced."""
     void: bool
-    """Written after its attempt was replaced."""
+    """It came after its attempt was replaced, or had gone on without its rank."""
 
 
 class LogPage(ListPage[LogLine]):

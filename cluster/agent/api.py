@@ -55,12 +55,21 @@ class Shipping(Protocol):
         """The newest sequence that is committed."""
         ...
 
-    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+    async def send_events(
+        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
+    ) -> int:
         """The newest sequence that is committed."""
         ...
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         """The offset that is wanted next."""
         ...
@@ -115,18 +124,28 @@ class CoordinatorApi:
         )  # fmt: skip
         return Acked.model_validate_json(content).sequence
 
-    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+    async def send_events(
+        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
+    ) -> int:
         content = await self._post(
-            f"/jobs/{job_id}/attempts/{attempt}/events", content=lines, writer=writer
-        )
+            f"/jobs/{job_id}/attempts/{attempt}/events",
+            content=lines, writer=writer, generation=generation,
+        )  # fmt: skip
         return Acked.model_validate_json(content).sequence
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         content = await self._post(
             f"/jobs/{job_id}/attempts/{attempt}/logs",
-            content=data, rank=rank, stream=stream, offset=offset,
+            content=data, rank=rank, stream=stream, offset=offset, generation=generation,
         )  # fmt: skip
         return LogAcked.model_validate_json(content).next_offset
 

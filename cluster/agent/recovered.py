@@ -62,7 +62,7 @@ class RecoveredSpool(EventSpool):
         *,
         after_step: int = -1,
     ) -> None:
-        source = Source(launch.job_id, launch.attempt, 0, writer_name(launch))
+        source = Source(launch.job_id, launch.attempt, 0, writer_name(launch), launch.generation)
         super().__init__(source, Path(launch.checkpoint.folder), api, upload)
         self._launch = launch
         self._told = told

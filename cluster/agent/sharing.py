@@ -63,12 +63,25 @@ class SharingApi(CoordinatorApi):
         return await self._messages.send(piece, frames)
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         if len(data) > SMALL_BYTES:
-            return await super().send_logs(job_id, attempt, rank, stream, offset, data)
+            return await super().send_logs(job_id, attempt, rank, stream, offset, data, generation)
         piece = Piece(
-            job_id=job_id, attempt=attempt, kind=stream, size=len(data), rank=rank, offset=offset
+            job_id=job_id,
+            attempt=attempt,
+            kind=stream,
+            size=len(data),
+            generation=generation,
+            rank=rank,
+            offset=offset,
         )
         return await self._messages.send(piece, data)
 

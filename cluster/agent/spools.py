@@ -126,7 +126,13 @@ class LogSpool(Spool):
     async def _ship(self) -> bool:
         data = self._read(LOG_BYTES)
         told = await self.api.send_logs(
-            self.source.job_id, self.source.attempt, self.source.rank, self.name, self.offset, data
+            self.source.job_id,
+            self.source.attempt,
+            self.source.rank,
+            self.name,
+            self.offset,
+            data,
+            self.source.generation,
         )
         # It may have more than was sent just now, from before a crash of this agent; what it says
         # counts, but never beyond what the file holds.
@@ -206,7 +212,11 @@ class EventSpool(Spool):
             batch = [lines[0], *self._before_checkpoint(lines[1:])]
             body = await self._uploaded(*lines[0]) + b"".join(raw for raw, _ in batch[1:])
         told = await self.api.send_events(
-            self.source.job_id, self.source.attempt, self.source.writer, body
+            self.source.job_id,
+            self.source.attempt,
+            self.source.writer,
+            body,
+            self.source.generation,
         )
         last = batch[-1][1].get("sequence", 0)
         if told >= last:

@@ -38,6 +38,7 @@ from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Tape, Token, recovered
 from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
+from trainhall.monitoring.lineage import Origin
 from trainhall.training.cause import Cause
 from trainhall.training.link import AttemptFolder, Command, Failure, Launch, Outcome
 
@@ -562,10 +563,10 @@ class Agent:
 
     async def _ship_tape(self, token: Token, tape: Tape) -> None:
         (job_id, *_), attempt = token, tape.attempt
-        host = self.host
+        host, origin = self.host, Origin(tape.generation, self.host.node_id)
         if events := tape.new_events:
             tape.acked_events = await host.server.request(
-                host.link, lambda c: c.events(job_id, attempt, tape.writer, events)
+                host.link, lambda c: c.events(job_id, attempt, tape.writer, events, origin)
             )
             host.ledger.accepted(host, token, again=False)
             self._changed()
@@ -574,7 +575,7 @@ class Agent:
             again, tape.sent_frames = tape.acked_frames < tape.sent_frames, len(tape.frames)
             tape.acked_frames = await host.server.request(
                 host.link,
-                lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body, tape.generation),
+                lambda c: c.ingest.metrics(job_id, attempt, tape.writer, body, origin),
             )
             host.ledger.accepted(host, token, again=again)
             self._changed()

@@ -22,8 +22,9 @@ from trainhall.cluster.lifecycle import (
     JobState,
 )
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulator import regroupings, room
+from trainhall.cluster.simulator import lineages, regroupings, room
 from trainhall.cluster.simulator.host import Host
+from trainhall.cluster.simulator.lineages import Lineages
 from trainhall.cluster.simulator.regroupings import Regroupings, places_of
 from trainhall.cluster.simulator.room import RoomInspector
 from trainhall.cluster.simulator.shim import Shim, name
@@ -64,7 +65,7 @@ AT_QUOTA = f"{QUOTAS}: a project held all that it may"
 EXERCISED = (
     EDGE_TAKEN, ASKED_AGAIN, SURVIVED, TOLD_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_ALONE,
     ENDED_LATE, GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
-    AT_QUOTA, *regroupings.EXERCISED, *room.EXERCISED,
+    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *room.EXERCISED,
 )  # fmt: skip
 
 _AttemptKey = tuple[str, int]
@@ -120,6 +121,7 @@ class Inspector:
         """When the coordinator last took a node's report, by node id."""
         self.violation: Violation | None = None
         self.regroupings = Regroupings(connection, hosts, story, now, self.violated)
+        self.lineages = Lineages(connection, story, self.violated)
         self.room = RoomInspector(connection, story, now, self.violated)
         self._jobs: dict[str, str] = {}
         self._attempts: dict[_AttemptKey, str] = {}
@@ -143,6 +145,7 @@ class Inspector:
             self._check_attempts()
             self._check_nodes()
             self.regroupings.committed()
+            self.lineages.committed()
             self.room.committed(self._jobs)
         except Violation as violation:
             self.violated(violation)
@@ -389,6 +392,7 @@ class Inspector:
         if len(keys) != jobs or dict(keys) != dict(keys) | self.acknowledged:
             self._fail(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
         self._check_counted_once(measured)
+        self.lineages.ended()
 
     def _check_counted_once(self, measured: dict[tuple[str, int, str], Measured]) -> None:
         """What a writer measured is stored once, and nothing that was acknowledged is missing."""
@@ -409,13 +413,18 @@ class Inspector:
             self._fail(ONCE, f"too often {doubled}, missing {missing}")
 
     def check_curve(
-        self, job_id: str, steps: list[int], measured: dict[tuple[str, int, str], Measured]
+        self,
+        job_id: str,
+        steps: list[int],
+        values: list[float],
+        measured: dict[tuple[str, int, str], Measured],
     ) -> None:
-        """A completed job's curve has every step once, over all attempts and generations; but not
-        what a host lost with its disk, nor what it told after its attempt was revoked.
+        """A completed job's curve has every step once, over all attempts and generations, as those
+        measured it who took it; but not what a host lost with its disk, nor what it told after its
+        attempt was revoked.
 
         Args:
-            steps: of the curve.
+            steps, values: of the curve.
             measured: as for `check_end`.
         """
         self._story.checks[regroupings.STEPS] += 1
@@ -426,7 +435,10 @@ class Inspector:
         for (other, _, _), (written, count) in measured.items():
             excused.update(written[count:] if other == job_id else ())
         rows = self._db.execute(
-            "SELECT payload FROM metric_frames WHERE job_id = ? AND void", (job_id,)
+            "SELECT f.payload FROM metric_frames f JOIN attempts a "
+            "ON a.job_id = f.job_id AND a.number = f.attempt "
+            "WHERE f.job_id = ? AND f.void AND a.revoked",
+            (job_id,),
         )
         for (payload,) in rows:
             for table in decode_frames(payload):
@@ -436,3 +448,5 @@ class Inspector:
         if missing or not every.issuperset(steps) or len(set(steps)) < len(steps):
             what = f"the curve of job {job_id} has {steps} of {total} steps"
             self._fail(regroupings.STEPS, what)
+        curve = dict(zip(steps, values, strict=True))
+        self.lineages.check_curve(job_id, {s: v for s, v in curve.items() if s not in excused})

@@ -43,6 +43,11 @@ FATE_SHARE = 0.15
 """Of processes that fail by themselves."""
 
 
+def value_of(attempt: int, generation: int) -> float:
+    """What ranks measure: the later their token, the greater."""
+    return attempt * 1000.0 + generation
+
+
 class Tape:
     """What one rank process wrote, and how far the coordinator has acknowledged it."""
 
@@ -68,12 +73,12 @@ class Tape:
             )
         )
 
-    def measure(self, step: int, time: float, rank: int | None = None) -> None:
+    def measure(self, step: int, time: float, value: float, rank: int | None = None) -> None:
         """
         Args:
             rank: None: the numbers are the whole job's.
         """
-        table = MetricTable(rank, [step], [time], {"loss": [1.0 / step]})
+        table = MetricTable(rank, [step], [time], {"loss": [value]})
         self.steps.append(step)
         self.frames.append(encode_frame(len(self.frames) + 1, encode_tables([table])))
 
@@ -340,6 +345,11 @@ class Group:
 
     # -- what they do ----------------------------------------------------------------------------
 
+    @property
+    def _value(self) -> float:
+        """What they measure tells who they are."""
+        return value_of(self.launch.attempt, self.launch.generation)
+
     async def _work(self) -> None:
         await asyncio.sleep(self.chance.uniform(*MEET_SECONDS))
         if self.is_broken:
@@ -380,7 +390,9 @@ class Group:
         self.looks_on.met(self)
         if self.is_fresh:
             resumed = {"resumed_from": self.step or None, "total_steps": self._total}
-            self._tell("started", {"generation": self.launch.generation, **resumed})
+            since = min(rank.tape.generation for rank in ranks)
+            generation = self.launch.generation
+            self._tell("started", {"generation": generation, "since": since, **resumed})
         elif saves_again:
             self._save()
 
@@ -388,9 +400,9 @@ class Group:
         """The source writes what rank 0 may not have come to write."""
         if not any(rank.was_first and rank.told >= source.told for rank in ranks):
             for step in source.unsure:
-                source.tape.measure(step, self.now())
+                source.tape.measure(step, self.now(), self._value)
         for step in range(source.told + 1, source.step + 1):
-            source.tape.measure(step, self.now())
+            source.tape.measure(step, self.now(), self._value)
 
     def _take_step(self) -> bool:
         """One more, and what is measured is exchanged; False where a rank fails in it."""
@@ -400,11 +412,11 @@ class Group:
         for rank in self.ranks.values():
             rank.step = rank.told = self.step
             if rank.number == 0:
-                rank.tape.measure(self.step, now)
+                rank.tape.measure(self.step, now, self._value)
             else:
                 rank.unsure = [self.step]
                 if rank.number == rank.launch.ranks[0].rank:
-                    rank.tape.measure(self.step, now, rank.number)
+                    rank.tape.measure(self.step, now, self._value, rank.number)
         if not self._has_stepped:
             self._has_stepped = True
             told = {"generation": self.launch.generation, "step": self.step, "loaded": now}

@@ -75,8 +75,9 @@ class Regroupings:
         self._new: list[Rank] = []
         """Processes that have begun since the last look."""
         self._writers: set[tuple[str, int, str]] = set()
-        self._reached: dict[_AttemptKey, int] = {}
-        """The newest step that ranks of an attempt took, or began behind."""
+        self._reached: dict[_AttemptKey, tuple[int, int]] = {}
+        """The newest generation whose ranks met, and the newest step that they took, or began
+        behind. Ranks that were left out may go on."""
         self._begun_at: dict[str, int] = {}
         """The furthest step of a job from which ranks have gone on by a checkpoint."""
         self._leaving: dict[tuple[str, _AttemptKey], _Leaving] = {}
@@ -164,7 +165,9 @@ class Regroupings:
             exercised[REGROUPED] += 1
             exercised[SPANNED] += launch.num_nodes > 1
             exercised[BEGAN_ANEW if group.is_fresh else HANDED_OVER] += 1
-        reached = self._reached.get(key, 0)
+        newest, reached = self._reached.get(key, (1, 0))
+        if launch.generation < newest:
+            return  # left out, and they do not know it
         if group.is_fresh:
             saved, earlier = self._saved(group), self._begun_at.get(launch.job_id, 0)
             what = f"{name(launch)} goes on from step {group.step}"
@@ -175,10 +178,13 @@ class Regroupings:
             self._begun_at[launch.job_id] = max(group.step, earlier)
         elif group.step < reached:
             self._violated(STEPS, f"{name(launch)} goes on behind {group.step} of {reached} steps")
-        self._reached[key] = group.step
+        self._reached[key] = launch.generation, group.step
 
     def stepped(self, group: Group) -> None:
-        self._reached[group.launch.job_id, group.launch.attempt] = group.step
+        launch = group.launch
+        key = (launch.job_id, launch.attempt)
+        if launch.generation == self._reached[key][0]:
+            self._reached[key] = launch.generation, group.step
 
     def _saved(self, group: Group) -> int:
         """The best checkpoint that the coordinator knew of when it decided on this generation."""

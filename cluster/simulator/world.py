@@ -32,6 +32,7 @@ from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Token
 from trainhall.cluster.simulator.room import WAITED
 from trainhall.cluster.simulator.shim import Folder, Shim, name
 from trainhall.cluster.simulator.story import Story
+from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.link import Launch
 from trainhall.training.spec import JobSpec
@@ -171,9 +172,11 @@ class World:
     def met(self, group: Group) -> None:
         self.story.tell("ranks", f"{name(group.launch)} met behind step {group.step}")
         self.inspector.regroupings.met(group)
+        self.inspector.lineages.met(group)
 
     def stepped(self, group: Group) -> None:
         self.inspector.regroupings.stepped(group)
+        self.inspector.lineages.stepped(group)
 
     def begins(self, host: Host, rank: Rank) -> None:
         self.inspector.regroupings.begins(rank)
@@ -326,8 +329,8 @@ class World:
         rows = self.disk.connection.execute("SELECT id FROM jobs WHERE state = 'completed'")
         for (job_id,) in rows.fetchall():
             curves = await read_metrics(database, job_id, ["loss"])
-            steps: list[int] = next((c.run.steps.tolist() for c in curves if c.rank is None), [])
-            self.inspector.check_curve(job_id, steps, self.measured)
+            run = next((c.run for c in curves if c.rank is None), Run.empty())
+            self.inspector.check_curve(job_id, run.steps.tolist(), run.last.tolist(), self.measured)
 
     async def _have_all_go_on(self) -> None:
         """Users take back what keeps jobs from their end."""

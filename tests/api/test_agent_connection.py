@@ -14,7 +14,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from trainhall.cluster.pieces import Piece, decode_answers, encode
+from trainhall.cluster.rank_events import RankEvents
 from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lineage import Origin
 from trainhall.training.link import MetricTable, encode_frame, encode_tables
 
 API = "/api/v1"
@@ -142,6 +144,49 @@ async def ship(
     assert reply.json() == {"sequence": 1}
     events = (await client.get(f"{API}/training/jobs/{job}/events")).json()["items"]
     assert "all well" in [event["reason"] for event in events]
+
+
+async def test_what_is_shipped_is_known_by_its_node_and_generation(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which says what of it is void once others have gone on without these ranks."""
+    seen: list[Origin] = []
+    metrics, logs, accept = Ingest.metrics, Ingest.logs, RankEvents.accept
+    for owner, name, real in (
+        (Ingest, "metrics", metrics), (Ingest, "logs", logs), (RankEvents, "accept", accept)
+    ):  # fmt: skip
+
+        def noting(self: Any, *given: Any, real: Any = real) -> Any:
+            seen.append(given[-1])
+            return real(self, *given)
+
+        monkeypatch.setattr(owner, name, noting)
+    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+        node_id, credential = await joined(client)
+        async with connect(socket_url(url), additional_headers=credential) as agent:
+            await agent.send(report())
+            job = (await client.post(f"{API}/training/jobs", json=SPEC)).json()["id"]
+            attempt = (await desired(agent, 1))["assignments"][0]["launch"]["attempt"]
+            base = f"{API}/agent/jobs/{job}/attempts/{attempt}"
+            note = {"sequence": 1, "time": 1.0, "rank": 0, "kind": "note", "data": {}}
+            for path, body in (
+                ("metrics?writer=0-a&generation=3", batch(1, range(1, 2))),
+                ("events?writer=0-a&generation=3", json.dumps(note).encode()),
+                ("logs?rank=0&stream=stdout&offset=0&generation=3", b"x\n"),
+            ):
+                answer = await client.post(f"{base}/{path}", content=body, headers=credential)
+                assert answer.status_code == 200, answer.text
+            pieces = [
+                (Piece(job_id=job, attempt=attempt, kind=kind, size=len(data), writer="1-a",
+                       generation=3), data)
+                for kind, data in (("metrics", batch(1, range(1, 2))), ("stderr", b"y\n"))
+            ]  # fmt: skip
+            async with connect(shipping_url(url), additional_headers=credential) as shipping:
+                await shipping.send(encode(pieces))
+                answers = decode_answers(await shipping.recv())
+                assert [answer.refusal for answer in answers] == [None, None]
+        await client.delete(f"{API}/cluster/nodes/{node_id}")
+    assert seen == [Origin(3, node_id)] * 5
 
 
 async def test_small_pieces_share_a_message(url: str) -> None:

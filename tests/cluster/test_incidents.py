@@ -24,7 +24,8 @@ def failed(seconds: float, **more: Any) -> dict[str, Any]:
 def attempt(number: int, started: float, **columns: Any) -> Attempt:
     given: dict[str, Any] = {
         "job_id": "job", "number": number, "generation": 1, "state": "failed", "reason": "x",
-        "world_size": 2, "started_at": at(started), "generations": [], "node_outcomes": {},
+        "world_size": 2, "allocation": [{"node_id": "a"}, {"node_id": "other"}],
+        "started_at": at(started), "generations": [], "node_outcomes": {},
         "began": {}, "failure": None, "finished_at": None, "stopping_at": None,
     }  # fmt: skip
     return Attempt(**{**given, **columns})
@@ -71,6 +72,18 @@ def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
     )  # fmt: skip
     (incident,) = incidents_of(lost, None)
     assert incident.detect_seconds == 90.0
+
+
+def test_how_it_ended_is_not_told_by_a_host_that_it_had_left() -> None:
+    """Its ranks had ended long before."""
+    first = attempt(
+        1, 0, failure=failed(100), finished_at=at(101), allocation=[{"node_id": "a"}],
+        node_outcomes={
+            "left": {"ended_at": at(20).timestamp()}, "a": {"ended_at": at(100.5).timestamp()},
+        },
+    )  # fmt: skip
+    (incident,) = incidents_of(first, None)
+    assert incident.detect_seconds == 0.5
 
 
 def test_the_queue_is_no_part_of_the_way_back_of_a_job_that_was_moved() -> None:

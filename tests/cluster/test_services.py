@@ -20,6 +20,7 @@ from trainhall.cluster.errors import (
 )
 from trainhall.cluster.protocol import DeviceInfo, JoinRequest
 from trainhall.db.models import Attempt
+from trainhall.monitoring.lineage import Origin
 from trainhall.training.link import Outcome, RankEvent
 
 
@@ -335,9 +336,9 @@ async def test_a_generation_that_begins_anew_sets_the_job_back_to_where_it_begin
     assert await begin(1, None) == 0
     await ingest.metrics(job_id, 1, "0-a", frame(1, table([30], loss=[1.0])))
     assert await begin(2, 20) == 20
-    await ingest.metrics(job_id, 1, "0-a", frame(2, table([31], loss=[1.0])))
+    await ingest.metrics(job_id, 1, "0-a", frame(2, table([31], loss=[1.0])), Origin(1))
     assert (await hall.job(job_id)).step == 20
-    await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), 2)
+    await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), Origin(2))
     assert (await hall.job(job_id)).step == 21
     await hall.tell(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
     async with hall.db.session() as session:

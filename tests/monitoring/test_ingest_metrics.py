@@ -18,6 +18,7 @@ from trainhall.db.models import Attempt, JobProgress, MetricFrame, Writer
 from trainhall.monitoring.codec import frame_headers
 from trainhall.monitoring.errors import DamagedFrame, UnknownAttempt
 from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.metrics import read_metrics
 
 
@@ -164,9 +165,9 @@ async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
     await regrouping(database, {"2": {"step": 3}})
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "0-old", frame(1, table([1], loss=[1.0])))
-    await ingest.metrics("job", 1, "0-new", frame(1, table([3], loss=[3.0])), 2)
+    await ingest.metrics("job", 1, "0-new", frame(1, table([3], loss=[3.0])), Origin(2))
     late = frame(2, table([2], loss=[2.0], eval_loss=[9.0]))
-    assert await ingest.metrics("job", 1, "0-old", late) == 2
+    assert await ingest.metrics("job", 1, "0-old", late, Origin(1)) == 2
     progress = await progress_of(database)
     assert (progress.step, progress.metrics) == (3, {"loss": 3.0, "eval_loss": 9.0})
     curves = {each.name: each.run for each in await read_metrics(database, "job")}
@@ -189,13 +190,15 @@ async def test_steps_that_a_generation_took_anew_are_void_of_those_before(
     """All who had the state were gone, and those that came began at a checkpoint of step 4."""
     await regrouping(database, {"3": {"anew": 5}})
     ingest = ingest_of(database)
-    await ingest.metrics("job", 1, "0-new", frame(1, table([5, 6], loss=[50.0, 60.0])), 3)
+    await ingest.metrics("job", 1, "0-new", frame(1, table([5, 6], loss=[50.0, 60.0])), Origin(3))
     for writer, generation in (("0-old", 1), ("0-older", 2)):
-        assert await ingest.metrics("job", 1, writer, frame(1, table([4], loss=[4.0])), generation)
+        assert await ingest.metrics(
+            "job", 1, writer, frame(1, table([4], loss=[4.0])), Origin(generation)
+        )
         late = frame(2, table([5, 6, 7], loss=[5.0, 6.0, 7.0]))
-        assert await ingest.metrics("job", 1, writer, late, generation) == 2
+        assert await ingest.metrics("job", 1, writer, late, Origin(generation)) == 2
     # One that came later regrouped with those that had begun anew.
-    await ingest.metrics("job", 1, "0-newer", frame(1, table([7], loss=[70.0])), 4)
+    await ingest.metrics("job", 1, "0-newer", frame(1, table([7], loss=[70.0])), Origin(4))
     progress = await progress_of(database)
     assert (progress.step, progress.metrics) == (7, {"loss": 70.0})
     (curve,) = await read_metrics(database, "job")

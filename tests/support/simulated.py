@@ -227,6 +227,8 @@ class SimulatedCluster(Network[SimulatedNode]):
         self.ids = CountingIds()
         self.options = ClusterOptions()
         self.clock = SimulatedClock()
+        self.later_step = 2
+        """The first step that later generations take."""
         self._stepped: set[Token] = set()
         super().__init__(self._coordinator(), self.clock)
 
@@ -286,7 +288,7 @@ class SimulatedCluster(Network[SimulatedNode]):
                 continue
             self._stepped.add(token)
             now = self.clock.now().timestamp()
-            data = {"generation": token[2], "step": 2, "loaded": now}
+            data = {"generation": token[2], "step": self.later_step, "loaded": now}
             event = RankEvent(sequence=1, time=now, rank=0, kind="stepped", data=data)
             await self.coordinator.events(token[0], token[1], f"generation-{token[2]}", [event])
             await self.settle()

@@ -37,7 +37,9 @@ class Coordinator:
             self.away -= 1
             raise Unreachable("away")
 
-    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+    async def send_events(
+        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
+    ) -> int:
         self._answer()
         self.attempts.add(attempt)
         known = self.events.setdefault(writer, [])
@@ -62,7 +64,14 @@ class Coordinator:
         raise NotImplementedError
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         raise NotImplementedError
 

@@ -35,7 +35,14 @@ class Coordinator:
         return 1_000_000
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         self.log_bytes += len(data)
         return offset + len(data)

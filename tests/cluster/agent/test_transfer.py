@@ -80,11 +80,20 @@ class Store:
     ) -> int:
         raise NotImplementedError
 
-    async def send_events(self, job_id: str, attempt: int, writer: str, lines: bytes) -> int:
+    async def send_events(
+        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
+    ) -> int:
         raise NotImplementedError
 
     async def send_logs(
-        self, job_id: str, attempt: int, rank: int, stream: str, offset: int, data: bytes
+        self,
+        job_id: str,
+        attempt: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        data: bytes,
+        generation: int = 1,
     ) -> int:
         raise NotImplementedError
 

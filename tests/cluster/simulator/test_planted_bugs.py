@@ -5,6 +5,7 @@ import pytest
 from trainhall.cluster import regroup
 from trainhall.cluster.agent import reconcile
 from trainhall.cluster.agent.members import Members
+from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.rank_events import RankEvents
@@ -15,6 +16,7 @@ from trainhall.cluster.simulator import (
     faults,
     host,
     invariants,
+    lineages,
     regroupings,
     room,
     run,
@@ -22,6 +24,8 @@ from trainhall.cluster.simulator import (
     world,
 )
 from trainhall.cluster.simulator.run import Result, run_seed
+from trainhall.db.models import JobProgress
+from trainhall.training.checkpoint.names import parse_name
 from trainhall.training.link import Launch
 
 MOST_SEEDS = 200
@@ -45,14 +49,46 @@ def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a revoked attempt tells is taken like anybody's."""
     take = RankEvents._take
 
-    async def unchecked(self, session, job, attempt, event):  # type: ignore[no-untyped-def]
+    async def unchecked(self, session, job, attempt, event, origin):  # type: ignore[no-untyped-def]
         if attempt.revoked and event.kind == "checkpoint":
             await self._checkpoint(session, job, attempt, event)
         else:
-            await take(self, session, job, attempt, event)
+            await take(self, session, job, attempt, event, origin)
 
     monkeypatch.setattr(RankEvents, "_take", unchecked)
     assert (first_problem().problem or "").startswith(invariants.REVOKED)
+
+
+def test_a_missing_check_of_the_generation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ranks save in a generation that their attempt has left is recorded like anybody's."""
+    record = CheckpointService.record
+
+    async def unchecked(self, session, attempt, job, data):  # type: ignore[no-untyped-def]
+        name, present = parse_name(data["name"]), attempt.generation
+        assert name is not None
+        attempt.generation = name.generation
+        try:
+            await record(self, session, attempt, job, data)
+        finally:
+            attempt.generation = present
+
+    monkeypatch.setattr(CheckpointService, "record", unchecked)
+    regroupings_begin_early(monkeypatch)
+    assert (first_problem().problem or "").startswith(lineages.VOID)
+
+
+def test_progress_that_anybody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank's first word puts the job a step further than its ranks are."""
+    started = RankEvents._started
+
+    async def too_far(self, session, job, attempt, event, data, origin):  # type: ignore[no-untyped-def]
+        await started(self, session, job, attempt, event, data, origin)
+        progress = await session.get(JobProgress, job.id)
+        progress.step += 1
+
+    monkeypatch.setattr(RankEvents, "_started", too_far)
+    regroupings_begin_early(monkeypatch)
+    assert (first_problem().problem or "").startswith(lineages.VOID)
 
 
 def test_a_forgotten_grace_period(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,10 +189,10 @@ def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.Monk
     """Its first step is told a step too early. All that goes wrong is that shims are killed."""
     started = RankEvents._started
 
-    async def too_early(self, session, job, attempt, event, data):  # type: ignore[no-untyped-def]
+    async def too_early(self, session, job, attempt, event, data, origin):  # type: ignore[no-untyped-def]
         if data.get("resumed_from"):
             data = {**data, "resumed_from": data["resumed_from"] - 1}
-        await started(self, session, job, attempt, event, data)
+        await started(self, session, job, attempt, event, data, origin)
 
     monkeypatch.setattr(RankEvents, "_started", too_early)
     monkeypatch.setattr(faults, "WEIGHTS", {"kill_shim": 1, "jump_clock": 3})
