@@ -1,6 +1,7 @@
 """What an active attempt asks for: to be told, to be marked, to end. Pure functions."""
 
 import signal
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from trainhall.cluster.decisions import (
@@ -157,9 +158,13 @@ def _runs(host: HostFacts) -> bool:
 
 
 def _mark_running(attempt: AttemptFacts, job: JobFacts) -> MarkRunning:
-    ranks = f"{job.workers} rank{'s' if job.workers != 1 else ''}"
-    hosts = ", ".join(host.node_name for host in attempt.hosts)
-    return MarkRunning(attempt.token, job.state, f"{ranks} on {hosts}")
+    hosts = [host.node_name for host in attempt.hosts]
+    return MarkRunning(attempt.token, job.state, ranks_on(job.workers, hosts))
+
+
+def ranks_on(count: int, hosts: Iterable[str]) -> str:
+    """The reason of what runs, and nothing is the matter with it."""
+    return f"{count} rank{'s' if count != 1 else ''} on {', '.join(hosts)}"
 
 
 def _still_ships(

@@ -20,6 +20,7 @@ from trainhall.cluster.errors import InvalidValue, NotFound, WrongState
 from trainhall.cluster.incidents import began, began_anew, has_stepped, newest_incident
 from trainhall.cluster.lifecycle import lock_job
 from trainhall.cluster.ports import Clock
+from trainhall.cluster.regroup import tell_whole
 from trainhall.cluster.resume import STORE
 from trainhall.cluster.storable import storable, text
 from trainhall.cluster.wakeups import Wakeups
@@ -144,7 +145,7 @@ class RankEvents:
             case "started":
                 await self._started(session, job, attempt, event, data, origin)
             case "stepped":
-                await self._stepped(session, attempt, event, data)
+                await self._stepped(session, job, attempt, event, data)
             case "checkpoint":
                 await self._checkpoint(session, job, attempt, event)
             case "completed":
@@ -205,7 +206,12 @@ class RankEvents:
         await self._note(session, attempt, event, why, data, kind="attempt")
 
     async def _stepped(
-        self, session: AsyncSession, attempt: Attempt, event: RankEvent, data: dict[str, Any]
+        self,
+        session: AsyncSession,
+        job: Job,
+        attempt: Attempt,
+        event: RankEvent,
+        data: dict[str, Any],
     ) -> None:
         """Note the first step of a generation; it ends the incident that it went on from."""
         generation, step = _count(data.get("generation")), _count(data.get("step"))
@@ -216,6 +222,7 @@ class RankEvents:
             return  # told again by ranks that went on without the one that had told it
         stepped = _time(event.time, self._clock.now())
         began(attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step)
+        whole = tell_whole(job, attempt) if generation == attempt.generation else None
         await session.flush()
         before = await session.get(Attempt, (attempt.job_id, attempt.number - 1))
         attempts = [attempt] if before is None else [before, attempt]
@@ -224,6 +231,9 @@ class RankEvents:
             why = {"cause": incident.failure.get("cause"), "steps_redone": incident.steps_redone}
             event = event.model_copy(update={"time": stepped.timestamp()})
             await self._note(session, attempt, event, incident.told(), why, kind="recovered")
+        elif whole is not None:  # viewers read the job again when they hear of something
+            why = {"generation": generation}
+            await self._note(session, attempt, event, f"trains on: {whole}", why, kind="attempt")
 
     async def _mark_damaged(
         self, session: AsyncSession, attempt: Attempt, passed_over: dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import CursorResult, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.decide_attempt import ranks_on
 from trainhall.cluster.decisions import Regroup
 from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
 from trainhall.cluster.node_lifecycle import hold_ready
@@ -154,6 +155,29 @@ async def regroup(
         data={**entry, "before": was},
     )
     return attempt, before
+
+
+def tell_whole(job: Job, attempt: Attempt) -> str | None:
+    """The present generation has taken a step: what it was regrouped for is past, and stays told in
+    its history. One that has fewer workers than before is not whole, and goes on saying why.
+
+    Returns:
+        The attempt's new reason; None: it keeps the one that it has.
+    """
+    if len(attempt.generations) < 2 or not (
+        job.attempt == attempt.number
+        and job.state == JobState.RUNNING.value
+        and attempt.state == AttemptState.RUNNING.value
+    ):
+        return None
+    before, entry = attempt.generations[-2:]
+    if entry["world_size"] < before["world_size"]:
+        return None
+    told = ranks_on(entry["world_size"], [host["node_name"] for host in entry["allocation"]])
+    if job.reason == entry["reason"]:  # else a user has asked for something since
+        job.reason = told
+    attempt.reason = told
+    return told
 
 
 async def _grant(

@@ -50,9 +50,10 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     assert await generations(hall, job_id) == [(1, 3), (2, 3)]
     job = await hall.job(job_id)
     assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 3)
-    assert job.reason == "rank 1 was killed (SIGKILL); goes on with 3 workers; restart 1 of 3"
     events = (await hall.coordinator.jobs.events(job_id)).items
     (told,) = [event for event in events if event.kind == "regrouped"]
+    why = "rank 1 was killed (SIGKILL); goes on with 3 workers; restart 1 of 3"
+    assert told.reason == f"generation 2: {why}"
     assert told.data["generation"] == 2
     assert told.data["failure"]["signal"] == 9
     # The one that told it may die at once, and another one cannot know that it had.
@@ -61,6 +62,35 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     events = (await hall.coordinator.jobs.events(job_id)).items
     assert [event.kind for event in events].count("recovered") == 1
     await hall.check()
+
+
+async def test_a_job_that_is_whole_again_tells_what_it_is_and_not_what_it_was(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=3)
+    job_id = await running(hall, {"workers": 3})
+    node.running(job_id).fall(1)
+    hall.send_report(node)
+    await hall.settle()
+    why = "rank 1 was killed (SIGKILL); goes on with 3 workers; restart 1 of 3"
+    assert (await hall.job(job_id)).reason == why, "its ranks have not taken a step yet"
+    await hall.heartbeat()
+    assert (await hall.job(job_id)).reason == "3 ranks on alpha"
+    (attempt,) = await hall.coordinator.jobs.attempts(job_id)
+    assert attempt.reason == "3 ranks on alpha"
+    assert attempt.generations[-1]["reason"] == why, "the history keeps it"
+
+
+async def test_what_a_user_asked_for_since_a_regrouping_stays_told(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, {"workers": 2})
+    node.running(job_id).fall(1)
+    hall.send_report(node)
+    await hall.settle()
+    await hall.coordinator.jobs.resize(job_id, {"workers": 4})
+    asked = "a user asks for 4 workers instead of 2 workers; it keeps 2 until it can change"
+    await hall.heartbeat()
+    assert (await hall.job(job_id)).reason == asked
 
 
 async def test_a_rank_that_joins_may_start_from_what_this_attempt_saved(
@@ -184,7 +214,7 @@ async def test_a_job_goes_on_smaller_when_a_node_is_lost_and_grows_again(
     await hall.work(4)
     job = await hall.job(job_id)
     assert (job.attempt, job.generation, job.world_size) == (1, 3, 4)
-    assert job.reason == "2 devices came free; goes on with 4 workers instead of 2"
+    assert job.reason == "4 ranks on alpha, beta"
     assert ranks(kept) == [(0, 0), (1, 1)]
     assert ranks(beta.running(job_id)) == [(2, 0), (3, 1)]
     assert (kept.assignment.joined, beta.running(job_id).assignment.joined) == (1, 3)
