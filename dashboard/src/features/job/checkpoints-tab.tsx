@@ -56,7 +56,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
   }
   return (
     <div className="app-card">
-      <table className="app-table" aria-label="Checkpoints">
+      <table className={`app-table ${classes.table}`} aria-label="Checkpoints">
         <thead>
           <tr>
             <th scope="col" className="right">
@@ -79,11 +79,13 @@ export function CheckpointsTab({ job }: { job: Job }) {
         <tbody>
           {checkpoints.data.map((checkpoint) => (
             <tr key={checkpoint.id} className={classes.row} data-state={checkpoint.state}>
-              <td className="right">{count(checkpoint.step)}</td>
-              <td>
+              <td className="right" data-cell="step">
+                {count(checkpoint.step)}
+              </td>
+              <td data-cell="saved">
                 <Moment value={checkpoint.created_at} />
               </td>
-              <td>
+              <td data-cell="state">
                 <Group gap={6} wrap="nowrap">
                   <StateBadge state={checkpoint.state} reason={MEANING[checkpoint.state]} />
                   {checkpoint.pinned ? (
@@ -93,14 +95,18 @@ export function CheckpointsTab({ job }: { job: Job }) {
                   ) : null}
                 </Group>
               </td>
-              <td className="right nowrap">{bytes(checkpoint.size)}</td>
-              <td className="right">{checkpoint.attempt}</td>
-              <td>
+              <td className="right nowrap" data-cell="size">
+                {bytes(checkpoint.size)}
+              </td>
+              <td className="right" data-cell="attempt">
+                {checkpoint.attempt}
+              </td>
+              <td data-cell="metrics">
                 <Text size="xs" c="dimmed" className={`numbers ${classes.metrics}`}>
                   {told(checkpoint.metrics)}
                 </Text>
               </td>
-              <td className={classes.commands}>
+              <td className={classes.commands} data-cell="commands">
                 <Commands
                   checkpoint={checkpoint}
                   job={job}

@@ -1,6 +1,6 @@
 import { Skeleton, Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense, useEffect, useRef } from "react";
+import { lazy, Suspense } from "react";
 import { useJob } from "@/shared/api/get-job";
 import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
@@ -67,12 +67,6 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
   const first = firstTab(job);
   const { tab = first } = route.useSearch();
   const navigate = route.useNavigate();
-  const list = useRef<HTMLDivElement>(null);
-  // On a narrow screen the tabs are scrolled, and the chosen one may be out of sight.
-  useEffect(() => {
-    const chosen = list.current?.querySelector(`[data-tab="${tab}"]`);
-    chosen?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [tab]);
   return (
     <Tabs
       value={tab}
@@ -85,9 +79,9 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         });
       }}
     >
-      <Tabs.List ref={list} aria-label="Parts of the job" className={classes.tabs ?? ""}>
+      <Tabs.List aria-label="Parts of the job" className={classes.tabs ?? ""}>
         {TABS.map((name) => (
-          <Tabs.Tab key={name} value={name} data-tab={name}>
+          <Tabs.Tab key={name} value={name}>
             {LABELS[name]}
           </Tabs.Tab>
         ))}

@@ -1,0 +1,78 @@
+"""The dashboard on a phone: nothing that can be pressed lies outside what is seen."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+from support.cluster import Cluster
+
+pytestmark = pytest.mark.browser
+
+WIDTH = 420
+SPEC: dict[str, Any] = {
+    "name": "on-a-phone",
+    "task": {"name": "synthetic", "params": {"features": 8, "hidden": [8]}},
+    "training": {"steps": 30, "global_batch_size": 8},
+    "checkpoint": {"every_steps": 10},
+}
+
+
+@pytest.fixture(scope="module")
+def job(cluster: Cluster) -> str:
+    """One that is done and has saved."""
+    job_id = cluster.submit(SPEC)
+    cluster.wait_for(job_id, "completed", timeout=120)
+    return job_id
+
+
+@pytest.fixture
+def phone(page: Page) -> Page:
+    page.set_viewport_size({"width": WIDTH, "height": 900})
+    return page
+
+
+def outside(controls: Locator) -> list[str]:
+    """Those of which a part lies beside the window."""
+    found = []
+    for control in controls.all():
+        box = control.bounding_box()
+        assert box
+        if box["x"] < 0 or box["x"] + box["width"] > WIDTH:
+            name = control.get_attribute("aria-label") or control.inner_text()
+            found.append(f"{name} at {box['x']:.0f} to {box['x'] + box['width']:.0f}")
+    return found
+
+
+def test_every_tab_and_every_command_of_a_job_is_in_sight(phone: Page, job: str) -> None:
+    phone.goto(f"/jobs/{job}")
+    tabs = phone.get_by_role("tab")
+    expect(tabs).to_have_count(6)
+    assert outside(tabs) == []
+    for name in tabs.all_inner_texts():
+        phone.get_by_role("tab", name=name, exact=True).click()
+        panel = phone.get_by_role("tabpanel", name=name, exact=True)
+        expect(panel).to_be_visible()
+        expect(panel.locator(".mantine-Skeleton-root")).to_have_count(0)
+        assert outside(phone.get_by_role("button")) == [], name
+
+
+def test_every_checkpoint_is_told_with_what_can_be_done_with_it(phone: Page, job: str) -> None:
+    phone.goto(f"/jobs/{job}?tab=checkpoints")
+    table = phone.get_by_role("table", name="Checkpoints")
+    for step in (10, 20, 30):
+        commands = table.get_by_role("button", name=f"step {step}")
+        expect(commands).to_have_count(3)
+        assert outside(commands) == []
+    row = table.get_by_role("row").filter(has=phone.get_by_role("button", name="Pin step 20"))
+    for part in ("20", "committed", "loss"):
+        expect(row.get_by_text(part).first).to_be_visible()
+    row.get_by_role("button", name="Pin step 20").click()
+    expect(row.get_by_text("pinned")).to_be_visible()
+
+
+@pytest.mark.parametrize("address", ["/jobs", "/nodes", "/queue", "/submit"])
+def test_every_command_of_a_page_is_in_sight(phone: Page, job: str, address: str) -> None:
+    phone.goto(address)
+    expect(phone.get_by_role("main")).to_be_visible()
+    expect(phone.locator(".mantine-Skeleton-root")).to_have_count(0)
+    assert outside(phone.get_by_role("button")) == []
