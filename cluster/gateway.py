@@ -152,6 +152,7 @@ class Gateway:
             connection = self._connect(channel, node_id, report)
             listening = asyncio.create_task(self._listen(connection), name=f"listen {node_id}")
             await self._take(connection, report, first=True)
+            self._hearing.reported(node_id)
             connection.changed.set()
             await self._run(connection)
             if listening.done():

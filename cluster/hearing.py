@@ -16,6 +16,7 @@ class Hearing:
         self._listening_since = self._awake_at = clock.monotonic()
         self._deaf_after = math.inf
         self._heard: dict[str, float] = {}
+        self._reported: set[str] = set()
 
     def start(self, deaf_after_seconds: float) -> None:
         """Begin to listen: every node's silence begins here.
@@ -30,6 +31,13 @@ class Hearing:
     def heard(self, node_id: str) -> None:
         self._heard[node_id] = self._now()
 
+    def reported(self, node_id: str) -> None:
+        """What the node has and runs is stored, as it is since this coordinator listens."""
+        self._reported.add(node_id)
+
+    def has_reported(self, node_id: str) -> bool:
+        return node_id in self._reported
+
     def silent_seconds(self, node_id: str) -> float:
         """Since the node was heard, or since this coordinator listens if that is later."""
         now = self._now()
@@ -43,6 +51,7 @@ class Hearing:
 
     def forget(self, node_id: str) -> None:
         self._heard.pop(node_id, None)
+        self._reported.discard(node_id)
 
     def _now(self) -> float:
         # At every question and not from time to time: a process may be stopped at any instruction,

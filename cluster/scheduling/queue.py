@@ -1,6 +1,8 @@
 """The queue as people ask for it: who waits for what, until when, what a new job would meet, and
 what projects and users hold of their quotas."""
 
+import asyncio
+import math
 from collections.abc import Sequence
 
 from sqlalchemy import select
@@ -8,7 +10,7 @@ from sqlalchemy import select
 from trainhall.cluster import cursors
 from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import InvalidCursor
-from trainhall.cluster.facts import JobFacts
+from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeState
 from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.load import load_facts
@@ -20,8 +22,12 @@ from trainhall.cluster.scheduling.quota_use import quota_table
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
 from trainhall.cluster.views import Outlook, QueueEntryView, QueuePage, QuotaTable
 from trainhall.db.database import Database
-from trainhall.db.models import Job
+from trainhall.db.models import Job, Node
 from trainhall.training.spec import JobSpec
+
+_JUST_STARTED_SECONDS = 10.0
+"""So long a coordinator has to have listened before it speaks for nodes that it has not heard."""
+_ASK_SECONDS = 0.05
 
 
 class QueueService:
@@ -72,9 +78,8 @@ class QueueService:
 
     async def outlook(self, spec: JobSpec) -> Outlook:
         """When a job would start that was submitted now."""
+        facts = await self._heard_facts()
         now = self._clock.now()
-        async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
         entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
         if entry.placed is not None:
             return Outlook("now", entry.position, now, entry.reason)
@@ -83,9 +88,31 @@ class QueueService:
 
     async def shortage(self, spec: JobSpec) -> str | None:
         """Why the cluster as it is could not hold such a job, were it the only one."""
-        async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
+        facts = await self._heard_facts()
         return shortage(self._clock.now(), facts, self._options, self._as_submitted(spec, ()))
+
+    async def _heard_facts(self) -> ClusterFacts:
+        """The facts of one who submits and asks but once. What is stored of a node is of before
+        this coordinator began until the node has reported, which follows within seconds."""
+        patience = _JUST_STARTED_SECONDS - self._hearing.listening_seconds
+        # A host that stays away is told as one that is not heard.
+        for _ in range(math.ceil(patience / _ASK_SECONDS)):
+            if await self._all_reported():
+                break
+            await asyncio.sleep(_ASK_SECONDS)
+        async with self._db.session() as session:
+            return await load_facts(session, self._hearing)
+
+    async def _all_reported(self) -> bool:
+        """Of the nodes that are counted: jobs may be placed there, or once they are heard."""
+        async with self._db.session() as session:
+            found = await session.scalars(
+                select(Node.id).where(
+                    Node.state.in_([NodeState.READY.value, NodeState.SUSPECT.value]),
+                    Node.removing.is_(False),
+                )
+            )
+            return all(map(self._hearing.has_reported, found))
 
     def _cursor_behind(self, job: JobFacts) -> str:
         since, lower, number = queue_order(job, self._options)

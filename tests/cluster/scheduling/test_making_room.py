@@ -1,5 +1,6 @@
 """Jobs that make room for others, and quotas, with reconciler, services and simulated nodes."""
 
+import asyncio
 from dataclasses import replace
 
 from support.simulated import SimulatedCluster, spec
@@ -47,6 +48,33 @@ async def test_a_dry_run_tells_when(hall: SimulatedCluster) -> None:
     assert (outlook.when, outlook.position, outlook.expected_at) == ("later", 1, None)
     assert f"job {running} may take any time" in outlook.reason
     assert (await asked.list()).total == 0, "nothing was submitted"
+
+
+async def test_a_dry_run_just_after_a_start_waits_for_the_nodes_of_before(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", 4)
+    assert (await hall.coordinator.queue.outlook(spec(workers=3))).when == "now"
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    async with asyncio.TaskGroup() as group:
+        outlook = group.create_task(hall.coordinator.queue.outlook(spec(workers=3)))
+        shortage = group.create_task(hall.coordinator.queue.shortage(spec(workers=3)))
+        node.slots = 2
+        await hall.connect(node)
+    assert outlook.result().when == "never"
+    assert "the whole cluster has 2 CPU slots" in outlook.result().reason
+    assert shortage.result() == outlook.result().reason
+
+
+async def test_a_dry_run_does_not_wait_for_nodes_that_stay_away(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", 4)
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    hall.clock.advance(10)
+    async with asyncio.timeout(5):
+        outlook = await hall.coordinator.queue.outlook(spec(workers=5))
+    assert "the whole cluster has 4 CPU slots" in outlook.reason
 
 
 async def test_quotas_selectors_and_one_host_come_from_spec_and_options(
