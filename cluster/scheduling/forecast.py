@@ -77,7 +77,7 @@ class _Forecast:
             self._endless.append((job.id, kind, frozenset(devices)))
         elif (end := _later(at, timedelta(seconds=seconds))) is not None:
             timeline.give_back(devices, end)
-        expected = f"{entry.reason}; expected at {clock_time(at, scheduling.now)}"
+        expected = f"{entry.reason}; expected at {reasons.clock_time(at, scheduling.now)}"
         return entry._replace(reason=expected, earliest_start=at)
 
     def with_room_in_quotas(self, entry: QueueEntry) -> QueueEntry:
@@ -86,7 +86,7 @@ class _Forecast:
         at, silent = scheduling.quotas.room_from(entry.job, scheduling.running.ends)
         if at is None:
             return entry._replace(reason=f"{entry.reason}; {_because_of(silent)}")
-        when = clock_time(at, scheduling.now)
+        when = reasons.clock_time(at, scheduling.now)
         return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
 
     def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:
@@ -113,12 +113,6 @@ def _because_of(job_ids: Sequence[str]) -> str:
     if not job_ids:
         return "when is not known"
     return f"when is not known, as {reasons.listed('job', job_ids)} may take any time"
-
-
-def clock_time(when: datetime, now: datetime) -> str:
-    """As people tell times: with the day only if it is another one."""
-    told = when.strftime("%H:%M UTC")
-    return told if when.date() == now.date() else f"{told} on {when.strftime('%b %d')}"
 
 
 def _later(at: datetime, length: timedelta) -> datetime | None:

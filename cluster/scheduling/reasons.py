@@ -3,6 +3,7 @@ stored with the job; times, which move with every step of those that run, are to
 (`trainhall.cluster.scheduling.forecast`)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from shlex import quote
 
 from trainhall.cluster.facts import JobFacts, NodeFacts, NodeState
@@ -15,6 +16,13 @@ from trainhall.cluster.scheduling.supply import Served, count_of, free_devices, 
 _SHOWN = 3
 
 Held = Mapping[tuple[str, int], str]
+
+
+def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
+    """As every sentence tells times, to whoever reads it where: in UTC, which it says, and with the
+    day only if it is another one."""
+    told = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
+    return told if when.date() == now.date() else f"{told} on {when.strftime('%b %d')}"
 
 
 def needs(job: JobFacts, group: Group) -> str:

@@ -123,8 +123,8 @@ class Pass:
         least = job.sizes[0]
         start = not_before(self.now, job, self.options)
         if start is not None and start > self.now:
-            when = start.strftime("%H:%M:%S")
-            reason = f"restarts at {when} UTC; {reasons.needs(job, served.group)}"
+            when = reasons.clock_time(start, self.now, seconds=True)
+            reason = f"restarts at {when}; {reasons.needs(job, served.group)}"
             return self._waits(job, position, kind, reason, earliest_start=start)
         if served.capacity < least:
             reason = f"{reasons.needs(job, served.group)}; {self._why_never(served, least)}"

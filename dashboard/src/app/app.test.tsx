@@ -37,7 +37,10 @@ class Everything {
 }
 
 // What was notified outlives a page, as it should.
-afterEach(() => notifications.clean());
+afterEach(() => {
+  notifications.clean();
+  vi.useRealTimers();
+});
 
 describe("the queue", () => {
   const waiting = (total: number, ...items: unknown[]) => ({ ...list(...items), total });
@@ -59,6 +62,15 @@ describe("the queue", () => {
     expect(row).toHaveTextContent("node-b has 6 of 8 free");
     expect(row).toHaveTextContent("not known");
     expect(screen.getByText("3f2a9c51d07b", { selector: "a" })).toBeVisible();
+  });
+
+  it("tells times by the clock of the reasons, wherever it is read", async () => {
+    vi.useFakeTimers({ now: new Date("2026-01-01T12:00:00Z"), toFake: ["Date"] });
+    const today = { ...entry, earliest_start: "2026-01-01T14:20:31Z" };
+    const later = { ...entry, job_id: "5e60b7d2f913", earliest_start: "2026-01-03T00:05:00Z" };
+    await open("/queue", { "GET /cluster/queue": waiting(2, today, later) });
+    expect(await screen.findByText("14:20 UTC")).toBeVisible();
+    expect(screen.getByText("00:05 UTC on Jan 03")).toBeVisible();
   });
 
   it("says so when nobody waits", async () => {

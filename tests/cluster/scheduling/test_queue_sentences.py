@@ -7,6 +7,7 @@ import pytest
 from support.scheduling import NOW, Runs, cluster, job, node, running
 
 from trainhall.cluster.facts import JobFacts, NodeFacts, NodeState
+from trainhall.cluster.lifecycle import JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.quotas import Quotas
@@ -34,6 +35,19 @@ def told(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFacts) ->
 
 
 # When
+
+
+def test_every_sentence_tells_times_in_utc_and_the_day_if_it_is_another_one() -> None:
+    late = NOW.replace(hour=23, minute=59, second=58)
+    again = job(
+        1, 1, state=JobState.RECOVERING, restarts=4, last_failure="it broke", last_ended_at=late
+    )
+    facts = cluster([gpus("a")], [], [again])
+    (entry,) = foresee(late, facts, PLAIN)
+    assert "restarts at 00:00:02 UTC on Jan 02; " in entry.reason
+    runs = [running("r", 1, {"a": range(8)}, seconds_left=86_400)]
+    entry = queue([gpus("a")], runs, job(2, 8))["job2"]
+    assert entry.reason.endswith("; expected at 00:00 UTC on Jan 02")
 
 
 def test_the_end_of_what_runs_is_the_start_of_what_waits() -> None:

@@ -13,7 +13,7 @@ import { StreamBadge } from "@/shared/stream-badge";
 import { CopyIconButton } from "@/shared/ui/copy-button";
 import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
-import { Ago, Moment } from "@/shared/ui/time";
+import { Ago } from "@/shared/ui/time";
 import { Told } from "@/shared/ui/told";
 import classes from "./header.module.css";
 import { headlines } from "./headline";
@@ -92,12 +92,6 @@ function Reason({ job }: { job: Job }) {
       <Text size="xs" c="dimmed">
         {entry.position === 1 ? "next in the queue" : `number ${entry.position} in the queue`} ·
         needs {plural(entry.needs.count, device)}
-        {entry.earliest_start ? (
-          <>
-            {" "}
-            · expected at <Moment value={entry.earliest_start} />
-          </>
-        ) : null}
         {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
       </Text>
     </section>

@@ -6,7 +6,7 @@ import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
-import { Ago, Moment } from "@/shared/ui/time";
+import { Ago, UtcTime } from "@/shared/ui/time";
 import { Told } from "@/shared/ui/told";
 import classes from "./queue-page.module.css";
 import { QuotaSection } from "./quotas";
@@ -115,7 +115,7 @@ function Row({ entry }: { entry: QueueEntry }) {
         <Told text={entry.reason} />
       </td>
       <td className={classes.time}>
-        {entry.earliest_start ? <Moment value={entry.earliest_start} /> : "not known"}
+        {entry.earliest_start ? <UtcTime value={entry.earliest_start} /> : "not known"}
       </td>
       <td className={classes.time}>
         <Ago value={entry.queued_at} />

@@ -23,6 +23,19 @@ export function Moment({ value }: Props) {
   );
 }
 
+/** A time that the coordinator's sentences tell too, as they tell it: "14:20 UTC". */
+export function UtcTime({ value }: { value: string }) {
+  const now = useToldNow((present) => new Date(present).toISOString().slice(0, 10));
+  const when = new Date(value).toISOString();
+  const day = new Date(value).toLocaleDateString("en-US", {
+    month: "short",
+    day: "2-digit",
+    timeZone: "UTC",
+  });
+  const told = `${when.slice(11, 16)} UTC`;
+  return <Stamped value={value}>{when.startsWith(now) ? told : `${told} on ${day}`}</Stamped>;
+}
+
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {
   const when = new Date(value);
   const utc = `${when.toISOString().slice(0, 19).replace("T", " ")} UTC`;
