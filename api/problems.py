@@ -15,7 +15,7 @@ from trainhall.cluster.errors import ClusterError
 from trainhall.monitoring import errors as monitoring_errors
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
-from trainhall.training.spec.wording import in_words
+from trainhall.training.spec.wording import in_words, value_in_words
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:problem-type:trainhall:"
@@ -95,7 +95,7 @@ class Refusal(Exception):
 def invalid(field: str, value: object, message: str) -> Refusal:
     """A field of the request that is wrong."""
     error = FieldProblem(field=field, message=message, value=shown(value))
-    return Refusal(422, "invalid-request", f"{field}: {message}", errors=[error])
+    return Refusal(422, "invalid-request", _told([error]), errors=[error])
 
 
 def refusal_of(error: Exception) -> Refusal | None:
@@ -189,6 +189,8 @@ def _field_problem(item: Mapping[str, Any]) -> FieldProblem:
 def _told(found: Sequence[FieldProblem]) -> str:
     first = found[0]
     told = f"{first.field}: {first.message}" if first.field else first.message
+    if first.value:
+        told = f"{told} (given: {first.value})"
     more = len(found) - 1
     return f"{told} (and {more} more)" if more else told
 
@@ -199,7 +201,7 @@ def shown(value: object) -> str | None:
         return None
     if isinstance(value, int) and not -(10**40) < value < 10**40:
         return "a very large number"
-    text = clean(value if isinstance(value, str) else repr(value))
+    text = clean(value_in_words(value))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -27,6 +27,7 @@ from trainhall.cli import (
     verify,
 )
 from trainhall.cli.errors import CliError
+from trainhall.cli.group import Root
 
 # Where click and rich are installed httpx imports a command line of its own, which is a sixth of
 # the time that most commands take; it does without where that cannot be imported.
@@ -34,6 +35,7 @@ sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 
 app = typer.Typer(
     name="trainhall",
+    cls=Root,
     help="A self-hosted home for distributed training jobs.",
     epilog="Start with `trainhall up`, then `trainhall submit examples/digits.yaml -f`.",
     no_args_is_help=True,

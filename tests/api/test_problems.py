@@ -236,3 +236,21 @@ async def test_request_ids(client: httpx.AsyncClient) -> None:
     for bad in ("x" * 65, "a b", "a\tb", "é".encode("latin-1")):
         reply = await client.get("/healthz", headers={"X-Request-ID": bad})  # type: ignore[dict-item]
         assert len(reply.headers["x-request-id"]) == 16
+
+
+@pytest.mark.parametrize(("address", "told"), [
+    ("/training/jobs?limit=0", "limit: must be at least 1 (given: 0)"),
+    ("/training/jobs?limit=many", "limit: must be a whole number (given: many)"),
+    ("/metrics/jobs/000000000000?max_points=-3", "max_points: must be at least 1 (given: -3)"),
+])  # fmt: skip
+async def test_a_number_out_of_bounds_is_told_with_field_value_and_what_is_allowed(
+    client: httpx.AsyncClient, address: str, told: str
+) -> None:
+    problem = check(await client.get(API + address), 422)
+    assert problem["detail"] == told
+
+
+async def test_a_truth_value_is_no_number(client: httpx.AsyncClient) -> None:
+    spec = {"name": "x", "task": {"name": "digits"}, "training": {"steps": True}}
+    problem = check(await client.post(f"{API}/training/jobs", json=spec), 422)
+    assert problem["detail"] == "training.steps: must be a whole number (given: true)"

@@ -43,6 +43,28 @@ def test_each_problem_has_its_line_and_what_is_allowed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_truth_value_is_no_number_and_is_told_as_it_was_written(tmp_path: Path) -> None:
+    text = (
+        "name: x\n"
+        "task:\n  name: synthetic\n  params: {hidden: [8, true]}\n"
+        "training:\n  steps: true\n  learning_rate: false\n  optimizer: yes\n"
+        "  reproducible: 3\n"
+    )
+    assert told(tmp_path / "job.yaml", text).details == [
+        "line 4: task.params.hidden.1: must be a whole number (given: true)",
+        "line 6: training.steps: must be a whole number (given: true)",
+        "line 7: training.learning_rate: must be a number (given: false)",
+    ]
+    text = text.replace("steps: true", "steps: 1").replace("learning_rate: false", "seed: 1")
+    assert told(tmp_path / "job.yaml", text, "priority=true").details[0] == (
+        "--set priority: must be a whole number (given: true)"
+    )
+    assert told(tmp_path / "job.yaml", text).details[1:] == [
+        "line 8: training.optimizer: must be one of sgd, adamw (given: true)",
+        "line 9: training.reproducible: must be true or false (given: 3)",
+    ]
+
+
 def test_json_has_lines_as_well(tmp_path: Path) -> None:
     text = '{\n\t"name": "x",\n\t"task": {\n\t\t"name": "digit"\n\t}\n}'
     (line,) = told(tmp_path / "job.json", text).details

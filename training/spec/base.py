@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
+
+from trainhall.training.spec.numbers import TellsNumbersApart
 
 
 def _printable(value: str) -> str:
@@ -22,7 +24,7 @@ Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_print
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
 
 
-class SpecModel(BaseModel):
+class SpecModel(TellsNumbersApart):
     """Base of every part: unknown keys are errors, numbers are finite, values are frozen."""
 
     model_config = ConfigDict(

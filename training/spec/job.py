@@ -36,11 +36,11 @@ from trainhall.parallelism.gradient_sync import (
 from trainhall.parallelism.gradient_sync import check as check_sync
 from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
-from trainhall.training.spec.problems import problem_at, problems_at
+from trainhall.training.spec.problems import problem_at, problems_at, problems_in
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
 from trainhall.training.spec.resources import MAX_WORKERS, ResourcesSpec
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
-from trainhall.training.spec.wording import VARIABLE_NAME, in_words
+from trainhall.training.spec.wording import VARIABLE_NAME
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -101,7 +101,7 @@ class TaskSpec(SpecModel):
             params_type.model_validate(self.params)
         except ValidationError as error:
             raise problems_at(
-                [(("params", *e["loc"]), e["input"], in_words(e)) for e in error.errors()]
+                [(("params", *loc), value, told) for loc, value, told in problems_in(error)]
             ) from None
         return self
 

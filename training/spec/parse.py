@@ -13,9 +13,10 @@ from pydantic import BaseModel, ValidationError
 
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
+from trainhall.training.spec.problems import problems_in
 from trainhall.training.spec.resources import making_room
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
-from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
+from trainhall.training.spec.wording import UNKNOWN_KEY, value_in_words
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -314,18 +315,12 @@ def _override(data: dict[str, Any], field: str, text: str) -> None:
 def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
     """Pydantic's errors as problems; an unknown key names the nearest known one."""
     problems: list[SpecProblem] = []
-    for item in error.errors(include_url=False):
-        context = item.get("ctx", {})
-        nested = context.get("problems") if item["type"] == "spec_problem" else None
-        if nested is None:
-            nested = [((), item["input"], in_words(item))]
-        for where, value, message in nested:
-            loc = (*item["loc"], *where)
-            if message == UNKNOWN_KEY:
-                told = unknown_key(str(loc[-1]), _known_keys(loc[:-1], data))
-                problems.append(SpecProblem(_dotted(loc), told))
-            else:
-                problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
+    for loc, value, message in problems_in(error):
+        if message == UNKNOWN_KEY:
+            told = unknown_key(str(loc[-1]), _known_keys(loc[:-1], data))
+            problems.append(SpecProblem(_dotted(loc), told))
+        else:
+            problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
     return problems
 
 
@@ -359,7 +354,7 @@ def _dotted(loc: tuple[str | int, ...]) -> str:
 def _shown(value: object) -> str | None:
     if value is None or isinstance(value, dict | list):
         return None
-    text = repr(value) if not isinstance(value, str) else value
+    text = value_in_words(value)
     return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 1] + "…"
 
 

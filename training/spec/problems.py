@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
+
+from trainhall.training.spec.wording import in_words
 
 
 def problem_at(loc: str | tuple[str | int, ...], value: Any, message: str) -> PydanticCustomError:
@@ -15,3 +18,13 @@ def problems_at(found: list[tuple[tuple[str | int, ...], Any, str]]) -> Pydantic
     """Several errors at once, each `(loc, value, message)`; pydantic keeps one per validator."""
     text = "; ".join(message for _, _, message in found)
     return PydanticCustomError("spec_problem", "{text}", {"text": text, "problems": found})
+
+
+def problems_in(error: ValidationError) -> list[tuple[tuple[str | int, ...], Any, str]]:
+    """Every error as `(loc, value, message)`, those that `problems_at` raised one by one."""
+    found = []
+    for item in error.errors(include_url=False):
+        nested = item.get("ctx", {}).get("problems") if item["type"] == "spec_problem" else None
+        for where, value, message in nested or [((), item["input"], in_words(item))]:
+            found.append(((*item["loc"], *where), value, message))
+    return found

@@ -13,10 +13,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from trainhall.training.spec.numbers import TellsNumbersApart
 from trainhall.training.spec.problems import problem_at
 
 
-class TaskParams(BaseModel):
+class TaskParams(TellsNumbersApart, BaseModel):
     """Base of every task's parameters: unknown keys are errors, values are finite and immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

@@ -6,19 +6,19 @@ from typing import Any
 
 UNKNOWN_KEY = "unknown key"
 
-_WHOLE = "must be a whole number"
-_NUMBER = "must be a number"
+WHOLE = "must be a whole number"
+NUMBER = "must be a number"
 _MAPPING = "must be a mapping of keys"
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": UNKNOWN_KEY,
     "unexpected_keyword_argument": UNKNOWN_KEY,
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
+    "int_type": WHOLE,
+    "int_parsing": WHOLE,
     "int_parsing_size": "is too large a number",
-    "int_from_float": _WHOLE,
-    "float_type": _NUMBER,
-    "float_parsing": _NUMBER,
+    "int_from_float": WHOLE,
+    "float_type": NUMBER,
+    "float_parsing": NUMBER,
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
@@ -60,6 +60,13 @@ def in_words(error: Mapping[str, Any]) -> str:
     except KeyError:  # of a mapping's keys pydantic does not tell it
         told = None
     return told or str(error["msg"]).removeprefix("Value error, ")
+
+
+def value_in_words(value: object) -> str:
+    """A wrong value as it was written: a truth value is `true`, not Python's `True`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
 
 
 def _with_context(kind: str, context: Mapping[str, Any], given: object) -> str | None:

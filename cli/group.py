@@ -1,0 +1,28 @@
+"""The root of all commands: what an option refuses is told in the words of a job spec's faults."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class Root(TyperGroup):
+    """Wherever Typer checks values with pydantic, its message leaves out the value, and tells of an
+    "Input" what no user has to know."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            errors = getattr(error.__cause__, "errors", None)
+            if errors is not None:
+                error.message = _in_words(errors()[0])
+            raise
+
+
+def _in_words(error: dict[str, Any]) -> str:
+    from trainhall.training.spec.wording import in_words, value_in_words
+
+    told, given = in_words(error), error["input"]
+    # Typer's own words for choices have the value.
+    return told if repr(given) in told else f"{told} (given: {value_in_words(given)})"

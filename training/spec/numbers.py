@@ -1,0 +1,56 @@
+"""What every model has whose numbers people write: `true` is not taken for 1."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, model_validator
+
+from trainhall.training.spec.problems import problems_at
+from trainhall.training.spec.wording import NUMBER, WHOLE
+
+
+class TellsNumbersApart(BaseModel):
+    """Base of models: a truth value where a number belongs is an error, in a list of numbers too.
+    Python counts `True` as 1, and so does pydantic."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_values(cls, data: Any) -> Any:
+        # Once a model and not once a field: specs are read all the time.
+        if isinstance(data, dict):
+            numbers = _numbers_of(cls)
+            found = [
+                (where, value, numbers[where[0]])
+                for where, value in _truth_values(data)
+                if where[0] in numbers
+            ]
+            if found:
+                raise problems_at(found)
+        return data
+
+
+def _truth_values(data: dict[Any, Any]) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    for field, value in data.items():
+        if isinstance(value, bool):
+            yield (field,), value
+        elif isinstance(value, list):
+            yield from (
+                ((field, i), each) for i, each in enumerate(value) if isinstance(each, bool)
+            )
+
+
+@cache
+def _numbers_of(model: type[BaseModel]) -> dict[str, str]:
+    """The fields that take numbers and no truth values, each with what it must be."""
+    found = {}
+    for name, field in model.model_fields.items():
+        kinds = set(_leaves(field.annotation))
+        if kinds.isdisjoint((bool, Any, object)) and not kinds.isdisjoint((int, float)):
+            found[name] = NUMBER if float in kinds else WHOLE
+    return found
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    parts = get_args(annotation)
+    return [leaf for part in parts for leaf in _leaves(part)] if parts else [annotation]
