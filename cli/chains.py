@@ -8,6 +8,7 @@ from typing import Any
 
 from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.references import folder_meant, taken_for_id
 from trainhall.training.chain import LINK, SAMPLES, WEIGHTS, Chain, Comparison, Entry, as_text
 from trainhall.training.chain import compare as compare_chains
 
@@ -117,11 +118,13 @@ def newest_link(client: Client, job: Any) -> str | None:
 
 
 def _chain(reference: str, url: str, stack: ExitStack) -> Chain:
-    folder = Path(reference)
-    if folder.is_dir():
+    folder = folder_meant(reference, "an output folder of `trainhall run`, or a job's id")
+    if folder is not None:
         return FolderChain(folder)
     client = stack.enter_context(Client(url))
-    return JobChain(client, client.job(reference))
+    with taken_for_id(reference):
+        job = client.job(reference)
+    return JobChain(client, job)
 
 
 def told(result: Comparison) -> str:

@@ -23,14 +23,23 @@ def newest_below(path: Path) -> Path:
     Raises:
         Usage: there is none.
     """
-    from trainhall.training.checkpoint.names import MANIFEST, scan
+    from trainhall.training.checkpoint.names import MANIFEST
 
     if (path / MANIFEST).exists():
         return path
+    if (found := newest_in(path)) is not None:
+        return found
+    raise Usage(f"there is no checkpoint in {path}")
+
+
+def newest_in(path: Path) -> Path | None:
+    """Of a folder of checkpoints, or the output of `trainhall run`."""
+    from trainhall.training.checkpoint.names import scan
+
     for folder in (path, path / "checkpoints"):
         if found := scan(folder):
             return found[0].path
-    raise Usage(f"there is no checkpoint in {path}")
+    return None
 
 
 def folder_here(checkpoint: out.Json) -> Path | None:

@@ -13,11 +13,12 @@ import typer
 from trainhall.cli import complete
 from trainhall.cli import output as out
 from trainhall.cli.changes import Changes, Workers, body_of
-from trainhall.cli.checkpoint_files import folder_here, newest_below, on_this_host
+from trainhall.cli.checkpoint_files import folder_here, newest_below, newest_in, on_this_host
 from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage, WrongState
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
+from trainhall.cli.references import folder_meant, taken_for_id
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
@@ -26,6 +27,8 @@ EXPORT_MODULE = "trainhall.training.checkpoint.export"
 DECISION_SECONDS = 2.0
 """How long the scheduler is waited for; it looks at once."""
 POLL_SECONDS = 0.05
+
+_OR_ID = "or an id as `trainhall ckpt ls JOB` lists them"
 
 app = typer.Typer(
     help="Checkpoints: ls, show, verify, export, restore, pin, unpin, gc, delete.",
@@ -229,13 +232,18 @@ def export(
       trainhall ckpt export out model.safetensors -o json
     """
     if file.exists() or not file.absolute().parent.is_dir():
-        why = "exists already" if file.exists() else "is in a folder that does not exist"
+        why = "is in a folder that does not exist; make it first"
+        if file.exists():
+            why = "exists already, and nothing is overwritten; choose another name, or remove it"
         raise Usage(f"{file} {why}")
     check_installed("torch", "an export")
     with contextlib.ExitStack() as stack:
-        if _is_folder(checkpoint):
-            folder = newest_below(Path(checkpoint))
+        outputs = "the output of `trainhall run`"
+        folder = folder_meant(checkpoint, f"a checkpoint's folder, {outputs}, {_OR_ID}")
+        if folder is not None:
+            folder = newest_below(folder)
         else:
+            stack.enter_context(taken_for_id(checkpoint))
             client = stack.enter_context(connect(url))
             folder = stack.enter_context(on_this_host(client, client.checkpoint(checkpoint)))
         command = [
@@ -282,11 +290,13 @@ def verify(
       trainhall ckpt verify 91bc
       trainhall ckpt verify 91bc -o json
     """
-    if _is_folder(checkpoint):
+    folder = folder_meant(checkpoint, f"a checkpoint's folder, {_OR_ID}")
+    if folder is not None:
         what = name = checkpoint
-        problems = _problems_in(Path(checkpoint))
+        problems = _problems_in(folder)
     else:
-        name, problems = _verify_recorded(url, checkpoint)
+        with taken_for_id(checkpoint):
+            name, problems = _verify_recorded(url, checkpoint)
         what = f"checkpoint {name}"
     if output is not Format.TABLE:
         told = {"id": name, "good": not problems, "problems": problems}
@@ -294,24 +304,20 @@ def verify(
         if problems:
             raise typer.Exit(1)
     elif problems:
-        lines = [f"{p['path']}: expected {p['expected']}, found {p['found']}" for p in problems]
-        raise CliError(f"{what} is damaged", lines)
+        raise _told_damaged(what, problems, folder=folder)
     else:
         print(f"{what} is good")
 
 
-def _is_folder(reference: str) -> bool:
-    """Whether a folder is meant, rather than an id.
+def _told_damaged(what: str, problems: list[out.Json], *, folder: Path | None) -> CliError:
+    from trainhall.training.checkpoint.names import MANIFEST
 
-    Raises:
-        Usage: it is another kind of path.
-    """
-    path = Path(reference)
-    if "/" in reference or path.exists():
-        if not path.is_dir():
-            raise Usage(f"{reference} is not a folder")
-        return True
-    return False
+    if folder is not None and not (folder / MANIFEST).exists():
+        found = newest_in(folder)
+        here = [f"There is one in it: {found}"] if found is not None else []
+        return CliError(f"{what} is no checkpoint: it has no {MANIFEST}", here)
+    lines = [f"{p['path']}: expected {p['expected']}, found {p['found']}" for p in problems]
+    return CliError(f"{what} is damaged", lines)
 
 
 def _problems_in(folder: Path) -> list[out.Json]:

@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,10 +10,11 @@ import typer
 from trainhall.cli import config
 from trainhall.cli.checkpoint_files import newest_below, on_this_host
 from trainhall.cli.connect import connect
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.errors import CliError
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, DataDir, Url
 from trainhall.cli.output import Json
+from trainhall.cli.references import folder_meant, taken_for_id
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
@@ -57,15 +57,14 @@ def sample(
       trainhall sample out/checkpoints/step-00001500-a1-g1 --length 200 --temperature 0.5
       trainhall sample 3f2a --seed 7
     """
-    # An empty name would be the present folder.
-    path = Path(source) if source else None
+    outputs = "a checkpoint's folder, the output of `trainhall run`"
+    path = folder_meant(source, f"{outputs}, or a job's id")
     check_installed("torch", "a language model")
     with contextlib.ExitStack() as stack:
-        if path is not None and path.is_dir():
+        if path is not None:
             folder = newest_below(path)
-        elif "/" in source or path is None or path.exists():
-            raise Usage(f"{source or 'an empty name'} is not a folder")
         else:
+            stack.enter_context(taken_for_id(source))
             client = stack.enter_context(connect(url))
             found = _newest_of_job(client, client.job(source))
             kept = (data_dir or config.user_data_dir()).absolute() / found["location"]

@@ -127,7 +127,7 @@ def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
 def test_what_is_no_folder_is_said(source: str) -> None:
     done = run(source)
     assert isinstance(done.exception, Usage)
-    assert "is not a folder" in str(done.exception)
+    assert "there is no folder" in str(done.exception)
 
 
 def test_a_folder_without_checkpoints_is_said(tmp_path: Path) -> None:

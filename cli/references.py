@@ -1,0 +1,36 @@
+"""What a user means who names a folder of this host or the id of something that is stored."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainhall.cli.errors import NotFound, Unreachable, Usage
+
+
+def folder_meant(reference: str, wanted: str) -> Path | None:
+    """The folder that is meant; None: it is an id.
+
+    Args:
+        wanted: what may be given, in words.
+
+    Raises:
+        Usage: it is another kind of path, or there is nothing.
+    """
+    path = Path(reference)
+    if reference and path.is_dir():
+        return path
+    if reference and path.exists():
+        raise Usage(f"{reference} is a file; give {wanted}")
+    if "/" in reference or not reference:
+        raise Usage(f"there is no folder {reference or repr(reference)}; give {wanted}")
+    return None
+
+
+@contextlib.contextmanager
+def taken_for_id(reference: str) -> Iterator[None]:
+    """Where an id leads to nothing, say that a folder of that name would have been taken too."""
+    try:
+        yield
+    except (NotFound, Unreachable) as error:
+        error.details.append(f"{reference} was taken for an id: there is no such folder here.")
+        raise
