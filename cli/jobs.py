@@ -184,6 +184,9 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     """Pause jobs: the ranks of each agree on a step, save a checkpoint and leave.
 
+    A script without the SDK saves nothing by itself: it gets SIGTERM, and is started again when its
+    job is resumed.
+
     \b
     Examples:
       trainhall pause 3f2a

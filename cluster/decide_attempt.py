@@ -27,6 +27,9 @@ from trainhall.cluster.restarts import AfterFailure, after_failure, node_lost
 from trainhall.training.cause import Cause
 from trainhall.training.link import Failure, Outcome
 
+SIGNALLED = "its script is told to end (SIGTERM) and starts again"
+"""Of an attempt that does not save (`AttemptFacts.saves`) and is to go on in another way."""
+
 
 def decide_attempt(
     now: datetime,
@@ -100,7 +103,8 @@ def _decide_unfinished(
     # Where ranks regroup in place, those that have the state may be there (`elastic`, rule 2).
     leaves = leaving and attempt.stepped and attempt.goal == "run"
     if leaves and job.state in (JobState.STARTING, JobState.RUNNING):
-        reason = f"node {leaving[0]} is drained: it saves and moves"
+        how = "it saves and moves" if attempt.saves else f"{SIGNALLED} elsewhere"
+        reason = f"node {leaving[0]} is drained: {how}"
         return StopAttempt(attempt.token, "pause", reason)
     first = attempt.hosts[0].told
     planned = first.plan if first is not None and attempt.plans else None
@@ -205,7 +209,8 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         return _end_with_agents(attempt, job, stopped)
     if job.state is JobState.PAUSING:
         if failure is not None:
-            why = f"{describe(failure)} while it was being paused; it resumes from its checkpoint"
+            how = "resumes from its checkpoint" if attempt.saves else "starts again once resumed"
+            why = f"{describe(failure)} while it was being paused; it {how}"
             return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
         return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "a user paused it")
     if failure is None:
@@ -273,8 +278,7 @@ def _agents_stopped(attempt: AttemptFacts, stopped: list[HostFacts]) -> str:
     if any(host.told is not None and host.told.isolated for host in stopped):
         were = f"{who} did not reach the coordinator for long (on_isolation: stop)"
     if _follow(stopped) == "pause":
-        silent = attempt.script and not attempt.begun
-        return f"{were}; the ranks {'were told to end' if silent else 'saved'} first"
+        return f"{were}; the ranks {'saved' if attempt.saves else 'were told to end'} first"
     for host in stopped:
         if host.told is not None and host.told.failure is not None:
             return f"{were}, and {describe(host.told.failure)}"

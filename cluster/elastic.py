@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from trainhall.cluster.decide_attempt import describe
+from trainhall.cluster.decide_attempt import SIGNALLED, describe
 from trainhall.cluster.decisions import Decision, Regroup, StopAttempt
 from trainhall.cluster.facts import (
     AttemptFacts,
@@ -421,7 +421,8 @@ def _change(attempt: AttemptFacts, wanted: Sequence[PlacedNode], reason: str) ->
     """Have a healthy attempt go on with other devices: in place, or by its next attempt."""
     if attempt.in_place:
         return Regroup(attempt.token, tuple(wanted), attempt.device, reason)
-    return StopAttempt(attempt.token, "pause", f"{reason}: it saves first")
+    how = "it saves first" if attempt.saves else SIGNALLED
+    return StopAttempt(attempt.token, "pause", f"{reason}: {how}")
 
 
 def _is_settled(attempt: AttemptFacts, job: JobFacts) -> bool:

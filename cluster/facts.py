@@ -178,6 +178,12 @@ class AttemptFacts:
     def token(self) -> tuple[str, int, int]:
         return (self.job_id, self.number, self.generation)
 
+    @property
+    def saves(self) -> bool:
+        """Told to pause, it saves. A script that tells nothing gets SIGTERM, and what it may keep
+        by itself nobody knows."""
+        return not self.script or self.begun
+
 
 @dataclass(frozen=True)
 class GrantFacts:

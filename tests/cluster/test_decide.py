@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -127,7 +128,8 @@ def test_a_script_is_told_on_when_it_could_not_save(begun: bool) -> None:
     paused = ended(Outcome.FAILED, failure=lost)
     end = the_end(attempt(paused, goal="pause", script=True, begun=begun), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), lost)
-    assert end.reason.startswith(lost.message)
+    how = "resumes from its checkpoint" if begun else "starts again once resumed"
+    assert end.reason == f"{lost.message} while it was being paused; it {how}"
     well = attempt(ended(Outcome.PAUSED), goal="pause", script=True, begun=True)
     assert the_end(well, job(JobState.PAUSING)).failure is None
 
@@ -312,6 +314,19 @@ def test_ranks_that_join_a_job_which_others_have_completed_end_with_it() -> None
     over = replace(joined, hosts=both.hosts, goal="stop")
     assert the_end(over, job()).job_path == (JobState.COMPLETED,)
     assert the_end(replace(over, stepped=True), job()).job_path == (JobState.RECOVERING,)
+
+
+@pytest.mark.parametrize(("more", "how"), [
+    ({}, "it saves and moves"),
+    ({"script": True, "begun": True}, "it saves and moves"),
+    ({"script": True}, "its script is told to end (SIGTERM) and starts again elsewhere"),
+])  # fmt: skip
+def test_a_drain_tells_whether_its_jobs_save(more: dict[str, Any], how: str) -> None:
+    of = replace(attempt(told(), told()), **more)
+    draining = node("a", state=NodeState.DRAINING)
+    (stop,) = decisions(of, job(JobState.RUNNING), draining, node("b"))
+    assert isinstance(stop, StopAttempt)
+    assert (stop.goal, stop.reason) == ("pause", f"node a is drained: {how}")
 
 
 def test_a_drained_node_is_not_left_while_ranks_regroup() -> None:

@@ -302,10 +302,17 @@ def test_other_strategies_grow_by_a_restart_that_is_worth_it() -> None:
     found = decision(plain, job(1, 2), node("a", 2))
     assert isinstance(found, StopAttempt)
     assert found.goal == "pause"
+    assert found.reason.endswith("goes on with 2 workers instead of 1: it saves first")
     soon = replace(plain, running_at=NOW - timedelta(seconds=60))
     assert decision(soon, job(1, 2), node("a", 2)) is None
     saves_nothing = replace(plain, script=True, begun=False)
     assert decision(saves_nothing, job(1, 2), node("a", 2)) is None
+    resized = decision(saves_nothing, job(2), node("a", 2))
+    assert isinstance(resized, StopAttempt)
+    assert resized.reason == (
+        "a user resized it; goes on with 2 workers instead of 1: "
+        "its script is told to end (SIGTERM) and starts again"
+    )
 
 
 def test_making_room_keeps_the_first_ranks() -> None:
