@@ -420,7 +420,8 @@ class GradientRecord(Base):
 
 
 class LogStream(Base):
-    """How many bytes of one output file of one rank are stored."""
+    """How many bytes of what one rank printed are stored. Where ranks regroup in place, its number
+    may come to another host, whose file follows."""
 
     __tablename__ = "log_streams"
 
@@ -430,6 +431,10 @@ class LogStream(Base):
     stream: Mapped[str] = mapped_column(String(8), primary_key=True)
     """stdout or stderr."""
     length: Mapped[int] = mapped_column(BigInt, default=0)
+    sources: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """By node id, the bytes of its file that are in it."""
+    newest_source: Mapped[str] = mapped_column(String(32), default="")
+    """The node whose bytes are the last ones."""
     carry: Mapped[bytes] = mapped_column(default=b"")
     """The unfinished line at the end: acknowledged, and not yet in a chunk."""
     carried_at: Mapped[datetime | None] = mapped_column(index=True)

@@ -148,8 +148,7 @@ def store(
         elif isinstance(item, Metrics):
             answers.append(_add_metrics(job, item, attempt, writers, frames))
         else:
-            void = void_from(attempt, item.origin) is not None
-            answers.append(_add_output(job, item, void, files, chunks))
+            answers.append(_add_output(job, item, attempt, files, chunks))
     if job.changed:
         _write(connection, job, writers, files, frames, chunks)
     return answers
@@ -273,6 +272,8 @@ def _files(
             "rank": rank,
             "stream": stream,
             "length": 0,
+            "sources": {},
+            "newest_source": "",
             "carry": b"",
             "carried_at": None,
         }
@@ -383,23 +384,39 @@ def _note_last_values(job: _Job, tables: list[Table], *, goes_on: bool) -> None:
 def _add_output(
     job: _Job,
     item: Output,
-    void: bool,
+    attempt: Any,
     files: dict[tuple[int, int, str], dict[str, Any]],
     rows: list[dict[str, Any]],
 ) -> Stored:
     file = files[item.attempt, item.rank, item.stream]
-    length = file["length"]
-    fresh = item.data[length - item.offset :] if item.offset <= length else b""
+    source, length = item.origin.node_id or "", file["length"]
+    taken = file["sources"].get(source)
+    if taken is None:
+        # A file begins at 0: a host that goes on with one has joined anew since.
+        taken = item.offset if item.offset <= length else 0
+    fresh = item.data[taken - item.offset :] if item.offset <= taken else b""
     if not fresh:
-        return Stored(length)
-    start = length - len(file["carry"])
-    whole, carry = cut_lines(file["carry"] + fresh)
-    file.update(length=length + len(fresh), carry=carry, carried_at=job.now if carry else None)
+        return Stored(taken)
+    begun, added = file["carry"], []
+    start = length - len(begun)
+    if begun and source != file["newest_source"]:
+        # Another host's file does not end this one's line.
+        added = log_chunks(file, job.seq, start, begun, job.now, void=attempt.revoked)
+        begun, start = b"", length
+    whole, carry = cut_lines(begun + fresh)
+    file.update(
+        length=length + len(fresh),
+        sources={**file["sources"], source: taken + len(fresh)},
+        newest_source=source,
+        carry=carry,
+        carried_at=job.now if carry else None,
+    )
     job.changed = True
-    added = log_chunks(file, job.seq, start, whole, job.now, void=void)
+    void = void_from(attempt, item.origin) is not None
+    added += log_chunks(file, job.seq + len(added), start, whole, job.now, void=void)
     job.seq += len(added)
     rows += added
-    return Stored(file["length"], log_bytes=len(fresh))
+    return Stored(taken + len(fresh), log_bytes=len(fresh))
 
 
 def _parts(text: bytes) -> Iterable[bytes]:

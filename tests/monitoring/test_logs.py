@@ -16,6 +16,7 @@ from trainhall.db.models import JobProgress, LogChunk
 from trainhall.monitoring import logs
 from trainhall.monitoring.errors import BadCursor, NoSuchLine, UnknownAttempt
 from trainhall.monitoring.ingest import Ingest
+from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
 from trainhall.monitoring.logs import LineId, LogLine, LogPage, read_logs
 from trainhall.monitoring.packer import Packer
@@ -86,6 +87,42 @@ async def test_lines_tell_where_they_come_from(output: Output) -> None:
         LogLine(1, 0, "stdout", 4, NOW, "two", void=False),
         LogLine(1, 1, "stderr", 0, NOW, "boom", void=False),
     ]
+
+
+async def test_a_rank_that_goes_on_on_another_host_begins_a_file_of_its_own(output: Output) -> None:
+    """A regrouping gives its number to a process there; both files are told whole, in the order in
+    which they arrive, and each host is told how far its own has come."""
+    here, there = Origin(1, "here"), Origin(2, "there")
+
+    async def send(origin: Origin, offset: int, data: bytes) -> int:
+        return await output.ingest.logs("job", 1, 1, "stdout", offset, data, origin)
+
+    assert await send(here, 0, b"a first line\nand then it dies in the mi") == 39
+    assert await send(there, 0, b"begun\n") == 6
+    assert await send(here, 0, b"a first line\nand then it dies in the midst\nof a line\n") == 53
+    assert await send(there, 9, b"behind a gap\n") == 6
+    assert await send(there, 6, b"done\n") == 11
+    assert await send(there, 0, b"begun\ndone\n") == 11
+    page = await read_logs(output.database, "job")
+    assert [(line.offset, line.text) for line in page.items] == [
+        (0, "a first line"),
+        (13, "and then it dies in the mi"),
+        (39, "begun"),
+        (45, "dst"),
+        (49, "of a line"),
+        (59, "done"),
+    ]
+
+
+async def test_a_host_that_has_joined_anew_goes_on_with_its_file(output: Output) -> None:
+    before, after = Origin(1, "before"), Origin(1, "after")
+    send = output.ingest.logs
+    assert await send("job", 1, 0, "stdout", 0, b"one\ntwo\n", before) == 8
+    assert await send("job", 1, 0, "stdout", 8, b"three\n", after) == 14
+    assert await send("job", 1, 0, "stdout", 14, b"four\n", after) == 19
+    assert await output.texts() == ["one", "two", "three", "four"]
+    # A database that was restored may know less than it has acknowledged.
+    assert await send("job", 1, 1, "stdout", 8, b"three\n", after) == 0
 
 
 async def test_a_line_in_parts_is_told_once_and_whole(output: Output) -> None:

@@ -254,6 +254,8 @@ def upgrade() -> None:
         sa.Column("rank", sa.Integer(), nullable=False),
         sa.Column("stream", sa.String(length=8), nullable=False),
         sa.Column("length", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("sources", sa.JSON(), nullable=False),
+        sa.Column("newest_source", sa.String(length=32), nullable=False),
         sa.Column("carry", sa.LargeBinary(), nullable=False),
         sa.Column("carried_at", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
