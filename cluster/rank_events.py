@@ -112,7 +112,7 @@ class RankEvents:
                 await session.flush()
             for event in events:
                 if event.sequence > known.event_sequence:
-                    await self._take(session, job, row, event, origin)
+                    await self._take(session, job, row, event, known, origin)
                     known.event_sequence = event.sequence
             return known.event_sequence, row.allocation
 
@@ -122,6 +122,7 @@ class RankEvents:
         job: Job,
         attempt: Attempt,
         event: RankEvent,
+        writer: Writer,
         origin: Origin,
     ) -> None:
         first_void = void_from(attempt, origin)
@@ -143,7 +144,7 @@ class RankEvents:
             return
         match event.kind:
             case "started":
-                await self._started(session, job, attempt, event, data, origin)
+                await self._started(session, job, attempt, event, data, writer, origin)
             case "stepped":
                 await self._stepped(session, job, attempt, event, data)
             case "checkpoint":
@@ -172,6 +173,7 @@ class RankEvents:
         attempt: Attempt,
         event: RankEvent,
         data: dict[str, Any],
+        writer: Writer,
         origin: Origin,
     ) -> None:
         total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
@@ -188,9 +190,11 @@ class RankEvents:
             if generation > 1:
                 since = _count(data.get("since")) or origin.generation or generation
                 began_anew(attempt, generation, first, since)
-            begins = attempt.first_step is None or generation > 1
+            # Behind the lock: what it has measured may be stored already.
+            await session.refresh(writer, ["metric_sequence"])
+            begins = generation > 1 or writer.metric_sequence == 0
             if attempt.in_place and begins and attempt.number == job.attempt:
-                # Where ranks regroup in place, what they report is late if it is of a lower step.
+                # The attempt before, or the ranks that are lost, may have come further.
                 progress.step = first - 1
             if attempt.first_step is not None and generation > 1:
                 # All ranks of an earlier one are lost, and the steps that they took are not.

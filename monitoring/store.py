@@ -317,8 +317,9 @@ def _add_metrics(
     tables = [table for _, part, void in parts if not void for table in part]
     if item.attempt == job.newest_attempt and tables:
         # Ranks go on from the step that they stand at when they regroup in place. What those who
-        # are gone had yet to ship is of the past then; it counts, and is no news.
-        goes_on = attempt.in_place and attempt.first_step is not None
+        # are gone had yet to ship is of the past then; it counts, and is no news. Before that one
+        # rank alone tells the job's step, in order, and it may be below that of an earlier attempt.
+        goes_on = attempt.in_place and attempt.generations is not None
         _note_last_values(job, tables, goes_on=goes_on)
     points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
     return Stored(writers[key], points=points, first_step=first_step)

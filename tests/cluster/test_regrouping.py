@@ -1,6 +1,8 @@
 """Attempts that go on under another generation, against simulated nodes."""
 
+import pytest
 from sqlalchemy import select
+from support.frames import frame, table
 from support.simulated import RunningAttempt, SimulatedCluster, failure
 
 from trainhall.cluster.apply import Applier
@@ -9,7 +11,7 @@ from trainhall.cluster.lifecycle import AttemptState, JobState
 from trainhall.cluster.scheduling.placement import PlacedNode
 from trainhall.db.models import Attempt, Grant
 from trainhall.training.cause import Cause
-from trainhall.training.link import Failure, Fallen, Outcome, Unrecorded
+from trainhall.training.link import Failure, Fallen, Outcome, RankEvent, Unrecorded
 
 ELASTIC = {"min_workers": 2, "max_workers": 4}
 
@@ -434,3 +436,27 @@ async def test_a_job_of_another_strategy_starts_at_the_size_that_is_free(
     job = await hall.run_until(job_id, "running")
     assert (job.attempt, job.world_size) == (3, 4)
     await hall.check()
+
+
+@pytest.mark.parametrize("measured", [False, True])
+async def test_the_next_attempt_says_how_far_the_job_is_whichever_rank_is_heard_first(
+    hall: SimulatedCluster, measured: bool
+) -> None:
+    """The attempt before had come further than its checkpoints."""
+    await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(resources={"workers": 2})
+    await hall.run_until(job_id, "running")
+    ingest = hall.coordinator.ingest
+    await ingest.metrics(job_id, 1, "0-aaaaaaaa", frame(1, table([6], loss=[6.0])))
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    await hall.run_until(job_id, "running")
+    other = frame(1, table([1], rank=1, step_seconds=[1.0]))
+    await ingest.metrics(job_id, 2, "1-bbbbbbbb", other)
+    if measured:  # and is stored before rank 0's own word that it began
+        await ingest.metrics(job_id, 2, "0-bbbbbbbb", frame(1, table([1, 2], loss=[2.0, 1.0])))
+    told = {"generation": 1, "resumed_from": None, "total_steps": 100}
+    event = RankEvent.model_validate(
+        {"sequence": 1, "time": 5.0, "rank": 0, "kind": "started", "data": told}
+    )
+    await hall.coordinator.events(job_id, 2, "0-bbbbbbbb", [event])
+    assert (await hall.job(job_id)).step == (2 if measured else 0)

@@ -155,7 +155,8 @@ async def regrouping(database: Database, began: dict[str, dict[str, float]]) -> 
     """An attempt whose ranks regroup in place, with what is known of its generations."""
     await add_job(database)
     async with database.transaction() as session:
-        await session.execute(update(Attempt).values(in_place=True, began=began))
+        newest = max(map(int, began))
+        await session.execute(update(Attempt).values(in_place=True, generation=newest, began=began))
 
 
 async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
@@ -173,6 +174,22 @@ async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
     curves = {each.name: each.run for each in await read_metrics(database, "job")}
     assert curves["loss"].steps.tolist() == [1, 2, 3]
     assert curves["loss"].last.tolist() == [1.0, 2.0, 3.0]
+
+
+async def test_an_attempt_that_begins_further_back_is_shown_where_it_is(
+    database: Database,
+) -> None:
+    """The one before had come further than its checkpoints. What another rank has measured is
+    shipped before rank 0 has told that it began."""
+    await add_job(database, attempts=2)
+    async with database.transaction() as session:
+        await session.execute(update(Attempt).values(in_place=True))
+        await session.execute(update(JobProgress).values(step=6, metrics={"loss": 6.0}))
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 2, "1-w", frame(1, table([1, 2], rank=1, step_seconds=[1.0, 1.0])))
+    await ingest.metrics("job", 2, "0-w", frame(1, table([1, 2, 3], loss=[9.0, 8.0, 7.0])))
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (3, {"loss": 7.0})
 
 
 async def test_a_script_that_counts_anew_is_shown_where_it_is(database: Database) -> None:
