@@ -49,11 +49,11 @@ def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a revoked attempt tells is taken like anybody's."""
     take = RankEvents._take
 
-    async def unchecked(self, session, job, attempt, event, origin):  # type: ignore[no-untyped-def]
-        if attempt.revoked and event.kind == "checkpoint":
-            await self._checkpoint(session, job, attempt, event)
+    async def unchecked(self, session, job, attempt, *told):  # type: ignore[no-untyped-def]
+        if attempt.revoked and told[0].kind == "checkpoint":
+            await self._checkpoint(session, job, attempt, told[0])
         else:
-            await take(self, session, job, attempt, event, origin)
+            await take(self, session, job, attempt, *told)
 
     monkeypatch.setattr(RankEvents, "_take", unchecked)
     assert (first_problem().problem or "").startswith(invariants.REVOKED)
@@ -81,8 +81,8 @@ def test_progress_that_anybody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's first word puts the job a step further than its ranks are."""
     started = RankEvents._started
 
-    async def too_far(self, session, job, attempt, event, data, origin):  # type: ignore[no-untyped-def]
-        await started(self, session, job, attempt, event, data, origin)
+    async def too_far(self, session, job, *told):  # type: ignore[no-untyped-def]
+        await started(self, session, job, *told)
         progress = await session.get(JobProgress, job.id)
         progress.step += 1
 
@@ -189,10 +189,10 @@ def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.Monk
     """Its first step is told a step too early. All that goes wrong is that shims are killed."""
     started = RankEvents._started
 
-    async def too_early(self, session, job, attempt, event, data, origin):  # type: ignore[no-untyped-def]
+    async def too_early(self, session, job, attempt, event, data, *of):  # type: ignore[no-untyped-def]
         if data.get("resumed_from"):
             data = {**data, "resumed_from": data["resumed_from"] - 1}
-        await started(self, session, job, attempt, event, data, origin)
+        await started(self, session, job, attempt, event, data, *of)
 
     monkeypatch.setattr(RankEvents, "_started", too_early)
     monkeypatch.setattr(faults, "WEIGHTS", {"kill_shim": 1, "jump_clock": 3})
