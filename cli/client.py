@@ -4,7 +4,6 @@ import random
 import time
 import uuid
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -38,12 +37,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
