@@ -1,4 +1,8 @@
-"""Which steps of a rank count: those that no later generation of its attempt has taken over.
+"""Which steps of a rank count: those that nobody took over, whenever they are told.
+
+An attempt that was revoked, as its host fell silent, may have measured more than was shipped. The
+next attempt begins at a checkpoint, so up to the newest one that the revoked attempt had committed
+nobody else measures these steps; from there on its own are void.
 
 Ranks regroup under the next generation of their attempt while they run. Who is left out may not
 know it: the host's agent is dead, or cut off. Such ranks go on as long as they can, and what they
@@ -41,17 +45,28 @@ class Generations(Protocol):
     def began(self) -> Mapping[str, Mapping[str, Any]]: ...
 
 
-def void_from(attempt: Generations, origin: Origin) -> int | None:
+def void_from(attempt: Generations, origin: Origin, saved_step: int | None = None) -> int | None:
     """The first step from which on what these ranks tell is void; 0: all of it is, None: nothing.
 
     Before a later generation has told where it goes on, nobody knows, and nothing is void.
+
+    Args:
+        saved_step: of the newest checkpoint that the attempt has committed, where what a revoked
+            one had measured up to there counts.
     """
-    if attempt.revoked:
-        return 0
-    if not attempt.began or not origin.generation:
-        return None
-    last = _last_generation(attempt.generations, origin)
     found = []
+    if attempt.revoked:
+        found.append(0 if saved_step is None else saved_step + 1)
+    found += _taken_over(attempt, origin)
+    return min(found, default=None)
+
+
+def _taken_over(attempt: Generations, origin: Origin) -> list[int]:
+    """Where later generations of the attempt went on without these ranks."""
+    found: list[int] = []
+    if not attempt.began or not origin.generation:
+        return found
+    last = _last_generation(attempt.generations, origin)
     for number, told in attempt.began.items():
         generation = int(number)
         left_out = last is not None and last < generation
@@ -59,7 +74,7 @@ def void_from(attempt: Generations, origin: Origin) -> int | None:
         # One that began at a checkpoint has none of the processes that had the state of before.
         if left_out or ("anew" in told and origin.generation < told.get("since", generation)):
             found += [first] if first is not None else []
-    return min(found, default=None)
+    return found
 
 
 def _last_generation(generations: Sequence[Mapping[str, Any]] | None, origin: Origin) -> int | None:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, bindparam, case, select, tuple_, update
+from sqlalchemy import Connection, bindparam, case, func, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from trainhall.db.models import (
     Attempt,
     Base,
+    Checkpoint,
     Job,
     JobProgress,
     LogChunk,
@@ -130,6 +131,7 @@ def store(
                 # Large, where there are many hosts, and of no use before the first regrouping.
                 case((Attempt.generation > 1, Attempt.generations)).label("generations"),
                 Attempt.began,
+                case((Attempt.revoked, _NEWEST_SAVED)).label("saved_step"),
             ).where(Attempt.job_id == job_id, Attempt.number.in_({item.attempt for item in items}))
         )
     }
@@ -154,15 +156,23 @@ def store(
     return answers
 
 
+_NEWEST_SAVED = (
+    select(func.max(Checkpoint.step))
+    .where(Checkpoint.job_id == Attempt.job_id, Checkpoint.attempt == Attempt.number)
+    .correlate(Attempt)
+    .scalar_subquery()
+)
+"""Whatever became of it since: an attempt that begins further back takes the steps again."""
+
+
 def note_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
-    """An attempt took its first step here, unless it has told another one itself or was revoked."""
+    """An attempt took its first step here, unless it has told another one itself."""
     connection.execute(
         update(Attempt)
         .where(
             Attempt.job_id == job_id,
             Attempt.number == attempt,
             Attempt.first_step.is_(None),
-            Attempt.revoked.is_(False),
         )
         .values(first_step=step)
     )
@@ -289,10 +299,11 @@ def _add_metrics(
 ) -> Stored:
     key = item.attempt, item.writer
     stored = writers[key]
+    first_void = void_from(attempt, item.origin, attempt.saved_step)
     first_step = None
-    if attempt.first_step is None and not attempt.revoked:
+    if attempt.first_step is None:
         steps = [int(t.steps.min()) for tables in item.tables for t in tables if len(t.steps)]
-        first_step = min(steps, default=None)
+        first_step = min((s for s in steps if first_void is None or s < first_void), default=None)
     # Sequences rise by one, so the new frames are the rest behind the stored ones.
     skip = stored + 1 - item.headers[0].sequence if item.headers else 0
     if skip < 0 or skip >= len(item.headers):
@@ -300,7 +311,7 @@ def _add_metrics(
     writers[key] = item.headers[-1].sequence
     job.changed = True
     whole = item.body[item.headers[skip].start :]
-    parts = _divided(item, skip, whole, void_from(attempt, item.origin))
+    parts = _divided(item, skip, whole, first_void)
     for payload, tables, void in parts:
         job.seq += max(len(tables), 1)
         rows.append(
@@ -315,7 +326,7 @@ def _add_metrics(
             }
         )
     tables = [table for _, part, void in parts if not void for table in part]
-    if item.attempt == job.newest_attempt and tables:
+    if item.attempt == job.newest_attempt and tables and not attempt.revoked:
         # Ranks go on from the step that they stand at when they regroup in place. What those who
         # are gone had yet to ship is of the past then; it counts, and is no news. Before that one
         # rank alone tells the job's step, in order, and it may be below that of an earlier attempt.

@@ -420,8 +420,7 @@ class Inspector:
         measured: dict[tuple[str, int, str], Measured],
     ) -> None:
         """A completed job's curve has every step once, over all attempts and generations, as those
-        measured it who took it; but not what a host lost with its disk, nor what it told after its
-        attempt was revoked.
+        measured it who took it; but not what a host lost with its disk.
 
         Args:
             steps, values: of the curve.
@@ -434,15 +433,6 @@ class Inspector:
         excused: set[int] = set()
         for (other, _, _), (written, count) in measured.items():
             excused.update(written[count:] if other == job_id else ())
-        rows = self._db.execute(
-            "SELECT f.payload FROM metric_frames f JOIN attempts a "
-            "ON a.job_id = f.job_id AND a.number = f.attempt "
-            "WHERE f.job_id = ? AND f.void AND a.revoked",
-            (job_id,),
-        )
-        for (payload,) in rows:
-            for table in decode_frames(payload):
-                excused.update(int(step) for step in table.steps)
         every = set(range(1, total + 1))
         missing = every - set(steps) - excused
         if missing or not every.issuperset(steps) or len(set(steps)) < len(steps):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text, update
-from support.frames import NOW, add_job, frame, revoke, table
+from support.frames import NOW, add_job, commit_checkpoints, frame, revoke, table
 
 from trainhall.cluster.lifecycle import lock_job
 from trainhall.db.database import Database
@@ -138,6 +138,27 @@ async def test_what_comes_after_a_revocation_is_kept_and_void(database: Database
     assert (await progress_of(database)).metrics == {"loss": 1.0}
     (curve,) = await read_metrics(database, "job")
     assert curve.run.steps.tolist() == [1]
+
+
+async def test_what_the_next_attempt_goes_on_from_counts_whenever_it_comes(
+    database: Database,
+) -> None:
+    """A host fell silent behind a checkpoint, before it had shipped what its ranks had measured.
+    The next attempt begins at that checkpoint, so nobody else measures these steps."""
+    await add_job(database)
+    ingest = ingest_of(database)
+    await ingest.metrics("job", 1, "w", frame(1, table([1, 2], loss=[1.0, 2.0])))
+    await commit_checkpoints(database, steps=[2, 4])
+    await revoke(database)
+    late = frame(2, table([3, 4, 5, 6], loss=[3.0, 4.0, 5.0, 6.0]))
+    assert await ingest.metrics("job", 1, "w", late) == 2
+    progress = await progress_of(database)
+    assert (progress.step, progress.metrics) == (2, {"loss": 2.0}), (
+        "a revoked token changes nothing"
+    )
+    (curve,) = await read_metrics(database, "job")
+    assert curve.run.steps.tolist() == [1, 2, 3, 4]
+    assert curve.run.last.tolist() == [1.0, 2.0, 3.0, 4.0]
 
 
 async def test_late_metrics_of_a_revoked_attempt_begin_nothing(database: Database) -> None:

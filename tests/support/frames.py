@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlalchemy import update
 
 from trainhall.db.database import Database
-from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress
 from trainhall.training.link import MetricTable, encode_frame, encode_tables
 
 NOW = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
@@ -41,6 +41,20 @@ async def revoke(database: Database, job_id: str = "job", attempt: int = 1) -> N
             .where(Attempt.job_id == job_id, Attempt.number == attempt)
             .values(revoked=True)
         )
+
+
+async def commit_checkpoints(
+    database: Database, steps: Sequence[int], job_id: str = "job", attempt: int = 1
+) -> None:
+    async with database.transaction() as session:
+        session.add_all(
+            Checkpoint(
+                id=f"{attempt}-{step}", job_id=job_id, attempt=attempt, generation=1, step=step,
+                name=f"step-{step:08d}-a{attempt}-g1", location="/shared", size=1,
+                state="committed", created_at=NOW,
+            )
+            for step in steps
+        )  # fmt: skip
 
 
 def table(steps: Sequence[int], rank: int | None = None, **columns: Sequence[float]) -> MetricTable:

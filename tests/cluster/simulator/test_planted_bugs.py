@@ -25,6 +25,7 @@ from trainhall.cluster.simulator import (
 )
 from trainhall.cluster.simulator.run import Result, run_seed
 from trainhall.db.models import JobProgress
+from trainhall.monitoring import store
 from trainhall.training.checkpoint.names import parse_name
 from trainhall.training.link import Launch
 
@@ -197,6 +198,12 @@ def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.Monk
     monkeypatch.setattr(RankEvents, "_started", too_early)
     monkeypatch.setattr(faults, "WEIGHTS", {"kill_shim": 1, "jump_clock": 3})
     monkeypatch.setattr(run, "SETTLED_SHARE", 1.0)
+    assert (first_problem().problem or "").startswith(regroupings.STEPS)
+
+
+def test_a_revoked_attempt_of_which_nothing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even what its checkpoint has, that the next attempt goes on from."""
+    monkeypatch.setattr(store, "void_from", lambda attempt, *_: 0 if attempt.revoked else None)
     assert (first_problem().problem or "").startswith(regroupings.STEPS)
 
 
