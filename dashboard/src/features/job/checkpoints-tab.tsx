@@ -18,6 +18,7 @@ import { Confirm } from "@/shared/ui/confirm";
 import { Empty } from "@/shared/ui/empty";
 import { PinIcon, RestoreIcon, TrashIcon } from "@/shared/ui/icons";
 import { Problem } from "@/shared/ui/problem";
+import { Cell, ROW_CARDS } from "@/shared/ui/row-cards";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Moment } from "@/shared/ui/time";
 import { type CheckpointChange, useChangeCheckpoint } from "./api/change-checkpoint";
@@ -56,7 +57,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
   }
   return (
     <div className="app-card">
-      <table className={`app-table ${classes.table}`} aria-label="Checkpoints">
+      <table className={`app-table ${ROW_CARDS}`} aria-label="Checkpoints">
         <thead>
           <tr>
             <th scope="col" className="right">
@@ -79,13 +80,13 @@ export function CheckpointsTab({ job }: { job: Job }) {
         <tbody>
           {checkpoints.data.map((checkpoint) => (
             <tr key={checkpoint.id} className={classes.row} data-state={checkpoint.state}>
-              <td className="right" data-cell="step">
+              <Cell className="right" name="step">
                 {count(checkpoint.step)}
-              </td>
-              <td data-cell="saved">
+              </Cell>
+              <Cell name="saved">
                 <Moment value={checkpoint.created_at} />
-              </td>
-              <td data-cell="state">
+              </Cell>
+              <Cell name="state">
                 <Group gap={6} wrap="nowrap">
                   <StateBadge state={checkpoint.state} reason={MEANING[checkpoint.state]} />
                   {checkpoint.pinned ? (
@@ -94,19 +95,19 @@ export function CheckpointsTab({ job }: { job: Job }) {
                     </Text>
                   ) : null}
                 </Group>
-              </td>
-              <td className="right nowrap" data-cell="size">
+              </Cell>
+              <Cell className="right nowrap" name="size">
                 {bytes(checkpoint.size)}
-              </td>
-              <td className="right" data-cell="attempt">
+              </Cell>
+              <Cell className="right" name="attempt">
                 {checkpoint.attempt}
-              </td>
-              <td data-cell="metrics">
+              </Cell>
+              <Cell name="metrics">
                 <Text size="xs" c="dimmed" className={`numbers ${classes.metrics}`}>
                   {told(checkpoint.metrics)}
                 </Text>
-              </td>
-              <td className={classes.commands} data-cell="commands">
+              </Cell>
+              <Cell className={classes.commands} name="commands">
                 <Commands
                   checkpoint={checkpoint}
                   job={job}
@@ -114,7 +115,7 @@ export function CheckpointsTab({ job }: { job: Job }) {
                   onChange={change.mutate}
                   onRestore={() => setRestoring(checkpoint)}
                 />
-              </td>
+              </Cell>
             </tr>
           ))}
         </tbody>

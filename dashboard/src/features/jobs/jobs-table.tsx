@@ -14,6 +14,7 @@ import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
 import { AnchorLink } from "@/shared/ui/links";
+import { Cell, ROW_CARDS } from "@/shared/ui/row-cards";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
 import { Told } from "@/shared/ui/told";
@@ -123,7 +124,7 @@ export function JobsTable({ jobs, ticked, onTick }: Props) {
   });
   return (
     <div className={classes.frame}>
-      <table className={classes.table} aria-label="Jobs">
+      <table className={`${classes.table} ${ROW_CARDS}`} aria-label="Jobs">
         <thead>
           {table.getHeaderGroups().map((group) => (
             <tr key={group.id}>
@@ -147,13 +148,13 @@ export function JobsTable({ jobs, ticked, onTick }: Props) {
           {table.getRowModel().rows.map((row) => (
             <tr key={row.id} data-job={row.id}>
               {row.getVisibleCells().map((cell) => (
-                <td
+                <Cell
                   key={cell.id}
-                  data-cell={cell.column.id}
+                  name={cell.column.id}
                   data-right={(cell.column.columnDef.meta as Meta | undefined)?.right}
                 >
                   {flexRender(cell.column.columnDef.cell, cell.getContext())}
-                </td>
+                </Cell>
               ))}
             </tr>
           ))}
