@@ -1,44 +1,23 @@
 """Every way in which an old token could change something, tried: by a host that was given up and
 has not noticed, and by ranks of an earlier generation."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 from support.frames import frame, table
-from support.simulated import SimulatedCluster, SimulatedNode, failure
+from support.outdated import STALE, Outdated
+from support.simulated import SimulatedCluster, failure
 
 from trainhall.cluster.errors import Revoked
 from trainhall.cluster.lifecycle import AttemptState, move_attempt, tell_attempt
 from trainhall.db.models import Attempt, Job, LogChunk, LogStream, MetricFrame
 from trainhall.training.link import Outcome, RankEvent
 
-STALE = "step-00000090-a1-g1"
-
-
-class Replaced:
-    """A job that goes on elsewhere, while its first host still believes in attempt 1."""
-
-    def __init__(self, hall: SimulatedCluster, away: SimulatedNode, job_id: str) -> None:
-        self.hall = hall
-        self.away = away
-        self.job_id = job_id
-
-    async def truth(self) -> tuple[Any, ...]:
-        """All that only the present attempt may change."""
-        job = await self.hall.job(self.job_id)
-        saved = (await self.hall.coordinator.checkpoints.list(self.job_id)).items
-        attempts = await self.hall.coordinator.jobs.attempts(self.job_id)
-        return (
-            job.state, job.attempt, job.generation, job.step, job.total_steps, job.metrics,
-            [each.step for each in saved],
-            [(each.attempt, each.state) for each in attempts],
-        )  # fmt: skip
-
 
 @pytest.fixture
-async def replaced(hall: SimulatedCluster) -> Replaced:
+async def replaced(hall: SimulatedCluster) -> Outdated:
+    """A job that goes on elsewhere, while its first host still believes in attempt 1."""
     alpha = await hall.add_node("alpha")
     job_id = await hall.submit(workers=1)
     await hall.run_until(job_id, "running")
@@ -49,7 +28,7 @@ async def replaced(hall: SimulatedCluster) -> Replaced:
     await hall.add_node("beta")
     await hall.run_until(job_id, "running")
     assert (await hall.job(job_id)).attempt == 2
-    return Replaced(hall, alpha, job_id)
+    return Outdated(hall, job_id, alpha)
 
 
 EVENTS: list[tuple[str, dict[str, Any]]] = [
@@ -64,7 +43,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def test_events(replaced: Replaced) -> None:
+async def test_events(replaced: Outdated) -> None:
     before = await replaced.truth()
     coordinator, job_id = replaced.hall.coordinator, replaced.job_id
     for number, (kind, data) in enumerate(EVENTS, 1):
@@ -80,21 +59,13 @@ async def test_events(replaced: Replaced) -> None:
     assert len(void) == len(EVENTS) - 1, "but for gradients, which are left out"
 
 
-async def test_uploads(replaced: Replaced) -> None:
+async def test_uploads(replaced: Outdated) -> None:
     before = await replaced.truth()
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"{}"
-
-    checkpoints = replaced.hall.coordinator.checkpoints
-    with pytest.raises(Revoked):
-        await checkpoints.receive(replaced.job_id, STALE, "state.json", chunks())
-    with pytest.raises(Revoked):
-        await checkpoints.commit(replaced.job_id, STALE)
+    await replaced.fail_to_upload()
     assert await replaced.truth() == before
 
 
-async def test_metrics_and_logs_are_kept_and_void(replaced: Replaced) -> None:
+async def test_metrics_and_logs_are_kept_and_void(replaced: Outdated) -> None:
     before = await replaced.truth()
     hall, job_id = replaced.hall, replaced.job_id
     body = frame(1, table([90], loss=[0.0]))
@@ -112,7 +83,7 @@ async def test_metrics_and_logs_are_kept_and_void(replaced: Replaced) -> None:
 
 
 @pytest.mark.parametrize("outcome", [None, Outcome.COMPLETED])
-async def test_reports(replaced: Replaced, outcome: Outcome | None) -> None:
+async def test_reports(replaced: Outdated, outcome: Outcome | None) -> None:
     """It comes back, and says what it has; it is told to end, and nothing else comes of it."""
     before = await replaced.truth()
     old = replaced.away.running(replaced.job_id)
@@ -126,7 +97,7 @@ async def test_reports(replaced: Replaced, outcome: Outcome | None) -> None:
     assert len(replaced.away.launched) == 1, "and nothing was launched there again"
 
 
-async def test_transitions(replaced: Replaced) -> None:
+async def test_transitions(replaced: Outdated) -> None:
     before = await replaced.truth()
     token, now = (replaced.job_id, 1, 1), replaced.hall.clock.now()
     async with replaced.hall.db.transaction() as session:
@@ -146,7 +117,7 @@ async def test_an_earlier_generation_of_the_same_attempt(hall: SimulatedCluster)
     async with hall.db.transaction() as session:
         await session.execute(update(Attempt).values(generation=2))
         await session.execute(update(Job).values(generation=2))
-    replaced = Replaced(hall, alpha, job_id)
+    replaced = Outdated(hall, job_id, alpha)
     before = await replaced.truth()
     stale = RankEvent.model_validate(
         {"sequence": 1, "time": 0.0, "rank": 0, "kind": "checkpoint",

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 from support.frames import frame, table
+from support.outdated import STALE, Outdated
 from support.simulated import SimulatedCluster, SimulatedNode, failure
 
-from trainhall.cluster.errors import Revoked
-from trainhall.db.models import Attempt, Job, LogChunk, MetricFrame
+from trainhall.db.models import LogChunk, MetricFrame
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.metrics import read_metrics
 from trainhall.training.gradient_record import GradientRecord
@@ -24,7 +24,6 @@ from trainhall.training.stall import RankStall, Stall
 
 LEFT_AT = 20
 """The last step of the first generation; the second one takes the next."""
-STALE = "step-00000090-a1-g1"
 
 
 def gradients(step: int, norm: float = 9.0) -> dict[str, Any]:
@@ -34,11 +33,7 @@ def gradients(step: int, norm: float = 9.0) -> dict[str, Any]:
 
 
 @dataclass
-class LeftOut:
-    hall: SimulatedCluster
-    job_id: str
-    away: SimulatedNode
-    """Its ranks were left out."""
+class LeftOut(Outdated):
     stays: SimulatedNode
     told: int = 0
 
@@ -62,37 +57,9 @@ class LeftOut:
         assert await ingest.metrics(self.job_id, 1, "0-aaaaaaaa", body, self.origin) == sequence
         await self.hall.settle()
 
-    async def curve(self) -> dict[int, float]:
-        (loss,) = await read_metrics(self.hall.db, self.job_id, names=["loss"])
-        return dict(zip(loss.run.steps.tolist(), loss.run.last.tolist(), strict=True))
-
     async def reasons(self) -> list[str]:
         events = await self.hall.coordinator.jobs.events(self.job_id, limit=500)
         return [event.reason for event in events.items]
-
-    async def truth(self) -> dict[str, Any]:
-        """All that counts."""
-        coordinator = self.hall.coordinator
-        job = await self.hall.job(self.job_id)
-        saved = (await coordinator.checkpoints.list(self.job_id)).items
-        attempts = await coordinator.jobs.attempts(self.job_id)
-        _, captured = await coordinator.gradients.history(self.job_id, 100)
-        async with self.hall.db.session() as session:
-            row = await session.get_one(Job, self.job_id)
-            rows = await session.scalars(
-                select(Attempt).where(Attempt.job_id == self.job_id).order_by(Attempt.number)
-            )
-            fixed = [(a.first_step, a.began, a.failure, a.goal, a.rendezvous) for a in rows]
-        return {
-            "job": (job.state, job.attempt, job.generation, job.step, job.total_steps, job.reason),
-            "metrics": job.metrics,
-            "budget": (row.restarts, row.restarts_step),
-            "checkpoints": [(each.attempt, each.step, each.state) for each in saved],
-            "attempts": [(a.attempt, a.state, a.reason, a.timeline) for a in attempts],
-            "fixed": fixed,
-            "gradients": [(each.attempt, each.step, each.norms) for each in captured],
-            "curve": await self.curve(),
-        }
 
 
 async def start(hall: SimulatedCluster) -> LeftOut:
@@ -221,15 +188,7 @@ async def test_checkpoints_are_refused(left_out: LeftOut) -> None:
 
 async def test_uploads_are_refused(left_out: LeftOut) -> None:
     before = await left_out.truth()
-
-    async def chunks() -> AsyncIterator[bytes]:
-        yield b"{}"
-
-    checkpoints = left_out.hall.coordinator.checkpoints
-    with pytest.raises(Revoked):
-        await checkpoints.receive(left_out.job_id, STALE, "state.json", chunks())
-    with pytest.raises(Revoked):
-        await checkpoints.commit(left_out.job_id, STALE)
+    await left_out.fail_to_upload()
     assert await left_out.truth() == before
 
 
