@@ -25,7 +25,7 @@ export function Moment({ value }: Props) {
 
 /** A time that the coordinator's sentences tell too, as they tell it: "14:20 UTC". */
 export function UtcTime({ value }: { value: string }) {
-  const now = useToldNow((present) => new Date(present).toISOString().slice(0, 10));
+  const today = useToldNow((now) => new Date(now).toISOString().slice(0, 10));
   const when = new Date(value).toISOString();
   const day = new Date(value).toLocaleDateString("en-US", {
     month: "short",
@@ -33,7 +33,7 @@ export function UtcTime({ value }: { value: string }) {
     timeZone: "UTC",
   });
   const told = `${when.slice(11, 16)} UTC`;
-  return <Stamped value={value}>{when.startsWith(now) ? told : `${told} on ${day}`}</Stamped>;
+  return <Stamped value={value}>{when.startsWith(today) ? told : `${told} on ${day}`}</Stamped>;
 }
 
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {
