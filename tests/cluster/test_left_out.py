@@ -256,7 +256,7 @@ async def test_before_the_next_generation_begins_nobody_knows_better(
     """All had taken the last step, and rank 0's host was drained just then. Or else those that are
     left begin at a checkpoint: then it is taken back."""
     found = await start(hall)
-    hall._stepped.add((found.job_id, 1, 2))  # they have yet to
+    hall.stepped.add((found.job_id, 1, 2))  # they have yet to
     await give_up(found)
     await found.tell("completed", {"steps": 100, "metrics": {"loss": 0.5}})
     assert (await hall.job(found.job_id)).step == 100

@@ -229,7 +229,8 @@ class SimulatedCluster(Network[SimulatedNode]):
         self.clock = SimulatedClock()
         self.later_step = 2
         """The first step that later generations take."""
-        self._stepped: set[Token] = set()
+        self.stepped: set[Token] = set()
+        """Generations that have told it; of one that a test adds, nothing is told."""
         super().__init__(self._coordinator(), self.clock)
 
     def _coordinator(self) -> Coordinator:
@@ -284,9 +285,9 @@ class SimulatedCluster(Network[SimulatedNode]):
             launches = [attempt.assignment.launch for attempt in attempts]
             ranks = sum(len(launch.ranks) for launch in launches)
             run = all(a.phase == "running" and not a.fallen for a in attempts)
-            if token in self._stepped or token[2] == 1 or ranks < launches[0].world_size or not run:
+            if token in self.stepped or token[2] == 1 or ranks < launches[0].world_size or not run:
                 continue
-            self._stepped.add(token)
+            self.stepped.add(token)
             now = self.clock.now().timestamp()
             data = {"generation": token[2], "step": self.later_step, "loaded": now}
             event = RankEvent(sequence=1, time=now, rank=0, kind="stepped", data=data)
