@@ -17,7 +17,10 @@ with th.Client() as hall:
     reached = {}
     for rate, job in jobs.items():
         job = hall.wait(job["id"])
+        if job["state"] != "completed":  # as where the loss is no number any more
+            print(f"{rate}: {job['state']}, {job['reason']}")
+            continue
         losses = hall.curve(job["id"], "loss")
-        print(f"{rate}: {job['state']}, {len(losses)} steps, loss {losses[-1][1]:.3f}")
         reached[rate] = losses[-1][1]
-    print("best:", min(reached, key=reached.__getitem__))
+        print(f"{rate}: {len(losses)} steps, loss {reached[rate]:.3f}")
+    print("best:", min(reached, key=reached.__getitem__, default="none was completed"))

@@ -1,6 +1,7 @@
 """A coordinator driven from Python, against a real cluster."""
 
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -136,6 +137,36 @@ def test_the_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path)
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "best: 0.1"
+
+
+def test_a_sweep_passes_over_a_job_that_was_not_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its last loss is nothing to compare, and it may have none at all."""
+
+    class Hall:
+        def __enter__(self) -> "Hall":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def submit(self, spec: str, changes: dict[str, Any]) -> dict[str, Any]:
+            return {"id": changes["name"]}
+
+        def wait(self, job_id: str) -> dict[str, Any]:
+            good = job_id == "sweep 0.1"
+            return {"id": job_id, "state": "completed" if good else "failed", "reason": "it broke"}
+
+        def curve(self, job_id: str, name: str) -> list[tuple[int, float]]:
+            return {"sweep 0.1": [(1, 0.5)], "sweep 1": [(1, 0.25)]}.get(job_id, [])
+
+    monkeypatch.setattr(th, "Client", Hall)
+    for rates, best in ((["1", "0.1", "9"], "0.1"), (["9"], "none was completed")):
+        monkeypatch.setattr(sys, "argv", ["sweep.py", "job.yaml", *rates])
+        runpy.run_path(str(EXAMPLES / "sweep.py"))
+        told = capsys.readouterr().out.splitlines()
+        assert told[-1] == f"best: {best}"
+        assert "9: failed, it broke" in told
 
 
 def _until(hall: Client, job_id: str, state: str) -> None:
