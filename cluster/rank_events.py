@@ -6,6 +6,7 @@ so that a batch which is sent again changes nothing.
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +45,18 @@ _LOCKED_ATTEMPT = (
     .where(Attempt.job_id == bindparam("at_job"), Attempt.number == bindparam("at_number"))
     .with_for_update()
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """By whom a batch of events is told, and what they may change: rows of its transaction."""
+
+    session: AsyncSession
+    job: Job
+    attempt: Attempt
+    """Locked."""
+    writer: Writer
+    origin: Origin
 
 
 class RankEvents:
@@ -110,26 +123,20 @@ class RankEvents:
                 )
                 session.add(known)
                 await session.flush()
+            teller = Teller(session, job, row, known, origin)
             for event in events:
                 if event.sequence > known.event_sequence:
-                    await self._take(session, job, row, event, known, origin)
+                    await self._take(teller, event)
                     known.event_sequence = event.sequence
             return known.event_sequence, row.allocation
 
-    async def _take(
-        self,
-        session: AsyncSession,
-        job: Job,
-        attempt: Attempt,
-        event: RankEvent,
-        writer: Writer,
-        origin: Origin,
-    ) -> None:
-        first_void = void_from(attempt, origin)
+    async def _take(self, teller: Teller, event: RankEvent) -> None:
+        attempt = teller.attempt
+        first_void = void_from(attempt, teller.origin)
         is_void = first_void is not None and _is_void(event, attempt, first_void)
         if event.kind == "gradients":
             if not is_void:
-                await self._gradients(session, attempt, event)
+                await self._gradients(teller, event)
             return
         data: dict[str, Any] = storable(event.data)
         if is_void:
@@ -138,47 +145,37 @@ class RankEvents:
                 if attempt.revoked
                 else "the attempt went on without these ranks"
             )
-            await self._note(session, attempt, event, f"void, {why}: {event.kind}", data)
+            await self._note(teller, event, f"void, {why}: {event.kind}", data)
             if event.kind == "started" and first_void:
-                _note_lineage(attempt, data, first_void, origin)
+                _note_lineage(attempt, data, first_void, teller.origin)
             return
         match event.kind:
             case "started":
-                await self._started(session, job, attempt, event, data, writer, origin)
+                await self._started(teller, event, data)
             case "stepped":
-                await self._stepped(session, job, attempt, event, data)
+                await self._stepped(teller, event, data)
             case "checkpoint":
-                await self._checkpoint(session, job, attempt, event)
+                await self._checkpoint(teller, event)
             case "completed":
-                await self._completed(session, job, attempt, event, data)
-                await self._measured(session, job, attempt, data)
+                await self._completed(teller, event, data)
+                await self._measured(teller, data)
             case "failure":
                 kind, message = data.get("type"), data.get("message")
                 why = (
                     f"rank {event.rank}: {kind}: {message}" if kind else f"rank {event.rank} failed"
                 )
-                await self._note(session, attempt, event, why, data, kind="failure")
+                await self._note(teller, event, why, data, kind="failure")
             case "paused":
-                await self._note(
-                    session, attempt, event, f"stopped at step {data.get('step')} and saved", data
-                )
-                await self._measured(session, job, attempt, data)
+                why = f"stopped at step {data.get('step')} and saved"
+                await self._note(teller, event, why, data)
+                await self._measured(teller, data)
             case "note" | "network":
-                await self._note(session, attempt, event, str(data.get("message", "")), data)
+                await self._note(teller, event, str(data.get("message", "")), data)
 
-    async def _started(
-        self,
-        session: AsyncSession,
-        job: Job,
-        attempt: Attempt,
-        event: RankEvent,
-        data: dict[str, Any],
-        writer: Writer,
-        origin: Origin,
-    ) -> None:
+    async def _started(self, teller: Teller, event: RankEvent, data: dict[str, Any]) -> None:
+        attempt = teller.attempt
         total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
-        progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
-        assert progress is not None
+        progress = await _locked_progress(teller)
         if total is not None:
             progress.total_steps = total
         if "resumed_from" not in data:
@@ -188,12 +185,12 @@ class RankEvents:
             first = (resumed or 0) + 1
             generation = _count(data.get("generation")) or 1
             if generation > 1:
-                since = _count(data.get("since")) or origin.generation or generation
+                since = _count(data.get("since")) or teller.origin.generation or generation
                 began_anew(attempt, generation, first, since)
             # Behind the lock: what it has measured may be stored already.
-            await session.refresh(writer, ["metric_sequence"])
-            begins = generation > 1 or writer.metric_sequence == 0
-            if attempt.in_place and begins and attempt.number == job.attempt:
+            await teller.session.refresh(teller.writer, ["metric_sequence"])
+            begins = generation > 1 or teller.writer.metric_sequence == 0
+            if attempt.in_place and begins and attempt.number == teller.job.attempt:
                 # The attempt before, or the ranks that are lost, may have come further.
                 progress.step = first - 1
             if attempt.first_step is not None and generation > 1:
@@ -206,18 +203,12 @@ class RankEvents:
         for each in _passed_over(data):
             # With another one loaded from the same storage, it is not the storage that is away.
             if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
-                await self._mark_damaged(session, attempt, each)
-        await self._note(session, attempt, event, why, data, kind="attempt")
+                await self._mark_damaged(teller, each)
+        await self._note(teller, event, why, data, kind="attempt")
 
-    async def _stepped(
-        self,
-        session: AsyncSession,
-        job: Job,
-        attempt: Attempt,
-        event: RankEvent,
-        data: dict[str, Any],
-    ) -> None:
+    async def _stepped(self, teller: Teller, event: RankEvent, data: dict[str, Any]) -> None:
         """Note the first step of a generation; it ends the incident that it went on from."""
+        session, attempt = teller.session, teller.attempt
         generation, step = _count(data.get("generation")), _count(data.get("step"))
         loaded = data.get("loaded")
         if generation is None or step is None or not isinstance(loaded, int | float):
@@ -226,7 +217,7 @@ class RankEvents:
             return  # told again by ranks that went on without the one that had told it
         stepped = _time(event.time, self._clock.now())
         began(attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step)
-        whole = tell_whole(job, attempt) if generation == attempt.generation else None
+        whole = tell_whole(teller.job, attempt) if generation == attempt.generation else None
         await session.flush()
         before = await session.get(Attempt, (attempt.job_id, attempt.number - 1))
         attempts = [attempt] if before is None else [before, attempt]
@@ -234,23 +225,21 @@ class RankEvents:
         if incident is not None:
             why = {"cause": incident.failure.get("cause"), "steps_redone": incident.steps_redone}
             event = event.model_copy(update={"time": stepped.timestamp()})
-            await self._note(session, attempt, event, incident.told(), why, kind="recovered")
+            await self._note(teller, event, incident.told(), why, kind="recovered")
         elif whole is not None:  # viewers read the job again when they hear of something
             why = {"generation": generation}
-            await self._note(session, attempt, event, f"trains on: {whole}", why, kind="attempt")
+            await self._note(teller, event, f"trains on: {whole}", why, kind="attempt")
 
-    async def _mark_damaged(
-        self, session: AsyncSession, attempt: Attempt, passed_over: dict[str, Any]
-    ) -> None:
+    async def _mark_damaged(self, teller: Teller, passed_over: dict[str, Any]) -> None:
         """One that is damaged where all hosts read it is not told to anybody again."""
-        row = await session.scalar(
+        row = await teller.session.scalar(
             select(Checkpoint).where(
-                Checkpoint.job_id == attempt.job_id,
+                Checkpoint.job_id == teller.job.id,
                 Checkpoint.name == str(passed_over.get("name")),
             )
         )
         if row is not None and not row.location.startswith(STORE):
-            await self._checkpoints.corrupt(session, row, text(str(passed_over.get("text"))))
+            await self._checkpoints.corrupt(teller.session, row, text(str(passed_over.get("text"))))
 
     async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
         """A host has no good copy; whether the store has none either, its files tell."""
@@ -268,78 +257,70 @@ class RankEvents:
             with contextlib.suppress(WrongState):  # given up in the meantime
                 await self._checkpoints.verify(checkpoint_id)
 
-    async def _checkpoint(
-        self, session: AsyncSession, job: Job, attempt: Attempt, event: RankEvent
-    ) -> None:
+    async def _checkpoint(self, teller: Teller, event: RankEvent) -> None:
         try:
-            await self._checkpoints.record(session, attempt, job, event.data)
+            await self._checkpoints.record(teller.session, teller.attempt, teller.job, event.data)
         except InvalidValue as error:
             # Asking again would not mend it, so it is told and the rank's other events go on.
-            log.warning("a checkpoint was refused", job=job.id, error=error.message)
-            await self._note(
-                session, attempt, event, f"a checkpoint was refused: {error.message}", {}
-            )
+            log.warning("a checkpoint was refused", job=teller.job.id, error=error.message)
+            await self._note(teller, event, f"a checkpoint was refused: {error.message}", {})
 
-    async def _gradients(self, session: AsyncSession, attempt: Attempt, event: RankEvent) -> None:
+    async def _gradients(self, teller: Teller, event: RankEvent) -> None:
         try:
             record = GradientRecord.model_validate(event.data)
         except ValidationError as error:
-            log.warning("gradients were refused", job=attempt.job_id, error=str(error))
+            log.warning("gradients were refused", job=teller.job.id, error=str(error))
             return
-        await gradients.store(session, attempt, record, _time(event.time, self._clock.now()))
+        at = _time(event.time, self._clock.now())
+        await gradients.store(teller.session, teller.attempt, record, at)
         if record.request:
             why = f"captured the gradients of step {record.step}"
-            await self._note(session, attempt, event, why, {"step": record.step})
+            await self._note(teller, event, why, {"step": record.step})
 
-    async def _completed(
-        self,
-        session: AsyncSession,
-        job: Job,
-        attempt: Attempt,
-        event: RankEvent,
-        data: dict[str, Any],
-    ) -> None:
-        progress = await session.get(JobProgress, attempt.job_id, with_for_update=True)
-        assert progress is not None
+    async def _completed(self, teller: Teller, event: RankEvent, data: dict[str, Any]) -> None:
+        progress = await _locked_progress(teller)
         steps, metrics = _count(data.get("steps")), data.get("metrics")
-        if attempt.number == job.attempt:
+        if teller.attempt.number == teller.job.attempt:
             if steps is not None:
                 progress.step = steps
             if isinstance(metrics, dict):
                 progress.metrics = {**progress.metrics, **metrics}
-        await self._note(session, attempt, event, f"took its last step, {steps}", data)
+        await self._note(teller, event, f"took its last step, {steps}", data)
 
-    async def _measured(
-        self, session: AsyncSession, job: Job, attempt: Attempt, data: dict[str, Any]
-    ) -> None:
+    async def _measured(self, teller: Teller, data: dict[str, Any]) -> None:
         """Put what a planned job has taken beside what was expected of it."""
+        job = teller.job
         if job.plan is None or not plans.is_auto(job):
             return
-        plan = plans.with_measured(job.plan, data.get("measured"), attempt.number)
+        plan = plans.with_measured(job.plan, data.get("measured"), teller.attempt.number)
         if plan is not None:
             job.plan, job.measured_on = plan, plan["device"]
-            await session.flush()
+            await teller.session.flush()
 
     async def _note(
         self,
-        session: AsyncSession,
-        attempt: Attempt,
+        teller: Teller,
         event: RankEvent,
         reason: str,
         data: dict[str, Any],
-        *,
         kind: str = "note",
     ) -> None:
-        await session.flush()
+        await teller.session.flush()
         await record_event(
-            session,
-            attempt.job_id,
+            teller.session,
+            teller.job.id,
             time=_time(event.time, self._clock.now()),
             kind=kind,
             reason=text(reason),
-            attempt=attempt.number,
+            attempt=teller.attempt.number,
             data={**data, "rank": event.rank},
         )
+
+
+async def _locked_progress(teller: Teller) -> JobProgress:
+    progress = await teller.session.get(JobProgress, teller.job.id, with_for_update=True)
+    assert progress is not None
+    return progress
 
 
 _STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step"}

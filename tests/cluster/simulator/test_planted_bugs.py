@@ -1,5 +1,7 @@
 """The simulator finds what it is for: bugs that are planted here, one at a time."""
 
+from typing import Any
+
 import pytest
 
 from trainhall.cluster import regroup
@@ -8,7 +10,7 @@ from trainhall.cluster.agent.members import Members
 from trainhall.cluster.checkpoints import CheckpointService
 from trainhall.cluster.gateway import Gateway
 from trainhall.cluster.hearing import Hearing
-from trainhall.cluster.rank_events import RankEvents
+from trainhall.cluster.rank_events import RankEvents, Teller
 from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Timeline
 from trainhall.cluster.scheduling.running import Running
@@ -27,7 +29,7 @@ from trainhall.cluster.simulator.run import Result, run_seed
 from trainhall.db.models import JobProgress
 from trainhall.monitoring import store
 from trainhall.training.checkpoint.names import parse_name
-from trainhall.training.link import Launch
+from trainhall.training.link import Launch, RankEvent
 
 MOST_SEEDS = 200
 
@@ -50,11 +52,11 @@ def test_a_missing_token_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a revoked attempt tells is taken like anybody's."""
     take = RankEvents._take
 
-    async def unchecked(self, session, job, attempt, *told):  # type: ignore[no-untyped-def]
-        if attempt.revoked and told[0].kind == "checkpoint":
-            await self._checkpoint(session, job, attempt, told[0])
+    async def unchecked(self: RankEvents, teller: Teller, event: RankEvent) -> None:
+        if teller.attempt.revoked and event.kind == "checkpoint":
+            await self._checkpoint(teller, event)
         else:
-            await take(self, session, job, attempt, *told)
+            await take(self, teller, event)
 
     monkeypatch.setattr(RankEvents, "_take", unchecked)
     assert (first_problem().problem or "").startswith(invariants.REVOKED)
@@ -82,9 +84,10 @@ def test_progress_that_anybody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's first word puts the job a step further than its ranks are."""
     started = RankEvents._started
 
-    async def too_far(self, session, job, *told):  # type: ignore[no-untyped-def]
-        await started(self, session, job, *told)
-        progress = await session.get(JobProgress, job.id)
+    async def too_far(self: RankEvents, teller: Teller, event: RankEvent, data: Any) -> None:
+        await started(self, teller, event, data)
+        progress = await teller.session.get(JobProgress, teller.job.id)
+        assert progress is not None
         progress.step += 1
 
     monkeypatch.setattr(RankEvents, "_started", too_far)
@@ -190,10 +193,10 @@ def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.Monk
     """Its first step is told a step too early. All that goes wrong is that shims are killed."""
     started = RankEvents._started
 
-    async def too_early(self, session, job, attempt, event, data, *of):  # type: ignore[no-untyped-def]
+    async def too_early(self: RankEvents, teller: Teller, event: RankEvent, data: Any) -> None:
         if data.get("resumed_from"):
             data = {**data, "resumed_from": data["resumed_from"] - 1}
-        await started(self, session, job, attempt, event, data, *of)
+        await started(self, teller, event, data)
 
     monkeypatch.setattr(RankEvents, "_started", too_early)
     monkeypatch.setattr(faults, "WEIGHTS", {"kill_shim": 1, "jump_clock": 3})
