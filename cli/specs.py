@@ -209,5 +209,8 @@ def parse_overrides(given: list[str] | None) -> dict[str, str]:
         field, equals, value = text.partition("=")
         if not equals or not field.strip():
             raise Usage(f"--set takes FIELD=VALUE, as in training.steps=20, not {text!r}")
+        # As a shell leaves it of a variable that is not set; YAML would take it for null.
+        if not value.strip():
+            raise Usage(f"--set {text} has no value; {field}=null takes the field out of the spec")
         overrides[field.strip()] = value
     return overrides

@@ -348,7 +348,8 @@ def run(place: Place) -> int:
 
 
 def _in_words(standings: list[Standing], source: int, generation: int, step: int) -> str:
-    told = f"{len(standings)} ranks went on as generation {generation} behind step {step}"
+    went = "1 rank" if len(standings) == 1 else f"{len(standings)} ranks"
+    told = f"{went} went on as generation {generation} behind step {step}"
     needy = lacking(standings, source)
     if not needy:
         return told

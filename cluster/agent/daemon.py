@@ -98,6 +98,8 @@ class Agent:
         Raises:
             AgentError: it cannot begin or go on.
         """
+        # Every process of this host's jobs inherits it.
+        os.environ.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
         doorbell = claims.make_pipe(self._data_dir.doorbell)
         loop = asyncio.get_running_loop()
         loop.add_reader(doorbell, self._on_ring, doorbell)

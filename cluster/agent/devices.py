@@ -34,6 +34,13 @@ class Devices:
         self.infos = [*gpus, *cpu_slots(slots, start=len(gpus))]
         psutil.cpu_percent(interval=None)
 
+    @property
+    def threads(self) -> int:
+        """With how many a rank on one device computes: its share of the host's cores, so that jobs
+        on the other devices find theirs free. Threads that wait for a core spin, and with more of
+        them than cores a step takes many times as long."""
+        return max(1, (os.cpu_count() or 1) // max(1, len(self.infos)))
+
     def use(self, ranks: Mapping[int, Iterable[int]]) -> list[DeviceUse]:
         """What every device does now.
 

@@ -55,6 +55,7 @@ def environment(
     env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     env.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    # Of an agent's ranks it is there: a device's share. Without one the host is theirs alone.
     env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local)))
     if launch.spec.script is not None:
         env |= launch.spec.script.env

@@ -18,7 +18,6 @@ from typing import Any, Self
 
 from trainhall.cli import follow, specs
 from trainhall.cli.client import Client as RestClient
-from trainhall.cli.client import segment
 from trainhall.cli.config import DEFAULT_URL
 from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
 
@@ -33,6 +32,8 @@ _MOST_POINTS = 1_000_000
 
 class Client:
     """Talks to one coordinator; close it, or use it in a `with`.
+
+    Where a job or a checkpoint is asked for, a unique beginning of its id will do.
 
     Args:
         url: of the coordinator; None: `TRAINHALL_URL`, or this host's at port 8000.
@@ -86,7 +87,7 @@ class Client:
         return found
 
     def job(self, job_id: str) -> Json:
-        found: Json = self._rest.get(f"/training/jobs/{segment(job_id)}")
+        found: Json = self._rest.job(job_id)
         return found
 
     def jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[Json]:
@@ -104,7 +105,7 @@ class Client:
             TimeoutError: it has not ended by then, and goes on.
         """
         job: Json = follow.watch(
-            self._rest, segment(job_id), lambda _: None, follow.POLL_SECONDS, timeout
+            self._rest, self._rest.job_id(job_id), lambda _: None, follow.POLL_SECONDS, timeout
         )
         if job["state"] not in follow.FINAL:
             raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
@@ -140,7 +141,7 @@ class Client:
         return self._command("DELETE", job_id, "")
 
     def _command(self, method: str, job_id: str, action: str, body: Any = None) -> Json:
-        path = f"/training/jobs/{segment(job_id)}{action}"
+        path = f"/training/jobs/{self._rest.job_id(job_id)}{action}"
         job: Json = self._rest.request(method, path, json=body or None)
         return job
 
@@ -152,7 +153,7 @@ class Client:
         Args:
             rank: of one rank; None: of the whole job.
         """
-        path = f"/metrics/jobs/{segment(job_id)}"
+        path = f"/metrics/jobs/{self._rest.job_id(job_id)}"
         found = self._rest.get(path, names=name, max_points=_MOST_POINTS)["series"]
         points: list[Json] = next((s["points"] for s in found if s["rank"] == rank), [])
         return [(point["step"], float(point["value"])) for point in points]
@@ -166,7 +167,7 @@ class Client:
         attempt: int | None = None,
     ) -> Iterator[Json]:
         """What its ranks have written so far, line by line: `text`, `rank`, `stream`, `time`…"""
-        path, cursor = f"/training/jobs/{segment(job_id)}/logs", None
+        path, cursor = f"/training/jobs/{self._rest.job_id(job_id)}/logs", None
         while True:
             page = self._rest.get(
                 path, after=cursor, limit=_LINES, rank=rank, stream=stream, attempt=attempt
@@ -178,11 +179,11 @@ class Client:
 
     def events(self, job_id: str) -> Iterator[Json]:
         """What happened to it, the oldest first."""
-        return self._rest.items(f"/training/jobs/{segment(job_id)}/events")
+        return self._rest.items(f"/training/jobs/{self._rest.job_id(job_id)}/events")
 
     def checkpoints(self, job_id: str) -> Iterator[Json]:
         """Those of a job, the newest first."""
-        return self._rest.items(f"/checkpoints/jobs/{segment(job_id)}")
+        return self._rest.items(f"/checkpoints/jobs/{self._rest.job_id(job_id)}")
 
     def restore(
         self,
@@ -199,7 +200,7 @@ class Client:
         Raises:
             WrongState: the job runs, or the checkpoint is no good.
         """
-        path = f"/checkpoints/{segment(checkpoint_id)}/restore"
+        path = f"/checkpoints/{self._rest.checkpoint(checkpoint_id)['id']}/restore"
         job: Json = self._rest.request("POST", path, json=_changes(resources, parallelism))
         return job
 

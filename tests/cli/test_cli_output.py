@@ -189,10 +189,13 @@ def test_a_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_overrides_are_taken_apart_at_the_first_sign() -> None:
-    assert specs.parse_overrides(["a.b=1", "c=x=y", "d="]) == {"a.b": "1", "c": "x=y", "d": ""}
+    assert specs.parse_overrides(["a.b=1", "c=x=y", "d=''"]) == {"a.b": "1", "c": "x=y", "d": "''"}
     for wrong in ("a", "=1", " =1"):
         with pytest.raises(Usage, match="FIELD=VALUE"):
             specs.parse_overrides([wrong])
+    # `--set training.steps=$STEPS` without STEPS would train for another time than was meant.
+    with pytest.raises(Usage, match=r"training\.steps= has no value; training\.steps=null takes"):
+        specs.parse_overrides(["training.steps="])
 
 
 def test_a_wrong_spec_lists_its_fields(tmp_path: Path) -> None:

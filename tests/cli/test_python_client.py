@@ -64,12 +64,20 @@ def test_a_job_is_submitted_waited_for_and_read(hall: Client, tmp_path: Path) ->
     assert job["id"] in [each["id"] for each in hall.jobs(state="completed")]
     with pytest.raises(WrongState, match="completed"):
         hall.pause(job["id"])
+    # As on the command line, a unique beginning will do.
+    short = job["id"][:8]
+    assert hall.job(short)["id"] == hall.wait(short)["id"] == job["id"]
+    assert hall.curve(short, "loss") == curve
+    (newest, *_) = hall.checkpoints(short)
+    assert hall.restore(newest["id"][:10])["id"] == job["id"]
+    hall.cancel(short)
 
 
 def test_a_job_is_commanded(hall: Client) -> None:
     job = hall.submit(ENDLESS, {"resources.workers": 2})["id"]
     with pytest.raises(TimeoutError, match="is still"):
         hall.wait(job, timeout=0.1)
+    eventually("it has something to save", lambda: hall.job(job)["step"], timeout=60)
     hall.pause(job)
     _until(hall, job, "paused")
     assert hall.resize(job, workers=1)["world_size"] == 1

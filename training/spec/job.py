@@ -1,7 +1,6 @@
 """The models of a job spec. What could not be launched is refused here, by field."""
 
 import difflib
-import math
 import re
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -559,7 +558,7 @@ class JobSpec(SpecModel):
         step = parts * rounds * microbatches
         told = f" × {microbatches} micro-batches" if microbatches > 1 else ""
         if batch % step != 0:
-            nearest = max(step, math.floor(batch / step) * step)
+            nearest = max(1, (batch + step // 2) // step) * step
             raise problem_at(("training", "global_batch_size"), batch,
                 f"{batch} does not divide by {parts} {who} × {rounds} accumulation rounds"
                 f"{told} = {step}; the nearest that does is {nearest}",

@@ -24,6 +24,12 @@ def test_slots_share_the_host() -> None:
     assert cpus[0].memory_total * 2 <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def test_the_ranks_of_all_devices_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    found = {slots: Devices(slots=slots).threads for slots in (0, 1, 2, 4, 6, 12, None)}
+    assert found == {0: 6, 1: 6, 2: 3, 4: 1, 6: 1, 12: 1, None: 1}
+
+
 def test_use_is_measured_by_the_ranks_of_a_slot() -> None:
     found = Devices(slots=2)
     first, second = [d.index for d in found.infos if d.kind == "cpu"]

@@ -67,6 +67,22 @@ async def test_a_task_runs_from_start_to_forgotten(
         await nothing_is_left(agent, launch)
 
 
+async def test_a_rank_computes_with_the_share_of_its_slot(
+    coordinator: FakeCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent has two slots. Somebody else's job may come to the other one."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
+        alone = launch_of(script(tmp_path, "import os\nprint(os.environ['OMP_NUM_THREADS'])\n"))
+        coordinator.want((alone, "run"))
+        await until("it to complete", lambda: coordinator.outcome(alone) == "completed")
+        await until("it to be shipped", lambda: coordinator.reported(alone).shipped)
+        share = max(1, (os.cpu_count() or 1) // 2)
+        assert coordinator.log(alone) == f"{share}\n".encode()
+        coordinator.want()
+        await nothing_is_left(agent, alone)
+
+
 COUNTING = """
 import os, sys, time
 lines, *gate = sys.argv[1:]

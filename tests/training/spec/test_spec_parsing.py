@@ -150,6 +150,11 @@ def problems(document: Any) -> dict[str, str]:
             "training.global_batch_size",
             "the nearest that does is 63",
         ),
+        (
+            {"resources": {"workers": 40}},
+            "training.global_batch_size",
+            "by 40 workers × 1 accumulation rounds = 40; the nearest that does is 80",
+        ),
         ({"parallelism": {"data": 2}}, "parallelism.data", "number of workers"),
         ({"parallelism": {"shard": 2}}, "parallelism.shard", "strategy ddp has no degree `shard`"),
         (
