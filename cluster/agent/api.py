@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,39 +47,42 @@ class Damaged(Exception):
     """What came is not what was announced."""
 
 
-class Shipping(Protocol):
-    """Where spools go; tests bring their own."""
+@dataclass(frozen=True)
+class Source:
+    """Whose spools are shipped."""
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
-        """The newest sequence that is committed."""
-        ...
+    job_id: str
+    attempt: int
+    rank: int
+    writer: str
+    generation: int
+    """In which the writer began, or the first that wrote this output."""
 
-    async def send_events(
-        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-    ) -> int:
-        """The newest sequence that is committed."""
-        ...
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
-        """The offset that is wanted next."""
-        ...
+class Uploading(Protocol):
+    """Where checkpoints go; tests bring their own."""
 
     async def put_file(
         self, job_id: str, name: str, path: str, file: Path, sha256: str
     ) -> None: ...
 
     async def commit(self, job_id: str, name: str) -> None: ...
+
+
+class Shipping(Uploading, Protocol):
+    """Where spools go besides; tests bring their own."""
+
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_events(self, source: Source, lines: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+        """The offset that is wanted next."""
+        ...
 
 
 class CoordinatorApi:
@@ -115,38 +119,18 @@ class CoordinatorApi:
             ) from None
         return JoinReply.model_validate_json(content)
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
-        content = await self._post(
-            f"/jobs/{job_id}/attempts/{attempt}/metrics",
-            content=frames, writer=writer, generation=generation,
-        )  # fmt: skip
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        content = await self._send(source, "metrics", frames, writer=source.writer)
         return Acked.model_validate_json(content).sequence
 
-    async def send_events(
-        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-    ) -> int:
-        content = await self._post(
-            f"/jobs/{job_id}/attempts/{attempt}/events",
-            content=lines, writer=writer, generation=generation,
-        )  # fmt: skip
+    async def send_events(self, source: Source, lines: bytes) -> int:
+        content = await self._send(source, "events", lines, writer=source.writer)
         return Acked.model_validate_json(content).sequence
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
-        content = await self._post(
-            f"/jobs/{job_id}/attempts/{attempt}/logs",
-            content=data, rank=rank, stream=stream, offset=offset, generation=generation,
-        )  # fmt: skip
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+        content = await self._send(
+            source, "logs", data, rank=source.rank, stream=stream, offset=offset
+        )
         return LogAcked.model_validate_json(content).next_offset
 
     async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
@@ -188,6 +172,10 @@ class CoordinatorApi:
         except httpx.TransportError as error:
             raise Unreachable(_told(error)) from None
         return size, digest.hexdigest()
+
+    async def _send(self, source: Source, what: str, content: bytes, **params: Any) -> bytes:
+        path = f"/jobs/{source.job_id}/attempts/{source.attempt}/{what}"
+        return await self._post(path, content=content, **params, generation=source.generation)
 
     async def _post(self, path: str, *, content: bytes = b"", **params: Any) -> bytes:
         return await self._request("POST", path, content=content, params=params)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cluster.agent import transfer
-from trainhall.cluster.agent.api import Shipping
-from trainhall.cluster.agent.spools import EventSpool, Source, Upload
+from trainhall.cluster.agent.api import Shipping, Source
+from trainhall.cluster.agent.spools import EventSpool, Upload
 from trainhall.training.checkpoint.draft import Committed, fsync_folder
 from trainhall.training.checkpoint.errors import BadCheckpoint
 from trainhall.training.checkpoint.manifest import FileRecord

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus, WebSocketException
 
-from trainhall.cluster.agent.api import CoordinatorApi, Refused, Unreachable, failure_of
+from trainhall.cluster.agent.api import CoordinatorApi, Refused, Source, Unreachable, failure_of
 from trainhall.cluster.agent.connection import open_websocket
 from trainhall.cluster.agent.options import AgentOptions
 from trainhall.cluster.pieces import (
@@ -47,42 +47,22 @@ class SharingApi(CoordinatorApi):
         await self._messages.close()
         await super().close()
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
         if len(frames) > SMALL_BYTES:
-            return await super().send_metrics(job_id, attempt, writer, frames, generation)
+            return await super().send_metrics(source, frames)
         piece = Piece(
-            job_id=job_id,
-            attempt=attempt,
-            kind="metrics",
-            size=len(frames),
-            writer=writer,
-            generation=generation,
-        )
+            job_id=source.job_id, attempt=source.attempt, generation=source.generation,
+            kind="metrics", size=len(frames), writer=source.writer,
+        )  # fmt: skip
         return await self._messages.send(piece, frames)
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         if len(data) > SMALL_BYTES:
-            return await super().send_logs(job_id, attempt, rank, stream, offset, data, generation)
+            return await super().send_logs(source, stream, offset, data)
         piece = Piece(
-            job_id=job_id,
-            attempt=attempt,
-            kind=stream,
-            size=len(data),
-            generation=generation,
-            rank=rank,
-            offset=offset,
-        )
+            job_id=source.job_id, attempt=source.attempt, generation=source.generation,
+            kind=stream, size=len(data), rank=source.rank, offset=offset,
+        )  # fmt: skip
         return await self._messages.send(piece, data)
 
 

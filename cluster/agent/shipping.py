@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent import ranks, recovered, transfer
-from trainhall.cluster.agent.api import Shipping, Unreachable
+from trainhall.cluster.agent.api import Shipping, Source, Unreachable, Uploading
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.recovered import RecoveredSpool
-from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Source, Spool, Upload
+from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
 from trainhall.training.link import AttemptFolder, Launch
 
 logger = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ def _pause_after(spool: Spool, more: bool) -> float:
     return SILENT_SECONDS if not more and (is_other or isinstance(spool, LogSpool)) else 0.0
 
 
-def _upload(launch: Launch, api: Shipping) -> Upload | None:
+def _upload(launch: Launch, api: Uploading) -> Upload | None:
     if not launch.checkpoint.upload:
         return None
 

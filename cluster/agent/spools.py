@@ -9,11 +9,10 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainhall.cluster.agent.api import Refused, Shipping
+from trainhall.cluster.agent.api import Refused, Shipping, Source
 from trainhall.training.link import MAX_FRAME_BYTES, complete_frames
 
 logger = logging.getLogger(__name__)
@@ -25,18 +24,6 @@ METRIC_BYTES = 1024 * 1024
 EVENT_BYTES = 1024 * 1024
 _FRAME_HEADER_BYTES = 64
 MAX_EVENT_BYTES = 8 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Source:
-    """Whose spools these are."""
-
-    job_id: str
-    attempt: int
-    rank: int
-    writer: str
-    generation: int = 1
-    """In which the writer began."""
 
 
 class Spool(ABC):
@@ -125,15 +112,7 @@ class LogSpool(Spool):
 
     async def _ship(self) -> bool:
         data = self._read(LOG_BYTES)
-        told = await self.api.send_logs(
-            self.source.job_id,
-            self.source.attempt,
-            self.source.rank,
-            self.name,
-            self.offset,
-            data,
-            self.source.generation,
-        )
+        told = await self.api.send_logs(self.source, self.name, self.offset, data)
         # It may have more than was sent just now, from before a crash of this agent; what it says
         # counts, but never beyond what the file holds.
         self.offset = min(told, self._size())
@@ -159,13 +138,7 @@ class MetricSpool(Spool):
         if not frames:
             return False
         end, last = frames[-1]
-        told = await self.api.send_metrics(
-            self.source.job_id,
-            self.source.attempt,
-            self.source.writer,
-            data[:end],
-            self.source.generation,
-        )
+        told = await self.api.send_metrics(self.source, data[:end])
         if told >= last:
             self.offset += end
             self.sequence = last
@@ -211,13 +184,7 @@ class EventSpool(Spool):
         else:
             batch = [lines[0], *self._before_checkpoint(lines[1:])]
             body = await self._uploaded(*lines[0]) + b"".join(raw for raw, _ in batch[1:])
-        told = await self.api.send_events(
-            self.source.job_id,
-            self.source.attempt,
-            self.source.writer,
-            body,
-            self.source.generation,
-        )
+        told = await self.api.send_events(self.source, body)
         last = batch[-1][1].get("sequence", 0)
         if told >= last:
             self.offset += sum(len(raw) for raw, _ in batch)

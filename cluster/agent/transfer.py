@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainhall.cluster.agent.api import Refused, Shipping, Unreachable
+from trainhall.cluster.agent.api import Refused, Unreachable, Uploading
 from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved, Problem
 from trainhall.training.checkpoint.manifest import FileRecord, Manifest, read_manifest, verify_files
 from trainhall.training.checkpoint.names import MANIFEST, parse_name, scan
@@ -32,7 +32,7 @@ class Fetching(Protocol):
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]: ...
 
 
-async def upload(api: Shipping, folder: Path, job_id: str, event: dict[str, Any]) -> str | None:
+async def upload(api: Uploading, folder: Path, job_id: str, event: dict[str, Any]) -> str | None:
     """Upload the checkpoint that a rank's event tells of; None once the coordinator has all of it.
 
     Older copies on this host are removed. Events are told in order, so these were uploaded before.
@@ -60,7 +60,7 @@ async def upload(api: Shipping, folder: Path, job_id: str, event: dict[str, Any]
     return why_not
 
 
-async def _send(api: Shipping, path: Path, job_id: str) -> None:
+async def _send(api: Uploading, path: Path, job_id: str) -> None:
     manifest = await asyncio.to_thread(_manifest_of, path, job_id, path.name)
     turns = asyncio.Semaphore(FILES_AT_ONCE)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.agent_process import launch_of, until
 
-from trainhall.cluster.agent.api import Refused, Unreachable
+from trainhall.cluster.agent.api import Refused, Source, Unreachable
 from trainhall.cluster.agent.recovered import find_unrecorded, find_untold, writer_name
 from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
 from trainhall.training.checkpoint.draft import Committed, Draft
@@ -37,12 +37,10 @@ class Coordinator:
             self.away -= 1
             raise Unreachable("away")
 
-    async def send_events(
-        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-    ) -> int:
+    async def send_events(self, source: Source, lines: bytes) -> int:
         self._answer()
-        self.attempts.add(attempt)
-        known = self.events.setdefault(writer, [])
+        self.attempts.add(source.attempt)
+        known = self.events.setdefault(source.writer, [])
         for event in map(json.loads, lines.splitlines()):
             if event["sequence"] > (known[-1]["sequence"] if known else 0):
                 known.append(event)
@@ -58,21 +56,10 @@ class Coordinator:
             raise Refused(404, f"there is no upload {name}")
         self.steps.append(f"commit {name}")
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
         raise NotImplementedError
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         raise NotImplementedError
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +15,10 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.http11 import Response
 
 from trainhall.cluster.agent import sharing
-from trainhall.cluster.agent.api import CoordinatorApi, Refused, Unreachable
+from trainhall.cluster.agent.api import Refused, Source, Unreachable
 from trainhall.cluster.agent.options import AgentOptions
 from trainhall.cluster.agent.sharing import SMALL_BYTES, Messages, SharingApi
-from trainhall.cluster.agent.spools import LogSpool, MetricSpool, Source, Spool
+from trainhall.cluster.agent.spools import LogSpool, MetricSpool, Spool
 from trainhall.cluster.pieces import MOST_BYTES, Answer, Piece, decode, encode_answers
 from trainhall.training.link import (
     MetricTable,
@@ -105,6 +106,10 @@ class Shared(SharingApi):
         self._messages = Messages(coordinator.dial)
 
 
+def source(rank: int = 0, job_id: str = "job") -> Source:
+    return Source(job_id, 1, rank, f"{rank}-0", generation=1)
+
+
 async def ship_all(spool: Spool) -> None:
     while True:
         try:
@@ -142,11 +147,11 @@ def test_what_is_shared_arrives_once_and_whole(
         for rank, count in enumerate(frames):
             path = folder / f"{rank}.bin"
             path.write_bytes(metric_bytes(count))
-            spools.append(MetricSpool(Source("job", 1, rank, f"{rank}-00000000"), path, api))
+            spools.append(MetricSpool(source(rank), path, api))
         for rank, data in enumerate(logs):
             path = folder / f"{rank}.log"
             path.write_bytes(data)
-            spools.append(LogSpool(Source("job", 1, rank, ""), path, api, "stdout"))
+            spools.append(LogSpool(source(rank), path, api, "stdout"))
         try:
             async with asyncio.timeout(30):
                 await asyncio.gather(*map(ship_all, spools))
@@ -155,7 +160,7 @@ def test_what_is_shared_arrives_once_and_whole(
 
     asyncio.run(main())
     for rank, count in enumerate(frames):
-        arrived = coordinator.frames.get(f"{rank}-00000000", [])
+        arrived = coordinator.frames.get(f"{rank}-0", [])
         assert b"".join(arrived) == metric_bytes(count)
     for rank, data in enumerate(logs):
         assert coordinator.logs.get((rank, "stdout"), b"") == data
@@ -180,9 +185,9 @@ async def test_what_is_sent_at_the_same_time_is_one_message(
 ) -> None:
     for _ in range(2):
         await asyncio.gather(
-            *(api.send_metrics("job", 1, f"{rank}-0", metric_bytes(1)) for rank in range(8)),
-            api.send_logs("job", 1, 0, "stdout", 0, b"hello"),
-            api.send_logs("other", 1, 0, "stderr", 0, b"hello"),
+            *(api.send_metrics(source(rank), metric_bytes(1)) for rank in range(8)),
+            api.send_logs(source(), "stdout", 0, b"hello"),
+            api.send_logs(source(job_id="other"), "stderr", 0, b"hello"),
         )
     assert [len(message) for message in coordinator.messages] == [10, 10]
     assert len(coordinator.connections) == 1
@@ -192,28 +197,41 @@ async def test_a_message_is_no_larger_than_it_may_be(coordinator: Coordinator, a
     count = 2 * MOST_BYTES // SMALL_BYTES + 1
     data = bytes(SMALL_BYTES)
     told = await asyncio.gather(
-        *(api.send_logs("job", 1, rank, "stdout", 0, data) for rank in range(count))
+        *(api.send_logs(source(rank), "stdout", 0, data) for rank in range(count))
     )
     assert told == [SMALL_BYTES] * count
     sizes = [sum(piece.size for piece in message) for message in coordinator.messages]
     assert sizes == [MOST_BYTES, MOST_BYTES, SMALL_BYTES]
 
 
-async def test_what_is_large_has_a_request_of_its_own(
-    coordinator: Coordinator, api: Shared, monkeypatch: pytest.MonkeyPatch
+async def test_what_is_large_has_a_request_of_its_own_and_all_tells_of_whom_it_is(
+    coordinator: Coordinator, api: Shared
 ) -> None:
-    sent = []
+    """By the generation of its writer the coordinator knows what of it is void."""
+    requests: list[tuple[str, int]] = []
 
-    async def send(_: CoordinatorApi, *given: Any) -> int:
-        sent.extend(len(each) for each in given if isinstance(each, bytes))
-        return 1
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked = request.url.raw_path.decode().partition("/agent/")[2]
+        requests.append((asked, len(request.content)))
+        logs = request.url.path.endswith("logs")
+        return httpx.Response(200, json={"next_offset" if logs else "sequence": 1})
 
-    monkeypatch.setattr(CoordinatorApi, "send_logs", send)
-    monkeypatch.setattr(CoordinatorApi, "send_metrics", send)
-    await api.send_logs("job", 1, 0, "stdout", 0, bytes(SMALL_BYTES + 1))
-    await api.send_metrics("job", 1, "0-0", bytes(SMALL_BYTES + 1))
-    assert sent == [SMALL_BYTES + 1] * 2
-    assert coordinator.messages == []
+    api._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    whose, small, large = Source("job", 2, 1, "1-a", 3), metric_bytes(1), bytes(SMALL_BYTES + 1)
+    for data in (small, large):
+        await api.send_metrics(whose, data)
+        await api.send_logs(whose, "stderr", 0, data)
+    await api.send_events(whose, small)
+    about: dict[str, Any] = {"job_id": "job", "attempt": 2, "generation": 3, "size": len(small)}
+    assert coordinator.messages == [
+        [Piece(kind="metrics", writer="1-a", **about)],
+        [Piece(kind="stderr", rank=1, **about)],
+    ]
+    assert requests == [
+        ("jobs/job/attempts/2/metrics?writer=1-a&generation=3", len(large)),
+        ("jobs/job/attempts/2/logs?rank=1&stream=stderr&offset=0&generation=3", len(large)),
+        ("jobs/job/attempts/2/events?writer=1-a&generation=3", len(small)),
+    ]
 
 
 async def test_a_piece_that_is_refused_holds_up_no_other(
@@ -221,8 +239,8 @@ async def test_a_piece_that_is_refused_holds_up_no_other(
 ) -> None:
     coordinator.refused_jobs = {"gone"}
     gone, told = await asyncio.gather(
-        api.send_logs("gone", 1, 0, "stdout", 0, b"x"),
-        api.send_logs("job", 1, 0, "stdout", 0, b"hello"),
+        api.send_logs(source(job_id="gone"), "stdout", 0, b"x"),
+        api.send_logs(source(), "stdout", 0, b"hello"),
         return_exceptions=True,
     )
     assert isinstance(gone, Refused)
@@ -235,20 +253,20 @@ async def test_a_coordinator_that_is_silent_is_left(
     coordinator.silent = True
     monkeypatch.setattr(sharing, "ANSWER_SECONDS", 0.01)
     with pytest.raises(Unreachable, match="no answer within"):
-        await api.send_logs("job", 1, 0, "stdout", 0, b"hello")
+        await api.send_logs(source(), "stdout", 0, b"hello")
     assert coordinator.connections[0].ended
     coordinator.silent = False
     monkeypatch.undo()
-    assert await api.send_logs("job", 1, 0, "stdout", 0, b"hello") == 5
+    assert await api.send_logs(source(), "stdout", 0, b"hello") == 5
 
 
 async def test_who_left_before_the_answer_disturbs_nobody(
     coordinator: Coordinator, api: Shared
 ) -> None:
     coordinator.silent = True
-    leaves = asyncio.create_task(api.send_logs("job", 1, 0, "stdout", 0, b"hello"))
+    leaves = asyncio.create_task(api.send_logs(source(), "stdout", 0, b"hello"))
     await until("a message", lambda: coordinator.messages)
-    stays = asyncio.create_task(api.send_logs("job", 1, 1, "stdout", 0, b"world"))
+    stays = asyncio.create_task(api.send_logs(source(1), "stdout", 0, b"world"))
     leaves.cancel()
     await asyncio.wait({leaves})
     coordinator.silent = False
@@ -260,7 +278,7 @@ async def test_who_left_before_the_answer_disturbs_nobody(
 
 async def test_nothing_waits_for_an_agent_that_ends(coordinator: Coordinator, api: Shared) -> None:
     coordinator.silent = True
-    sent = asyncio.create_task(api.send_logs("job", 1, 0, "stdout", 0, b"hello"))
+    sent = asyncio.create_task(api.send_logs(source(), "stdout", 0, b"hello"))
     await until("a message", lambda: coordinator.messages)
     await api.close()
     with pytest.raises(Unreachable):

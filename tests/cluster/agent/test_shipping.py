@@ -11,6 +11,7 @@ import pytest
 from support.agent_process import launch_of
 
 from trainhall.cluster.agent import shipping
+from trainhall.cluster.agent.api import Source
 from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
 from trainhall.training.link import AttemptFolder, Launch, MetricSpool, MetricTable
 
@@ -25,25 +26,14 @@ class Coordinator:
     """Takes metrics, and counts whose."""
 
     def __init__(self) -> None:
-        self.requests: Counter[str] = Counter()
+        self.requests: Counter[int] = Counter()
         self.log_bytes = 0
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
-        self.requests[writer.partition("-")[0]] += 1
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        self.requests[source.rank] += 1
         return 1_000_000
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         self.log_bytes += len(data)
         return offset + len(data)
 
@@ -98,10 +88,10 @@ async def test_ranks_other_than_the_first_send_in_larger_batches(
         host.write()
         await host.look()
         clock.now += 0.25
-    assert host.coordinator.requests == {"0": 8, "1": 1, "2": 1}
+    assert host.coordinator.requests == {0: 8, 1: 1, 2: 1}
     clock.now += shipping.OTHERS_SECONDS
     await host.look()
-    assert host.coordinator.requests == {"0": 8, "1": 2, "2": 2}
+    assert host.coordinator.requests == {0: 8, 1: 2, 2: 2}
 
 
 async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
@@ -131,13 +121,13 @@ async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
     clock.now += shipping.LOOK_SECONDS
     host.write()
     await host.look()
-    assert host.coordinator.requests["0"] == 1, "after a silence the next look finds them"
+    assert host.coordinator.requests[0] == 1, "after a silence the next look finds them"
     host.write()
     await host.look()
-    assert host.coordinator.requests["0"] == 1
+    assert host.coordinator.requests[0] == 1
     clock.now += shipping.FIRST_SECONDS
     await host.look()
-    assert host.coordinator.requests["0"] == 2
+    assert host.coordinator.requests[0] == 2
 
 
 async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
@@ -151,7 +141,7 @@ async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
     await host.look()
     assert host.shipper.shipped
     assert host.done
-    assert host.coordinator.requests == {"0": 2, "1": 2, "2": 2}
+    assert host.coordinator.requests == {0: 2, 1: 2, 2: 2}
 
 
 def test_a_request_searches_no_path_for_a_module_that_is_not_there() -> None:

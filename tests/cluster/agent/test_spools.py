@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainhall.cluster.agent.api import Refused, Unreachable
-from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Source, Spool
+from trainhall.cluster.agent.api import Refused, Source, Unreachable
+from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Spool
 from trainhall.training import link
 
-SOURCE = Source("job", 1, 0, "0-12345678")
+SOURCE = Source("job", 1, 0, "0-12345678", generation=1)
 
 
 class Sink:
@@ -39,16 +39,7 @@ class Sink:
         if fault == "lost answer":
             raise Unreachable("lost")
 
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
         fault = self._before()
         if fault == "restored":
             # A database from before the last commit.
@@ -60,9 +51,7 @@ class Sink:
         self._after(fault)
         return len(self.log)
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
         fault = self._before()
         if fault == "restored":
             del self.frames[len(self.frames) // 2 :]
@@ -77,9 +66,7 @@ class Sink:
         self._after(fault)
         return len(self.frames)
 
-    async def send_events(
-        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-    ) -> int:
+    async def send_events(self, source: Source, lines: bytes) -> int:
         fault = self._before()
         if fault == "restored":
             del self.events[len(self.events) // 2 :]
@@ -258,11 +245,9 @@ async def test_what_is_told_behind_a_checkpoint_goes_with_it(tmp_path: Path) -> 
     path.write_bytes(event_lines("checkpoint", "note", "paused", "checkpoint"))
 
     class Counting(Sink):
-        async def send_events(
-            self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-        ) -> int:
+        async def send_events(self, source: Source, lines: bytes) -> int:
             batches.append(lines.count(b"\n"))
-            return await super().send_events(job_id, attempt, writer, lines)
+            return await super().send_events(source, lines)
 
     async def upload(_job: str, _data: dict[str, Any]) -> str | None:
         return None
@@ -282,33 +267,3 @@ def test_events_arrive_in_order(
     sink = Sink(faults)
     asyncio.run(grow_and_ship(path, data, cuts, lambda: EventSpool(SOURCE, path, sink), []))
     assert [e["kind"] for e in sink.events] == ["started", "note", "note", "paused"]
-
-
-async def test_what_is_sent_tells_the_generation_of_its_writer(tmp_path: Path) -> None:
-    """By that the coordinator knows what of it is void."""
-    told: list[int] = []
-
-    class Noting(Sink):
-        async def send_events(self, *given: Any) -> int:
-            told.append(given[-1])
-            return await super().send_events(*given)
-
-        async def send_metrics(self, *given: Any) -> int:
-            told.append(given[-1])
-            return await super().send_metrics(*given)
-
-        async def send_logs(self, *given: Any) -> int:
-            told.append(given[-1])
-            return await super().send_logs(*given)
-
-    source, sink = Source("job", 1, 0, "0-12345678", 3), Noting()
-    for name, data in (
-        ("events", event_lines("note")),
-        ("metrics", link.encode_frame(1, b"\0\0")),
-        ("stdout", b"x\n"),
-    ):
-        (tmp_path / name).write_bytes(data)
-    await ship_all(EventSpool(source, tmp_path / "events", sink))
-    await ship_all(MetricSpool(source, tmp_path / "metrics", sink))
-    await ship_all(LogSpool(source, tmp_path / "stdout", sink, "stdout"))
-    assert told == [3, 3, 3]

@@ -75,28 +75,6 @@ class Store:
         to.write_bytes(data)  # noqa: ASYNC240
         return len(data), hashlib.sha256(data).hexdigest()
 
-    async def send_metrics(
-        self, job_id: str, attempt: int, writer: str, frames: bytes, generation: int = 1
-    ) -> int:
-        raise NotImplementedError
-
-    async def send_events(
-        self, job_id: str, attempt: int, writer: str, lines: bytes, generation: int = 1
-    ) -> int:
-        raise NotImplementedError
-
-    async def send_logs(
-        self,
-        job_id: str,
-        attempt: int,
-        rank: int,
-        stream: str,
-        offset: int,
-        data: bytes,
-        generation: int = 1,
-    ) -> int:
-        raise NotImplementedError
-
 
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
