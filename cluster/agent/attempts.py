@@ -182,7 +182,7 @@ class Attempts:
 
     def _rename(self, attempt: Attempt, token: Token) -> None:
         """It is of a later generation now."""
-        self.shipper.move(attempt.token, token)
+        self.shipper.move(attempt.token, token, attempt.launch)
         self._attempts[token] = self._attempts.pop(attempt.token)
         attempt.token = token
 

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -44,7 +44,7 @@ class RecoveredSpool(EventSpool):
     They are held in memory, so that a full disk is no obstacle: another agent finds them again.
 
     Args:
-        told: the file of what rank 0 told, where this host has it.
+        told: the files of what ranks told here, as they are at the end.
         after_step: what is not later is known.
         ready: no process of the attempt is left, and all that rank 0 told has arrived. Before that
             what is untold may still be told; and an upload makes room by removing older copies.
@@ -54,7 +54,7 @@ class RecoveredSpool(EventSpool):
 
     def __init__(
         self,
-        told: Path | None,
+        told: Callable[[], list[Path]],
         launch: Launch,
         api: Shipping,
         upload: Upload | None,
@@ -77,7 +77,7 @@ class RecoveredSpool(EventSpool):
     async def ship(self) -> bool:
         if self._events is None:
             events = await asyncio.to_thread(
-                find_untold, self._launch, self._told, self._after_step
+                find_untold, self._launch, self._told(), self._after_step
             )
             self._events = b"".join(e.model_dump_json().encode() + b"\n" for e in events)
         return await super().ship()
@@ -112,20 +112,20 @@ def find_unrecorded(launch: Launch) -> list[str]:
     return [each.path.name for each in reversed(found)]
 
 
-def find_untold(launch: Launch, events: Path | None, after_step: int = -1) -> list[RankEvent]:
+def find_untold(launch: Launch, told: Iterable[Path], after_step: int = -1) -> list[RankEvent]:
     """The events that are missing: `checkpoint` for each whole one, in order of steps.
 
     What is not whole, or cannot be looked at, is told as a `note`. An event's sequence follows from
     its step alone: it is the same whatever else is found, now or by another agent.
 
     Args:
-        events: the file of rank 0's events, where this host has it.
+        told: the files of what ranks told, where this host has them.
         after_step: what is not later is known.
     """
     folder = Path(launch.checkpoint.folder)
-    told = _names_told(events) if events is not None else set()
+    names = {name for events in told for name in _names_told(events)}
     try:
-        untold = _untold(folder, launch, told, after_step) if launch.checkpoint.folder else []
+        untold = _untold(folder, launch, names, after_step) if launch.checkpoint.folder else []
         if untold:
             # The rename may not have reached the disk: what is recorded must outlast the host.
             fsync_folder(folder)

@@ -53,23 +53,41 @@ class AttemptShipper:
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
         self._folder, self._launch, self._api = folder, launch, api
-        self._upload = upload = _upload(launch, api)
+        self._upload = _upload(launch, api)
         self._shipped_of: set[tuple[int, int]] = set()
         self.spools: list[Spool] = []
         self._add_spools((place.rank, launch.generation) for place in launch.ranks)
-        self._events_of_first = next(
-            (s for s in self.spools if isinstance(s, EventSpool) and s.source.rank == 0), None
-        )
-        if self._events_of_first is not None:
-            told = folder.events(0)
-            self.spools.append(RecoveredSpool(told, launch, api, upload, self._all_is_told))
-            before, unrecorded = recovered.earlier(launch), launch.checkpoint.unrecorded
-            if before is not None and unrecorded is not None:
-                after = unrecorded.after_step
-                self.spools.append(
-                    RecoveredSpool(None, before, api, upload, lambda: True, after_step=after)
-                )
+        self._untold: RecoveredSpool | None = None
+        self._look_for_untold()
+        before, unrecorded = recovered.earlier(launch), launch.checkpoint.unrecorded
+        if self._untold is not None and before is not None and unrecorded is not None:
+            after = unrecorded.after_step
+            self.spools.append(
+                RecoveredSpool(list, before, api, self._upload, lambda: True, after_step=after)
+            )
         self._restore()
+
+    def move(self, launch: Launch) -> None:
+        """It goes on in a later generation. Only what is saved in that one is still recorded, and
+        rank 0 may be another process now, or on another host."""
+        self._launch = launch
+        self._look_for_untold()
+
+    def _look_for_untold(self) -> None:
+        if self._untold is not None:
+            self.spools.remove(self._untold)
+            self._untold = None
+        if any(place.rank == 0 for place in self._launch.ranks):
+            self._untold = RecoveredSpool(
+                lambda: [spool.path for spool in self._own_events()],
+                self._launch, self._api, self._upload, self._all_is_told,
+            )  # fmt: skip
+            self.spools.append(self._untold)
+
+    def _own_events(self) -> list[EventSpool]:
+        """What the ranks here tell: any of them may have been rank 0 for a while."""
+        events = [spool for spool in self.spools if isinstance(spool, EventSpool)]
+        return [spool for spool in events if not isinstance(spool, RecoveredSpool)]
 
     def extend(self, writers: Iterable[tuple[int, int]]) -> None:
         """Ship the files of these processes too, given by the rank and generation of their
@@ -126,10 +144,10 @@ class AttemptShipper:
         return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
 
     def _all_is_told(self) -> bool:
-        """What rank 0 told has arrived, and it tells nothing more."""
-        first = self._events_of_first
-        assert first is not None
-        return self.ended and first not in self._tasks and not first.has_more()
+        """What ranks told has arrived, and they tell nothing more."""
+        return self.ended and not any(
+            spool in self._tasks or spool.has_more() for spool in self._own_events()
+        )
 
     async def _ship(self, spool: Spool, backoff: "Backoff") -> None:
         while True:
@@ -255,10 +273,11 @@ class Shipper:
         if token in self._attempts:
             self._attempts[token].extend(writers)
 
-    def move(self, token: Token, onto: Token) -> None:
+    def move(self, token: Token, onto: Token, launch: Launch) -> None:
         """The attempt goes on under another token."""
         if token in self._attempts:
-            self._attempts[onto] = self._attempts.pop(token)
+            shipper = self._attempts[onto] = self._attempts.pop(token)
+            shipper.move(launch)
 
     async def remove(self, token: Token) -> None:
         shipper = self._attempts.pop(token, None)

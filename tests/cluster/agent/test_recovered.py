@@ -97,7 +97,7 @@ class Attempt:
         return committed
 
     def untold(self) -> list[dict[str, Any]]:
-        return [event.model_dump() for event in find_untold(self.launch, self.folder.events(0))]
+        return [event.model_dump() for event in find_untold(self.launch, [self.folder.events(0)])]
 
 
 @asynccontextmanager
@@ -163,6 +163,42 @@ async def test_what_was_committed_and_not_told_is_recorded(tmp_path: Path, uploa
         shipper.ended = True
         await ship(shipper)
     assert coordinator.names() == [first.name, killed.name]
+
+
+async def test_after_a_regrouping_what_the_new_generation_saved_is_recorded(tmp_path: Path) -> None:
+    """Rank 0 is a process now that began as another rank, and in the second generation."""
+    attempt, coordinator = Attempt(tmp_path), Coordinator()
+    old = attempt.commit(10)
+    launch = attempt.launch.model_copy(update={"generation": 2})
+    attempt.folder.rank(1).mkdir()
+    events = EventSpool(attempt.folder.events(1, 2), 0)
+    async with shipping(attempt, coordinator) as shipper:
+        shipper.extend([(1, 2)])
+        shipper.move(launch)
+        told = attempt.commit(20, token=Token("job", 1, 2))
+        events.append("checkpoint", told.event())
+        killed = attempt.commit(30, token=Token("job", 1, 2))
+        await ship(shipper)
+        assert coordinator.names() == [told.name]
+        shipper.ended = True
+        await ship(shipper)
+        assert shipper.shipped
+    assert coordinator.names() == [told.name, killed.name], f"{old.name} would be refused"
+    (event,) = coordinator.events[writer_name(launch)]
+    assert event["data"] == killed.event()
+
+
+async def test_a_host_that_rank_0_has_left_looks_for_nothing(tmp_path: Path) -> None:
+    attempt, coordinator = Attempt(tmp_path), Coordinator()
+    attempt.commit(10)
+    async with shipping(attempt, coordinator) as shipper:
+        (place,) = attempt.launch.ranks
+        moved = place.model_copy(update={"rank": 1})
+        shipper.move(attempt.launch.model_copy(update={"generation": 2, "ranks": [moved]}))
+        shipper.ended = True
+        await ship(shipper)
+        assert shipper.shipped
+    assert coordinator.names() == []
 
 
 async def test_the_uploads_that_were_told_come_first(tmp_path: Path) -> None:
