@@ -24,6 +24,7 @@ from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
+from trainhall.training.blame import Blame
 from trainhall.training.optim import build_optimizer
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
@@ -367,10 +368,13 @@ def main() -> int:
                 calibration=request.calibration,
             )
     except CannotTrace as error:
+        assert spec.task is not None, "only a task has a model that can be planned"
+        where = Blame(spec.task.name).where(error.__cause__ or error) if spec.task.is_own else None
+        at = f" at {where}" if where is not None else ""
         sys.stderr.write(
-            f"the model cannot be planned: it needs values of tensors while it runs ({error}); "
+            f"the model cannot be planned: it needs values of tensors while it runs{at} ({error}); "
             "name a strategy, try it by `trainhall run` with a few steps, or take what depends on "
-            "values out of its forward pass\n"
+            "values out of its forward pass and its loss\n"
         )
         return EXIT_REFUSED
     except (BadTask, BadData, TaskUnavailable) as error:

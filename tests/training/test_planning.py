@@ -31,7 +31,7 @@ from trainhall.training.planning import (
 )
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
-from trainhall.training.spec.plan import PlanDevice, planner_input
+from trainhall.training.spec.plan import EXIT_REFUSED, PlanDevice, planner_input
 from trainhall.training.spec.plan import Prediction as Predicted
 from trainhall.training.tasks.language_model import LanguageModel
 
@@ -262,6 +262,26 @@ def test_what_an_own_task_prints_is_no_part_of_the_plan(
     told = capsys.readouterr()
     assert json.loads(told.out)["chosen"] is not None
     assert "loading" in told.err
+
+
+def test_the_line_that_needs_values_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "curious.py").write_text(
+        "from trainhall.training.tasks.synthetic import Synthetic\n\n"
+        "class Curious(Synthetic):\n"
+        "    def loss(self, model, batch):\n"
+        "        loss, outputs = super().loss(model, batch)\n"
+        "        print(loss.item())\n"
+        "        return loss, outputs\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = job({"name": "curious:Curious"}, "ddp")
+    device = PlanDevice(kind="cuda", name="NVIDIA H100 80GB HBM3")
+    request = planner_input(spec, 2, code=None, device=device).decode()
+    monkeypatch.setattr("sys.stdin", StringIO(request))
+    assert planning.main() == EXIT_REFUSED
+    assert f"at {tmp_path / 'curious.py'}, line 6, in loss (" in capsys.readouterr().err
 
 
 def test_a_plan_is_finite() -> None:
