@@ -203,9 +203,11 @@ function lines(curve: Curve, stroke: string, stacked: boolean, lowest: boolean):
   }
   const points = curve.dots ? { show: true, size: 5, stroke, fill: stroke } : { show: lonely };
   const width = curve.thin ? 1 : 1.5;
+  // The band of a spike is narrower than a pixel: without edges nobody sees it.
+  const edge: uPlot.Series = { stroke: tinted(stroke, 45), width: 1, points: { show: false } };
   return [
-    invisible,
-    invisible,
+    edge,
+    edge,
     { ...shared, width, points },
     { ...shared, width: width + 0.5, points: { show: false } },
   ];
