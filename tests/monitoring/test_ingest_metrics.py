@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text, update
 from support.frames import NOW, add_job, commit_checkpoints, frame, revoke, table
@@ -271,7 +271,7 @@ async def test_two_coordinators_store_each_frame_once(
     assert await stored_sequences(database) == list(range(1, 21))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15)
 @given(
     st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, 6), st.integers(0, 6), st.booleans()),

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 from support.frames import NOW, add_job, revoke
@@ -354,7 +354,7 @@ def test_cutting_loses_nothing(data: bytes) -> None:
         end = offset + len(line)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12)
 @given(
     data=ANY,
     cuts=st.lists(st.tuples(st.integers(0, 300_000), st.integers(0, 300_000)), max_size=10),

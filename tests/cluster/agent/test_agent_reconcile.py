@@ -124,7 +124,7 @@ happenings = st.lists(
 
 
 @given(happenings, desired)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_nothing_starts_twice_and_the_last_word_wins(
     story: list[tuple[str, object]], final: Desired
 ) -> None:

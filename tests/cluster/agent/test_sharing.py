@@ -131,7 +131,7 @@ def metric_bytes(count: int) -> bytes:
     st.lists(st.binary(max_size=3 * SMALL_BYTES // 2), max_size=4),
     st.lists(st.sampled_from(["none", "lost message", "lost answer"]), max_size=6),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_shared_arrives_once_and_whole(
     tmp_path_factory: pytest.TempPathFactory,
     frames: list[int],

@@ -122,7 +122,7 @@ async def grow_and_ship(
 @given(
     st.binary(max_size=700_000), cuts, faults, st.lists(st.booleans(), max_size=6), st.booleans()
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_byte_of_a_log_arrives_once(
     tmp_path_factory: pytest.TempPathFactory,
     data: bytes,
@@ -153,7 +153,7 @@ def metric_bytes(count: int) -> bytes:
 
 
 @given(st.integers(0, 60), cuts, faults, st.lists(st.booleans(), max_size=6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_frame_arrives_once_and_whole(
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
@@ -257,7 +257,7 @@ async def test_what_is_told_behind_a_checkpoint_goes_with_it(tmp_path: Path) -> 
 
 
 @given(cuts, st.lists(st.sampled_from(["none", "lost request", "lost answer"]), max_size=8))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_events_arrive_in_order(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], faults: list[str]
 ) -> None:

@@ -68,7 +68,7 @@ def collectives(draw: st.DrawFn) -> tuple[Schedule, list[int]]:
     return schedule, [0, *sorted(draw(inner)), 30]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(collectives(), st.data())
 def test_any_cuts_and_any_order_of_delivery_give_the_sum(
     collective: tuple[Schedule, list[int]], data: st.DataObject
@@ -81,7 +81,7 @@ def test_any_cuts_and_any_order_of_delivery_give_the_sum(
         np.testing.assert_array_equal(tensor, sum(tensors))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(collectives(), st.randoms(use_true_random=False))
 def test_floats_are_the_same_bits_on_all_ranks_whatever_comes_first(
     collective: tuple[Schedule, list[int]], order: Random

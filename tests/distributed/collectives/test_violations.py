@@ -18,7 +18,7 @@ from trainhall.distributed.collectives.schedule import Leg, Phase, Receive, Roun
 from trainhall.distributed.collectives.simulate import Wires, simulate
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     name=st.sampled_from(NAMES),
     world_size=st.integers(2, 9),

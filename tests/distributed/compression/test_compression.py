@@ -100,7 +100,7 @@ def drawn(seed: int, world_size: int, size: int, dtype: torch.dtype) -> list[Ten
     return [torch.randn(size, generator=generator, dtype=dtype) for _ in range(world_size)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     name=st.sampled_from(LOSSY),
     world_size=st.integers(1, 4),

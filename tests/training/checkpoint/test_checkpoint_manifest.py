@@ -57,7 +57,7 @@ def test_a_good_checkpoint_has_no_problems(good: Path) -> None:
     assert read_manifest(good).step == 7
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=st.data())
 def test_every_flipped_bit_and_every_truncation_is_found(good: Path, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(good.iterdir())))
