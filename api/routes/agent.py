@@ -52,7 +52,7 @@ async def ship_metrics(request: Request) -> Response:
     job_id, attempt = _attempt(request)
     writer = _writer(request)
     body = await read_body(request, BATCH_BYTES)
-    origin = Origin(_number(request, "generation", MAX_INT32, default="1"), node_id)
+    origin = Origin(_number(request, "generation", MAX_INT32, default="0"), node_id)
     sequence = await _coordinator(request).ingest.metrics(job_id, attempt, writer, body, origin)
     return _json(Acked(sequence=sequence).model_dump_json())
 
