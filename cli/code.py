@@ -1,6 +1,9 @@
 """The folder of a job's code: which files go, and their way to the coordinator."""
 
+import ast
 import os
+import symtable
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING
 from pathspec import GitIgnoreSpec
 
 from trainhall.cli.errors import Usage
+from trainhall.cli.output import say
 from trainhall.cluster.archive import (
     MAX_ARCHIVE_BYTES,
     MAX_FILES,
@@ -56,6 +60,43 @@ class Packed:
         if where is not None and not Path(where).is_absolute() and not self._has_below(where):
             raise self._lacks("script.working_dir", where)
 
+    def check_task(self, name: str) -> None:
+        """See that the class `package.module:Class` is in what is sent, without running any of it.
+        A module that is not there may be installed on the hosts: that is told, and no fault.
+
+        Raises:
+            Usage: its module is sent, and has no such name.
+        """
+        module, _, class_name = name.partition(":")
+        file = self._module_file(module)
+        if file is None:
+            near = get_close_matches(module, self._modules(), n=1, cutoff=0.75)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            say(f"Note: task.name: the job's `code` has no module {module}{hint} Every host that "
+                f"runs the job needs it installed.")  # fmt: skip
+            return
+        try:
+            found = _names_of_module((self.folder / file).read_bytes(), file)
+        except SyntaxError as error:
+            say(f"Note: task.name: {file}, line {error.lineno}, is not Python "
+                f"{sys.version_info.major}.{sys.version_info.minor}: {error.msg}")  # fmt: skip
+            return
+        if found is not None and class_name not in found:
+            near = get_close_matches(class_name, found, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise Usage(f"task.name: {self.folder / file} has no {class_name}{hint}")
+
+    def _module_file(self, module: str) -> str | None:
+        path = module.replace(".", "/")
+        # As Python looks: a folder with an __init__.py comes before a file of the same name.
+        files = (f"{path}/__init__.py", f"{path}.py")
+        return next((file for file in files if self._holds(file)), None)
+
+    def _modules(self) -> list[str]:
+        """Those that the folder's own files make."""
+        files = sorted(name for name in self.names if name.endswith(".py"))
+        return [f.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for f in files]
+
     def _holds(self, path: str) -> bool:
         """As a file, a folder that Python runs, or behind a link that is sent."""
         inside = PurePosixPath(os.path.normpath(path))
@@ -83,6 +124,21 @@ class Packed:
         near = deeper or get_close_matches(path, self.names, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         return Usage(f"{field}: {path} is not in {self.folder}, the job's `code`{hint}")
+
+
+def _names_of_module(source: bytes, file: str) -> set[str] | None:
+    """What a module binds at its top; None where only running it tells.
+
+    Raises:
+        SyntaxError: it is not what this Python reads.
+    """
+    tree = ast.parse(source, file)
+    starred = any(
+        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
+    )
+    symbols = symtable.symtable(source, file, "exec").get_symbols()
+    bound = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    return None if starred or "__getattr__" in bound else bound
 
 
 def packed(folder: Path) -> Packed:

@@ -87,7 +87,7 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
     """Submit a job, its code uploaded first if it names a folder and it is not there yet.
 
     Raises:
-        Usage: the folder cannot be sent, or lacks the script; or the coordinator found a fault.
+        Usage: the folder cannot be sent, or lacks the script or the task; or the coordinator found a fault.
     """
     told, code = _document(spec)
     if code is not None and client.upload_code(code.sha256, code.archive):
@@ -144,6 +144,8 @@ def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
     code = packed(Path(spec.code))
     if script is not None:
         code.check(script)
+    elif spec.task is not None and spec.task.is_own:
+        code.check_task(spec.task.name)
     told["code"] = code.sha256
     return told, code
 

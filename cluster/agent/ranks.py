@@ -111,7 +111,7 @@ def start(
     else:
         work = partial(_execute, [sys.executable, "-m", RANK_MODULE], env)
     begin = folder.path if launch.code is None else Path(launch.code)
-    return fork_child(f"rank {place.rank}", output, env, begin, work)
+    return fork_child(f"rank {place.rank} {launch.job_id}", output, env, begin, work)
 
 
 def _run_task() -> int:

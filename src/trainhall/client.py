@@ -147,8 +147,14 @@ class Client:
 
     # -- what they leave -------------------------------------------------------------------------
 
+    def metrics(self, job_id: str) -> list[str]:
+        """The names of what it has measured so far."""
+        path = f"/metrics/jobs/{self._rest.job_id(job_id)}"
+        return sorted({series["name"] for series in self._rest.get(path, max_points=1)["series"]})
+
     def curve(self, job_id: str, name: str, rank: int | None = None) -> list[tuple[int, float]]:
-        """The steps and values of a metric; empty if it has none.
+        """The steps and values of a metric; empty as long as it has none (`metrics` names those
+        that do).
 
         Args:
             rank: of one rank; None: of the whole job.

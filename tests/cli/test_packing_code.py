@@ -70,6 +70,43 @@ def test_the_script_must_be_among_what_is_sent(folder: Path) -> None:
             packed.check(ScriptSpec.model_validate(script))
 
 
+OWN_TASKS = """\
+from lab import *
+if True:
+    class Digits:
+        class Params: ...
+"""
+
+
+def test_a_task_must_be_in_the_module_that_is_sent(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pkg" / "__init__.py").write_text("from lab import Letters as Words\n")
+    (folder / "pkg" / "tasks.py").write_text(OWN_TASKS.removeprefix("from lab import *\n"))
+    (folder / "starred.py").write_text(OWN_TASKS)
+    (folder / "lazy.py").write_text("def __getattr__(name): ...\n")
+    (folder / "newer.py").write_text("class Digits:\n    a b\n")
+    packed = code.packed(folder)
+    for name in ("pkg:Words", "pkg.tasks:Digits", "starred:Digitz", "lazy:Anything"):
+        packed.check_task(name)
+    assert not capsys.readouterr().err
+    for name, why in (
+        ("pkg.tasks:Digitz", r"task.name: .*tasks\.py has no Digitz; did you mean Digits\?"),
+        ("pkg.tasks:Params", r"tasks\.py has no Params$"),
+        ("pkg:Letters", r"__init__\.py has no Letters"),
+    ):
+        with pytest.raises(Usage, match=why):
+            packed.check_task(name)
+    # Other modules may be installed on the hosts, whose Python may be a newer one too.
+    for name, note in (
+        ("pkg.task:Digits", "task.name: the job's `code` has no module pkg.task; did you mean pkg.tasks?"),
+        ("installed:Digits", "no module installed. Every host"),
+        ("newer:Digits", "newer.py, line 2"),
+    ):  # fmt: skip
+        packed.check_task(name)
+        assert note in capsys.readouterr().err
+
+
 def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "MAX_ARCHIVE_BYTES", 3 * 1024 * 1024)
     (folder / "data" / "big.bin").write_bytes(bytes(4 * 1024 * 1024))

@@ -59,6 +59,7 @@ def test_a_job_is_submitted_waited_for_and_read(hall: Client, tmp_path: Path) ->
     assert [step for step, _ in curve] == list(range(1, 31))
     assert len(hall.curve(job["id"], "forward_seconds", rank=1)) == 30
     assert hall.curve(job["id"], "nothing") == []
+    assert {"loss", "eval_accuracy", "forward_seconds"} <= set(hall.metrics(job["id"]))
     assert [c["step"] for c in hall.checkpoints(job["id"])] == [30, 20, 10]
     assert "completed" in [e["data"].get("state") for e in hall.events(job["id"])]
     assert job["id"] in [each["id"] for each in hall.jobs(state="completed")]

@@ -279,7 +279,7 @@ def test_forked_ranks_can_be_told_apart(run: Any, tmp_path: Path) -> None:
             assert env["TRAINHALL_ATTEMPT_FOLDER"] == str(folder.path)
             if "RANK" in env:
                 ranks[env["RANK"]] = psutil.Process(pid).name()
-        assert ranks == {"0": "rank 0", "1": "rank 1"}
+        assert ranks == {n: f"rank {n} {launch.job_id}"[:15] for n in ("0", "1")}
     finally:
         shim.terminate()
         assert shim.wait(timeout=20) == 0
