@@ -50,7 +50,7 @@ from trainhall.training.recorder import peak_memory_bytes
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
-from trainhall.training.tasks.base import Data
+from trainhall.training.tasks.base import gives_batches
 from trainhall.training.utilization import peak_of
 
 HERE = Path(__file__).parent
@@ -112,7 +112,7 @@ def by_hand(spec: JobSpec, device: torch.device) -> Steps:
         model.parameters(), lr=training.learning_rate, weight_decay=0.0, fused=True
     )
     data = task.train_data
-    assert isinstance(data, Data)
+    assert gives_batches(data)
     size, batch = len(data), training.global_batch_size
 
     def run(steps: int) -> None:

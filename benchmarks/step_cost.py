@@ -55,7 +55,7 @@ from trainhall.training.place import Place
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
-from trainhall.training.tasks.base import Data, Task
+from trainhall.training.tasks.base import Task, gives_batches
 
 WORLD_SIZE = 2
 BATCH = 64
@@ -118,7 +118,7 @@ def bare_loop(spec: JobSpec, task: Task, rank: int) -> Steps:
         fused=True,
     )
     data = task.train_data
-    assert isinstance(data, Data)
+    assert gives_batches(data)
     batches = bare_batches(len(data), rank)
     loss_of = bare_loss(spec)
     read = data.batch

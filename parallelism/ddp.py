@@ -207,7 +207,8 @@ def _settle_buckets(wrapped: DistributedDataParallel) -> None:
     wrapped.module = _Bare([p for p in module.parameters() if p.requires_grad])
     wrapped.require_forward_param_sync = False  # it has no buffers; DDP sets it again
     try:
-        wrapped().backward()
+        # With none, DDP on a GPU looks for the inputs that it moved there and finds no first one.
+        wrapped(torch.empty(0)).backward()
     finally:
         wrapped.module = module
     wrapped.zero_grad(set_to_none=True)
@@ -220,7 +221,7 @@ class _Bare(nn.Module):
         super().__init__()
         self._all = parameters
 
-    def forward(self) -> Tensor | int:
+    def forward(self, _: Tensor) -> Tensor | int:
         return sum((p * 0).sum() for p in self._all)
 
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from trainhall.parallelism.batches import shapes_of
 from trainhall.training import random_state
 from trainhall.training.data import sample_words
-from trainhall.training.tasks.base import BadData, Data, MapStyle, Samples, Task
+from trainhall.training.tasks.base import BadData, MapStyle, Samples, Task, gives_batches
+from trainhall.training.tasks.own import CheckedBatches
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,10 @@ class Reader:
         self.task = task
         self._data = data
         self._seed = seed
-        self._whole = data if isinstance(data, Data) else None
+        self._whole = data if gives_batches(data) else None
         # Trainhall's own data take what they vary from `sample_words`; 50 µs a batch are saved.
-        self._draws = not type(data).__module__.startswith("trainhall.")
+        source = data.data if isinstance(data, CheckedBatches) else data
+        self._draws = not type(source).__module__.startswith("trainhall.")
         self._set_epoch: Callable[[int], None] | None = getattr(data, "set_epoch", None)
 
     @property

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from support import ddp_ranks
 from support.attempts import RankServer
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
+from trainhall.parallelism import ddp
 from trainhall.parallelism.logical_shards import LogicalShards
 
 
@@ -85,3 +88,15 @@ def test_logical_shards_that_are_let_go_leave_no_hooks_on_the_model() -> None:
     # Nothing public counts them.
     hooks: list[object] = [p._post_accumulate_grad_hooks for p in model.parameters()]  # type: ignore[attr-defined]
     assert not any(hooks)
+
+
+def test_buckets_are_laid_out_where_ddp_moves_inputs_to_a_gpu() -> None:
+    """`device_ids` takes another way through DDP's forward pass, with or without a GPU."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        wrapped = DistributedDataParallel(nn.Linear(3, 2))
+        wrapped.device_ids = [0]
+        ddp._settle_buckets(wrapped)
+        assert all(p.grad is None for p in wrapped.parameters())
+    finally:
+        dist.destroy_process_group()

@@ -22,6 +22,7 @@ from trainhall.training.loader import Loader, Share, Workers, eval_batches
 from trainhall.training.prefetch import AVAILABLE, Prefetcher
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.tasks.own import CheckedTask
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="batches are read in the rank here")
 
@@ -205,8 +206,16 @@ class Drawing:
         return torch.tensor([drawn]) + indices[:, None]
 
 
-def test_what_a_batch_draws_is_the_same_on_any_worker() -> None:
-    reader = Reader(plain(), Drawing(), 1)
+class DrawingTask(Plain):
+    def __init__(self) -> None:
+        super().__init__({}, None)
+        self.train_data = Drawing()
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_what_a_batch_draws_is_the_same_on_any_worker(checked: bool) -> None:
+    task = CheckedTask(DrawingTask(), "lab:DrawingTask") if checked else DrawingTask()
+    reader = Reader(task, task.train_data, 1)
     torch.manual_seed(0)
     before = torch.rand(1)
     torch.manual_seed(0)

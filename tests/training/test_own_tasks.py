@@ -10,9 +10,12 @@ import yaml
 from support import own_tasks
 from support.attempts import RankServer
 from torch import Tensor, nn
+from torch.utils.data import Dataset
+from torch.utils.data.datapipes.map import SequenceWrapper
 
 from trainhall.task import Task, TensorData
 from trainhall.training.blame import Blame
+from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
@@ -234,6 +237,42 @@ def test_a_loss_of_one_element_is_a_scalar_beside_metrics_of_none() -> None:
     checked = CheckedTask(_OneElement(), "module:Task")
     loss, (error,) = checked.loss(checked.build_model(), checked.train_data.batch(torch.arange(4)))
     assert loss.shape == error.shape == ()
+
+
+class _CountsOnTheCpu(_OneElement):
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return torch.ones((), device="meta", requires_grad=True), (torch.tensor(0.5),)
+
+
+def test_a_metric_that_was_counted_on_the_cpu_joins_the_loss() -> None:
+    checked = CheckedTask(_CountsOnTheCpu(), "module:Task")
+    loss, (counted,) = checked.loss(nn.Linear(2, 1), checked.train_data.batch(torch.arange(4)))
+    assert counted.device == loss.device == torch.device("meta")
+
+
+class _MakesBatches(Dataset[Tensor]):
+    """As Hugging Face's `datasets.Dataset`."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.tensor([float(index)])
+
+    def batch(self, batch_size: int, drop_last_batch: bool = False) -> list[Tensor]:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "data", [_MakesBatches(), SequenceWrapper([torch.tensor([float(i)]) for i in range(8)])]
+)
+def test_sets_of_other_libraries_that_make_batches_are_read_sample_by_sample(data: Any) -> None:
+    task = _OneElement()
+    task.train_data = data
+    checked = CheckedTask(task, "module:Task")
+    reader = Reader(checked, checked.train_data, 0)
+    assert not reader.in_memory
+    assert reader.read(Request(0, torch.tensor([3, 1]))).tolist() == [[3.0], [1.0]]
 
 
 @pytest.mark.parametrize("name", ["eval_loss", "chain_link"])

@@ -1,10 +1,11 @@
 """What the training loop asks of a task. `trainhall.task` offers it to users' own tasks."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 from pydantic import BaseModel
 from torch import Tensor, nn
@@ -21,7 +22,6 @@ class BadData(ValueError):
     """The data that a task was given are not what it can learn from; the message names the path."""
 
 
-@runtime_checkable
 class Data(Protocol):
     """A set of samples that gives a whole batch at once: right for what lies in memory.
 
@@ -50,6 +50,15 @@ class MapStyle(Protocol):
 
 Samples = Data | MapStyle
 """What a task may train on."""
+
+
+def gives_batches(data: Any) -> TypeGuard[Data]:
+    """Whether an object is `Data`. Map-style sets of other libraries may have a `batch` as well,
+    which makes batches of a size: torch's data pipes by a `__getattr__`, Hugging Face's `datasets`
+    by a method."""
+    if not hasattr(data, "__len__") or inspect.getattr_static(data, "batch", None) is None:
+        return False
+    return next(iter(inspect.signature(data.batch).parameters), None) != "batch_size"
 
 
 @dataclass(frozen=True)

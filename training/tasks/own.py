@@ -19,7 +19,7 @@ from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import unknown_key
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
-from trainhall.training.tasks.base import BadData, Data, Task
+from trainhall.training.tasks.base import BadData, Data, Task, gives_batches
 
 _TAKEN_NAMES = {
     "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
@@ -177,7 +177,8 @@ class CheckedTask(Task):
                 f"{len(self.metric_names)}: {', '.join(self.metric_names) or 'none'}"
             )  # fmt: skip
         named = zip(self.metric_names, metrics, strict=True)
-        metrics = tuple(self._scalar(name, value) for name, value in named)
+        # One counted in numpy is on the CPU; all of them are read from the device at once.
+        metrics = tuple(self._scalar(name, value).to(loss.device) for name, value in named)
         if model.training and not loss.requires_grad:
             raise self._wrong("loss", "returned a loss that depends on no parameter of the model")
         return loss, metrics
@@ -205,16 +206,15 @@ class CheckedTask(Task):
                 f"{what} is an IterableDataset, which has no positions to go on from after a "
                 "pause; give a map-style data set"
             )
-        if not (
-            isinstance(data, Data) or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))
-        ):
+        whole = gives_batches(data)
+        if not (whole or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))):
             raise BadTask(
                 f"{what} is {_kind(data)}; set it in __init__ to a map-style "
                 "torch.utils.data.Dataset, or to an object with `__len__` and `batch(indices)`"
             )
         if len(data) == 0:
             raise BadData(f"{what} is empty")
-        return _CheckedBatches(data, what) if isinstance(data, Data) else data
+        return CheckedBatches(data, what) if whole else data
 
     def _checked_names(self, names: Any) -> tuple[str, ...]:
         wrong = [n for n in names if not (isinstance(n, str) and n and n.isprintable())]
@@ -234,20 +234,20 @@ class CheckedTask(Task):
         return BadTask(f"{_at(getattr(type(self._own), method))}: {method}() {told}")
 
 
-class _CheckedBatches:
+class CheckedBatches:
     """A user's `Data`, whose batches must have as many samples as were asked for."""
 
     def __init__(self, data: Data, what: str) -> None:
-        self._data = data
+        self.data = data
         self._what = what
         if hasattr(data, "set_epoch"):
             self.set_epoch = data.set_epoch
 
     def __len__(self) -> int:
-        return len(self._data)
+        return len(self.data)
 
     def batch(self, indices: Tensor) -> Any:
-        batch = self._data.batch(indices)
+        batch = self.data.batch(indices)
         first = next((leaf for leaf in leaves_of(batch) if isinstance(leaf, Tensor)), None)
         if first is None:
             raise BadTask(f"{self._what}.batch() returned {_kind(batch)}, which holds no tensor")
