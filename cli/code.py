@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.util import decode_source
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,10 @@ class Packed:
                 f"runs the job needs it installed.")  # fmt: skip
             return
         try:
-            found = _names_of_module((self.folder / file).read_bytes(), file)
-        except SyntaxError as error:
-            say(f"Note: task.name: {file}, line {error.lineno}, is not Python "
-                f"{sys.version_info.major}.{sys.version_info.minor}: {error.msg}")  # fmt: skip
+            found = _names_of_module(decode_source((self.folder / file).read_bytes()), file)
+        except (SyntaxError, ValueError) as error:
+            here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+            say(f"Note: task.name: {file} is not what {here} reads: {error}")
             return
         if found is not None and class_name not in found:
             near = get_close_matches(class_name, found, n=1)
@@ -126,11 +127,11 @@ class Packed:
         return Usage(f"{field}: {path} is not in {self.folder}, the job's `code`{hint}")
 
 
-def _names_of_module(source: bytes, file: str) -> set[str] | None:
+def _names_of_module(source: str, file: str) -> set[str] | None:
     """What a module binds at its top; None where only running it tells.
 
     Raises:
-        SyntaxError: it is not what this Python reads.
+        SyntaxError, ValueError: it is not what this Python reads.
     """
     tree = ast.parse(source, file)
     starred = any(

@@ -79,6 +79,12 @@ def list_jobs(
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only jobs in this state. May be repeated."),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search", metavar="TEXT", help="Only jobs with this in their name, or an id like it."
+        ),
+    ] = None,
     limit: Annotated[
         int,
         typer.Option(
@@ -106,16 +112,19 @@ def list_jobs(
     Examples:
       trainhall ls
       trainhall ls --state running --state queued
+      trainhall ls --search sweep
       trainhall ls --queue
       trainhall ls -o name | xargs -n1 trainhall cancel
     """
     if queue:
         if state:
             raise Usage("--queue and --state exclude each other: what is in the queue waits")
+        if search is not None:
+            raise Usage("--queue and --search exclude each other; --state queued finds what waits")
         _list_queue(limit, wide, output, url)
         return
     with connect(url) as client:
-        jobs = list(client.items("/training/jobs", limit=limit, state=state))
+        jobs = list(client.items("/training/jobs", limit=limit, state=state, search=search))
         out.say_if_simulated(client)
     columns = [
         out.Column("ID", lambda j: j["id"]),

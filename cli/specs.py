@@ -87,7 +87,8 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
     """Submit a job, its code uploaded first if it names a folder and it is not there yet.
 
     Raises:
-        Usage: the folder cannot be sent, or lacks the script or the task; or the coordinator found a fault.
+        Usage: the folder cannot be sent, or lacks the script or the task; or the coordinator found
+            a fault.
     """
     told, code = _document(spec)
     if code is not None and client.upload_code(code.sha256, code.archive):

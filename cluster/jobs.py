@@ -166,9 +166,19 @@ class JobService:
             return await _view(session, job_id)
 
     async def list(
-        self, *, limit: int = 50, cursor: str | None = None, states: Sequence[str] = ()
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        states: Sequence[str] = (),
+        search: str | None = None,
     ) -> Page[JobView]:
-        """The newest first; `states` keeps only jobs in one of these states."""
+        """The newest first.
+
+        Args:
+            states: keeps only jobs in one of these states; all if there are none.
+            search: keeps only jobs whose name has it in it, in any case, or whose id begins so.
+        """
         cursors.check_limit(limit)
         for state in states:
             if state not in set(JobState):
@@ -182,6 +192,11 @@ class JobService:
         )
         if states:
             query = query.where(Job.state.in_(states))
+        if search is not None:
+            if not search.isprintable():
+                raise InvalidValue("search", search, "must be text without control characters")
+            named = Job.name.icontains(search, autoescape=True)
+            query = query.where(named | Job.id.startswith(search.lower(), autoescape=True))
         if cursor is not None:
             query = query.where(Job.number < cursors.decode_number("jobs", cursor))
         async with self._db.session() as session:

@@ -158,9 +158,18 @@ async def list_jobs(
     state: Annotated[
         list[JobState] | None, Query(description="Only jobs in this state. May be repeated.")
     ] = None,
+    search: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=256,
+            description="Only jobs whose name has this in it, in upper or lower case, or whose id "
+            "begins with it.",
+        ),
+    ] = None,
 ) -> JobPage:
     """The newest first."""
-    page = await hall.jobs.list(limit=limit, cursor=cursor, states=state or ())
+    page = await hall.jobs.list(limit=limit, cursor=cursor, states=state or (), search=search)
     return JobPage(items=[Job.model_validate(v) for v in page.items], next_cursor=page.next_cursor)
 
 

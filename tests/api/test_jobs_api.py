@@ -100,6 +100,28 @@ async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
     assert [job["id"] for job in found.json()["items"]] == jobs[:1]
 
 
+async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
+    client: httpx.AsyncClient,
+) -> None:
+    names = ["sweep 1", "Sweep-2", "100% sure", "under_score"]
+    ids = [await submitted(client, name=name) for name in names]
+
+    async def found(text: str) -> list[str]:
+        answer = await client.get(f"{API}/training/jobs", params={"search": text})
+        assert answer.status_code == 200
+        return sorted(ids.index(job["id"]) for job in answer.json()["items"])
+
+    assert await found("sweep") == await found("WEEP") == [0, 1]
+    assert await found(ids[2][:8].upper()) == [2]
+    assert await found(ids[2][1:]) == []
+    # As they are written, and not as patterns of SQL.
+    assert await found("%") == [2]
+    assert await found("_") == [3]
+    refused = await client.get(f"{API}/training/jobs?search=a%00b")
+    assert refused.status_code == 422
+    assert [error["field"] for error in refused.json()["errors"]] == ["search"]
+
+
 async def test_events_tell_what_happened(client: httpx.AsyncClient) -> None:
     job = await submitted(client)
     await client.put(f"{API}/training/jobs/{job}/pause")

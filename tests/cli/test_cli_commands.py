@@ -194,6 +194,9 @@ def test_ls_in_every_format(cli: Cli, finished: str) -> None:
     assert states == {"completed"}
     assert len(cli("ls", "-n", "1", "-o", "name").out.split()) == 1
     assert cli("ls", "--state", "failed").err == "No jobs.\n"
+    assert finished in cli("ls", "--search", finished[:6], "-o", "name").out.split()
+    assert cli("ls", "--search", "no such job").err == "No jobs.\n"
+    assert "exclude each other" in cli("ls", "--queue", "--search", "x", code=2).err
 
 
 def test_the_queue_is_listed_with_what_each_job_waits_for(cli: Cli) -> None:

@@ -99,9 +99,9 @@ def test_a_task_must_be_in_the_module_that_is_sent(
             packed.check_task(name)
     # Other modules may be installed on the hosts, whose Python may be a newer one too.
     for name, note in (
-        ("pkg.task:Digits", "task.name: the job's `code` has no module pkg.task; did you mean pkg.tasks?"),
+        ("pkg.task:Digits", "`code` has no module pkg.task; did you mean pkg.tasks? Every host"),
         ("installed:Digits", "no module installed. Every host"),
-        ("newer:Digits", "newer.py, line 2"),
+        ("newer:Digits", "newer.py, line 2)"),
     ):  # fmt: skip
         packed.check_task(name)
         assert note in capsys.readouterr().err

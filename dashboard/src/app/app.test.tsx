@@ -126,6 +126,26 @@ describe("the jobs", () => {
     expect(again).toHaveAttribute("href", "/new?from=3f2a9c51d07b");
   });
 
+  it("are found by state and name behind however many newer ones", async () => {
+    const newer = Array.from({ length: 100 }, (_, i) =>
+      job({ id: `c${i}`, name: `sweep-${i}`, state: "completed" }),
+    );
+    const old = job({ id: "a1", name: "a long one" });
+    const answer = ({ url }: Request) => {
+      const { searchParams } = new URL(url);
+      const isWanted =
+        searchParams.getAll("state").includes("running") || searchParams.get("search") === "long";
+      return isWanted ? list(old) : { ...list(...newer), next_cursor: "behind the sweep" };
+    };
+    await open("/jobs?show=active", { "GET /training/jobs": answer });
+    expect(await screen.findByText("a long one", { selector: "a" })).toBeVisible();
+    await userEvent.click(screen.getByRole("button", { name: /^All/ }));
+    expect(await screen.findByText("sweep-3", { selector: "a" })).toBeVisible();
+    await userEvent.type(screen.getByLabelText("Search by name or id"), "long");
+    expect(await screen.findByText("a long one", { selector: "a" })).toBeVisible();
+    expect(screen.queryByText("sweep-3")).toBeNull();
+  });
+
   it("that a reason names are links", async () => {
     const reason = "needs 2 GPUs; waits behind job 987ffb07843f, which needs 16";
     await open("/jobs", { "GET /training/jobs": list(job({ state: "queued", reason })) });

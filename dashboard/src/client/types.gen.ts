@@ -1325,7 +1325,7 @@ export type LogLine = {
     /**
      * Void
      *
-     * Written after its attempt was replaced.
+     * It came after its attempt was replaced, or had gone on without its rank.
      */
     void: boolean;
 };
@@ -2712,6 +2712,12 @@ export type ListJobsData = {
          * Only jobs in this state. May be repeated.
          */
         state?: Array<JobState> | null;
+        /**
+         * Search
+         *
+         * Only jobs whose name has this in it, in upper or lower case, or whose id begins with it.
+         */
+        search?: string | null;
     };
     url: '/api/v1/training/jobs';
 };

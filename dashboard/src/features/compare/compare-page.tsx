@@ -1,4 +1,5 @@
 import { ActionIcon, Group, Select, Skeleton, Stack, Title, Tooltip } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { useQueries, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
@@ -29,6 +30,7 @@ const route = getRouteApi("/compare");
 /** With many jobs drawing is dear, and nobody reads ten plots four times a second. */
 const REDRAW_MS = 500;
 const TIMING = ["step_seconds"];
+const TYPING_MS = 150;
 
 /** Several jobs on one plot a metric, and in what their specs differ. */
 export default function ComparePage() {
@@ -261,7 +263,9 @@ function Remove({ name, onRemove }: { name: string; onRemove: () => void }) {
 }
 
 function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void }) {
-  const jobs = useJobs();
+  const [text, setText] = useState("");
+  const [search] = useDebouncedValue(text, TYPING_MS);
+  const jobs = useJobs({ search });
   const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
   const others = all.filter((job) => !places.includes(job.id));
   return (
@@ -269,6 +273,8 @@ function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void
       size="xs"
       w={240}
       searchable
+      searchValue={text}
+      onSearchChange={setText}
       aria-label="Add a job"
       placeholder="Add a job"
       nothingFoundMessage="No other job"

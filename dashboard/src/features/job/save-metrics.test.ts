@@ -20,10 +20,19 @@ it("tells every stored point of what a job reports, and nothing of single ranks"
       });
     },
   });
-  const text = await allMetrics({ id: "3f2a9c51d07b", metrics: { loss: 1, "my metric": 2 } });
+  const metrics = {
+    compression_seconds: 1,
+    communication_hidden_seconds: 1,
+    loss: 1,
+    "my metric": 2,
+    slowest_rank_ratio: 1.5,
+  };
+  const text = await allMetrics({ id: "3f2a9c51d07b", metrics });
   const rows = text.trimEnd().split("\n");
-  expect(rows[0]).toBe("step,loss,my metric");
-  expect(rows[1]).toBe("1,0.5,0.5");
-  expect(rows.at(-1)).toBe("5000,2500,2500");
+  expect(rows[0]).toBe(
+    "step,loss,slowest_rank_ratio,my metric,communication_hidden_seconds,compression_seconds",
+  );
+  expect(rows[1]).toBe("1,0.5,0.5,0.5,0.5,0.5");
+  expect(rows.at(-1)).toBe("5000,2500,2500,2500,2500,2500");
   expect(rows).toHaveLength(5001);
 });

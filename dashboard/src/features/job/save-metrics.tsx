@@ -5,7 +5,7 @@ import type { Job } from "@/shared/api/types";
 import { curvesCsv, saveText } from "@/shared/curves/csv";
 import { CurveSeries } from "@/shared/curves/series";
 import { count, toNumber } from "@/shared/format";
-import { BUBBLE, customNames, LEARNING, TIMING } from "@/shared/live/metric-names";
+import { jobWideNames, TIMING } from "@/shared/live/metric-names";
 import { DownIcon } from "@/shared/ui/icons";
 import { notifyProblem } from "@/shared/ui/notify";
 
@@ -38,7 +38,7 @@ export function SaveMetrics({ job }: { job: Job }) {
 }
 
 export async function allMetrics(job: Pick<Job, "id" | "metrics">): Promise<string> {
-  const names = [...LEARNING, ...BUBBLE, ...customNames(job.metrics), ...TIMING];
+  const names = [...jobWideNames(job.metrics), ...TIMING];
   const columns: { name: string; series: CurveSeries }[] = [];
   // One after the other: together a long job's would be too much at once.
   for (const name of names.filter((each) => each in job.metrics)) {

@@ -1,4 +1,5 @@
 import { Button, Code, Group, Skeleton, Stack, TextInput, Title } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { useJobs } from "@/shared/api/list-jobs";
@@ -14,13 +15,15 @@ import classes from "./jobs-page.module.css";
 import { JobsTable } from "./jobs-table";
 
 const route = getRouteApi("/jobs");
+const TYPING_MS = 150;
 
 export default function JobsPage() {
   useTitle("Jobs");
   const { show = "all", search = "" } = route.useSearch();
   const navigate = route.useNavigate();
   const [ticked, setTicked] = useState<string[]>([]);
-  const jobs = useJobs();
+  const [asked] = useDebouncedValue(search, TYPING_MS);
+  const jobs = useJobs({ states: FILTERS[show].states, search: asked });
   const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
   const shown = all.filter((job) => matches(job, show, search));
   return (
@@ -82,8 +85,8 @@ export default function JobsPage() {
       ) : null}
       {jobs.isPending && !jobs.error ? <Skeleton height={240} /> : null}
       {shown.length > 0 ? <JobsTable jobs={shown} ticked={ticked} onTick={setTicked} /> : null}
-      {jobs.data && shown.length === 0 ? (
-        all.length === 0 ? (
+      {jobs.data && shown.length === 0 && !jobs.isPlaceholderData && asked === search ? (
+        show === "all" && search.trim() === "" ? (
           <NoJobs />
         ) : (
           <Empty title="No job matches">Choose another state or another search.</Empty>

@@ -1,6 +1,8 @@
 /** Query keys, so that a change of one thing renews every view of it. */
 export const keys = {
   jobs: ["jobs"] as const,
+  foundJobs: (states: readonly string[] | null, search: string) =>
+    ["jobs", states, search] as const,
   job: (id: string) => ["job", id] as const,
   attempts: (id: string) => ["job", id, "attempts"] as const,
   gradients: (id: string) => ["job", id, "gradients"] as const,

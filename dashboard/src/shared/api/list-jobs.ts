@@ -1,4 +1,4 @@
-import { infiniteQueryOptions, useInfiniteQuery } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { listJobs as request } from "@/client";
 import { unwrap } from "@/shared/api/client";
 import { keys } from "@/shared/api/keys";
@@ -13,17 +13,30 @@ export interface JobsPage {
   next_cursor?: string | null;
 }
 
-export function listJobs(cursor: string | null, signal?: AbortSignal): Promise<JobsPage> {
-  const query = cursor === null ? { limit: PAGE } : { limit: PAGE, cursor };
-  return unwrap(request({ query, ...(signal ? { signal } : {}) }));
+export interface JobsWanted {
+  /** Null: jobs in any state. */
+  states?: readonly Job["state"][] | null;
+  /** A part of the name, or the beginning of the id. */
+  search?: string;
 }
 
-export function jobsOptions() {
+export function jobsOptions({ states = null, search = "" }: JobsWanted = {}) {
+  const wanted = search.trim();
   return infiniteQueryOptions({
-    queryKey: keys.jobs,
-    queryFn: ({ pageParam, signal }) => listJobs(pageParam, signal),
+    queryKey: keys.foundJobs(states, wanted),
+    queryFn: ({ pageParam, signal }): Promise<JobsPage> => {
+      const query = {
+        limit: PAGE,
+        ...(pageParam === null ? {} : { cursor: pageParam }),
+        ...(states === null ? {} : { state: [...states] }),
+        ...(wanted === "" ? {} : { search: wanted }),
+      };
+      return unwrap(request({ query, signal }));
+    },
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
+    // What was found before is looked through until the answer is here.
+    placeholderData: keepPreviousData,
     refetchInterval: (query) => {
       const pages = query.state.data?.pages ?? [];
       return pages.some((page) => page.items.some((job) => isActive(job.state)))
@@ -34,6 +47,6 @@ export function jobsOptions() {
 }
 
 /** The newest jobs first, renewed while the page is looked at. */
-export function useJobs() {
-  return useInfiniteQuery(jobsOptions());
+export function useJobs(wanted?: JobsWanted) {
+  return useInfiniteQuery(jobsOptions(wanted));
 }

@@ -9,7 +9,7 @@ import type { Sample } from "@/shared/curves/series";
 import { CurveStore } from "@/shared/curves/store";
 import { toNumber } from "@/shared/format";
 import { type Frame, JobStream, type Probe, type StreamStatus } from "@/shared/stream";
-import { BUBBLE, customNames, LEARNING, TIMING } from "./metric-names";
+import { jobWideNames, TIMING } from "./metric-names";
 import { Signal } from "./signal";
 
 const HISTORY_POINTS = 1500;
@@ -85,10 +85,10 @@ export class JobLive {
     job: Job,
     steps: { fromStep?: number; toStep?: number },
   ): Promise<Series[]> {
-    const learning = [...LEARNING, ...BUBBLE, ...customNames(job.metrics)];
+    const jobWide = jobWideNames(job.metrics);
     const parts: Promise<Series[]>[] = [];
-    for (let i = 0; i < learning.length; i += NAMES_AT_ONCE) {
-      const names = learning.slice(i, i + NAMES_AT_ONCE);
+    for (let i = 0; i < jobWide.length; i += NAMES_AT_ONCE) {
+      const names = jobWide.slice(i, i + NAMES_AT_ONCE);
       parts.push(readMetrics(this.jobId, { names, maxPoints: HISTORY_POINTS, ...steps }));
     }
     const maxPoints = timingPoints(job, this.timing.length);

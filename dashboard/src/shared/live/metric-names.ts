@@ -7,22 +7,28 @@ export const STEP_PARTS = [
   "optimizer_seconds",
 ] as const;
 
-/** Series that every rank has as well as the job. */
-export const TIMING = ["step_seconds", ...STEP_PARTS, "peak_memory_bytes"] as const;
-
 /** Of the backward pass, while gradients were on their way to other ranks. */
 export const HIDDEN = "communication_hidden_seconds";
 
 /** Compressing gradients and the opposite, whatever goes on beside it. */
 export const COMPRESSION = "compression_seconds";
 
+/** Series that every rank has as well as the job; not every job has each of them. */
+export const TIMING = [
+  "step_seconds",
+  ...STEP_PARTS,
+  HIDDEN,
+  COMPRESSION,
+  "peak_memory_bytes",
+] as const;
+
 /** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
-export const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
+const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
 
 /** The rank that the others wait for, and how its own time compares with the median. */
-export const SLOWEST = ["slowest_rank", "slowest_rank_ratio"] as const;
+const SLOWEST = ["slowest_rank", "slowest_rank_ratio"] as const;
 
-export const LEARNING = [
+const LEARNING = [
   "loss",
   "eval_loss",
   "accuracy",
@@ -32,7 +38,7 @@ export const LEARNING = [
   "samples_per_second",
 ] as const;
 
-const KNOWN = new Set<string>([...TIMING, HIDDEN, COMPRESSION, ...LEARNING, ...BUBBLE, ...SLOWEST]);
+const KNOWN = new Set<string>([...TIMING, ...LEARNING, ...BUBBLE, ...SLOWEST]);
 
 const LINEAR = new Set<string>([
   "accuracy",
@@ -58,14 +64,12 @@ export function customNames(metrics: Record<string, unknown>): string[] {
     .sort();
 }
 
-const SPEED = new Set<string>([
-  ...TIMING,
-  HIDDEN,
-  COMPRESSION,
-  ...BUBBLE,
-  "samples_per_second",
-  "learning_rate",
-]);
+/** Series that the job has and its ranks have not; not every job has each of them. */
+export function jobWideNames(metrics: Record<string, unknown>): string[] {
+  return [...LEARNING, ...BUBBLE, ...SLOWEST, ...customNames(metrics)];
+}
+
+const SPEED = new Set<string>([...TIMING, ...BUBBLE, "samples_per_second", "learning_rate"]);
 
 export function isAboutSpeed(name: string): boolean {
   return SPEED.has(name);
