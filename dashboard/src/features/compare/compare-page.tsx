@@ -282,7 +282,9 @@ function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void
       data={others.map((job) => ({ value: job.id, label: named(job, all) }))}
       value={null}
       onChange={(id) => {
-        if (id) onAdd(id);
+        if (id === null) return;
+        onAdd(id);
+        setText("");
       }}
     />
   );
