@@ -188,7 +188,8 @@ def _mesh(degrees: dict[str, int], option: dict[str, Any]) -> str:
                 parts.append(str(value))
             case "gradient_sync":
                 named = [value[key] for key in ("algorithm", "compression") if key in value]
-                parts.append(" ".join(named))
+                whole = ["at ratio 1"] if value.get("ratio") == 1 else []
+                parts.append(" ".join(named + whole))
             case "reshard_after_forward":
                 parts.append("no resharding")
             case _:

@@ -102,7 +102,8 @@ def test_the_jobs_own_algorithm_is_among_all_of_them() -> None:
     assert [c.mesh for c in found] == [
         f"data 2, {name}" for name in (
             "ring", "native", "tree", "halving_doubling", "hierarchical", "parameter_server",
-            "naive", "ring fp16", "ring bf16", "ring topk", "ring powersgd",
+            "naive", "ring fp16", "ring bf16", "ring topk at ratio 1",
+            "ring powersgd at ratio 1",
         )
     ]  # fmt: skip
     assert {c.spec.parallelism.gradient_sync.bucket_mb for c in found if c.spec} == {3}
