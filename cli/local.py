@@ -29,7 +29,7 @@ from trainhall.cli.output import duration, number, say, size
 from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
-from trainhall.cluster.agent.devices import list_gpus
+from trainhall.cluster.agent.devices import visible_gpus
 from trainhall.training.checkpoint.names import scan
 from trainhall.training.checkpoint.removal import retire
 from trainhall.training.link import (
@@ -299,7 +299,7 @@ def places(wanted: ResourcesSpec) -> list[RankPlace]:
         CliError: this host has too few GPUs.
     """
     workers = wanted.workers
-    gpus = [] if wanted.device is Device.CPU else visible_gpus()
+    gpus = [] if wanted.device is Device.CPU else [gpu.index for gpu in visible_gpus()]
     if wanted.device is Device.CUDA and len(gpus) < workers:
         raise CliError(
             f"resources: {workers} workers need as many GPUs, and this host has {len(gpus)}; "
@@ -311,22 +311,6 @@ def places(wanted: ResourcesSpec) -> list[RankPlace]:
         RankPlace(rank=rank, local_rank=rank, device_kind=kind, device_index=index)
         for rank, index in enumerate(devices)
     ]
-
-
-def visible_gpus() -> list[int]:
-    """The GPUs that this process may use, by NVML's index: CUDA_VISIBLE_DEVICES is respected."""
-    gpus = list_gpus()
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is None:
-        return [gpu.index for gpu in gpus]
-    found = []
-    for name in (part.strip() for part in told.split(",")):
-        match = [g.index for g in gpus if name == str(g.index) or (name and g.uuid == name)]
-        # CUDA ignores what follows the first name that it does not know.
-        if not match:
-            break
-        found += match
-    return found
 
 
 def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:

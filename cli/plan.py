@@ -89,13 +89,13 @@ def plan(
 
 def _device(spec: "JobSpec", gpu: str | None, limit: int | None, workers: int) -> "PlanDevice":
     """The device to plan for: this host's GPU or CPU, or a GPU that is asked for."""
-    from trainhall.cluster.agent.devices import list_gpus, processor_name
+    from trainhall.cluster.agent.devices import processor_name, visible_gpus
     from trainhall.parallelism.sheets import SHEETS, known_as
     from trainhall.training.spec.plan import PlanDevice
 
     if gpu is not None and known_as(gpu) is None:
         raise Usage(f"no rates are known for {gpu!r}; name one of {', '.join(SHEETS)}")
-    gpus = list_gpus() if gpu is None and spec.resources.device != "cpu" else []
+    gpus = visible_gpus() if gpu is None and spec.resources.device != "cpu" else []
     if gpus:
         least = min(found.memory_total for found in gpus)
         return PlanDevice(kind="cuda", name=gpus[0].name, memory=limit or least)

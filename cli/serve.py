@@ -154,9 +154,9 @@ def check_slots(slots: int | None) -> None:
     """
     if slots != 0:
         return
-    from trainhall.cluster.agent.devices import list_gpus
+    from trainhall.cluster.agent.devices import visible_gpus
 
-    if not list_gpus():
+    if not visible_gpus():
         raise Usage(
             "--slots 0 leaves this host without a device, since it has no GPU that the NVIDIA "
             "driver knows; give it at least 1"

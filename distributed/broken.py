@@ -20,6 +20,14 @@ _LOST = (
 )  # fmt: skip
 _kept: list[dist.ProcessGroup] = []
 """Groups whose threads may never end; they end with the process."""
+_OWN = (
+    "ncclInvalidUsage",
+    "ncclInvalidArgument",
+    "ncclUnhandledCudaError",
+    "shared memory segment",
+)
+"""In the messages of NCCL's errors that are this rank's own: two ranks on one GPU, a device that
+fails, a `/dev/shm` that is too small. No other rank is gone, so nobody would say how to go on."""
 _GLOO = ("gloo/", "pair closure")
 """In the messages of Gloo's errors, which are of no class of their own."""
 
@@ -27,7 +35,7 @@ _GLOO = ("gloo/", "pair closure")
 def is_broken(error: BaseException) -> bool:
     """It is the connection to other ranks that failed, not what this one computes."""
     if isinstance(error, _LOST):
-        return True
+        return not any(mark in str(error) for mark in _OWN)
     return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _GLOO)
 
 

@@ -275,8 +275,8 @@ class ElasticLoop(Loop):
 
     def confirm(self) -> None:
         # A GPU computes behind the host. What a collective that was broken off leaves there looks
-        # like any other gradient, and the host would count the step.
-        if self.device.type == "cuda":
+        # like any other gradient, and the host would count the step. Alone nobody breaks one off.
+        if self.device.type == "cuda" and self.world_size > 1:
             torch.cuda.current_stream(self.device).synchronize()
         self.membership.confirm()
 

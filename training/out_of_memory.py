@@ -22,16 +22,19 @@ _PHASES = (
 )
 """By a part of a path that lies on the way to the error; the first one that does counts."""
 
+_TEXTS = ("can't allocate memory", "CUDA error: out of memory", "Cuda failure 2 'out of memory'")
+
 
 class OutOfMemory(RuntimeError):
     """The device, or the host, has not the memory that the job needs."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Torch says it by a class on a GPU, and by a message alone on a CPU."""
+    """Torch says it by a class where its allocator fails on a GPU, and by a message alone on a CPU
+    or where CUDA or NCCL fails by itself."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _TEXTS)
 
 
 def in_words(

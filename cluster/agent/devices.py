@@ -16,6 +16,9 @@ from trainhall.cluster.protocol import DeviceInfo, DeviceUse, HostUse
 
 logger = logging.getLogger(__name__)
 
+_NO_GPU = ("", "-1", "NoDevFiles")
+"""What hides all GPUs in CUDA_VISIBLE_DEVICES."""
+
 
 @dataclass
 class Devices:
@@ -28,10 +31,10 @@ class Devices:
     """Ranks that were measured before: a share of the CPU is one since the last look."""
 
     def __post_init__(self) -> None:
-        gpus = list_gpus()
+        gpus = visible_gpus()
         slots = self.slots if self.slots is not None else (0 if gpus else os.cpu_count() or 1)
         self._num_slots = slots
-        self.infos = [*gpus, *cpu_slots(slots, start=len(gpus))]
+        self.infos = [*gpus, *cpu_slots(slots, start=gpus[-1].index + 1 if gpus else 0)]
         psutil.cpu_percent(interval=None)
 
     @property
@@ -77,22 +80,52 @@ def list_gpus() -> list[DeviceInfo]:
     """The NVIDIA GPUs of this host, in NVML's order; none where there is no driver."""
     if not has_nvml():
         return []
-    found = []
     try:
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            found.append(
-                DeviceInfo(
-                    index=index,
-                    kind="cuda",
-                    name=_text(pynvml.nvmlDeviceGetName(handle)),
-                    uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
-                    memory_total=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
-                )
-            )
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        logger.warning("only %d GPUs can be used: %s", len(found), error)
+        logger.warning("no GPU can be used: %s", error)
+        return []
+    found = []
+    for index in range(count):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+        except pynvml.NVMLError as error:
+            logger.warning("GPU %d cannot be used: %s", index, error)
+            continue
+        # Boards that share the host's memory tell none of their own.
+        memory = psutil.virtual_memory().total
+        with contextlib.suppress(pynvml.NVMLError):
+            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+        found.append(
+            DeviceInfo(
+                index=index, kind="cuda", name=_text(name), uuid=_text(uuid), memory_total=memory
+            )
+        )
     return found
+
+
+def visible_gpus() -> list[DeviceInfo]:
+    """Those of them that this process may use: CUDA_VISIBLE_DEVICES names them by NVML's index, or
+    by the beginning of a UUID."""
+    gpus = list_gpus()
+    told = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if told is None:
+        return gpus
+    found: list[DeviceInfo] = []
+    for name in (part.strip() for part in told.split(",")):
+        match = [g for g in gpus if name == str(g.index) or _is_uuid(name, g.uuid)]
+        # CUDA ignores what follows the first name that it does not know.
+        if len(match) != 1:
+            if gpus and name not in _NO_GPU:
+                logger.warning("CUDA_VISIBLE_DEVICES: %r is none of this host's GPUs", name)
+            break
+        found += match
+    return sorted(found, key=lambda gpu: gpu.index)
+
+
+def _is_uuid(name: str, uuid: str | None) -> bool:
+    return uuid is not None and name.startswith("GPU-") and uuid.startswith(name)
 
 
 def _gpu_use(index: int) -> DeviceUse:

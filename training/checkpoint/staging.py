@@ -1,7 +1,10 @@
 """The copy of a state to host memory: the only part of a save for which training waits."""
 
+import contextlib
 import ctypes
+import logging
 import mmap
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -9,32 +12,46 @@ from torch import Tensor
 
 # Cache lines, and every element size.
 _ALIGNMENT = 64
+_PORTABLE = 1
+"""`cudaHostRegisterPortable`: for all GPUs."""
+
+logger = logging.getLogger(__name__)
 
 
 class Staging:
     """One block of host memory that takes the same tensors again and again.
 
     It is laid out and faulted in once; as long as shapes and dtypes stay, a copy is one pass of
-    memory and nothing else. Beside a GPU the block is page-locked, so that the copies overlap.
+    memory and nothing else. Beside a GPU the block is page-locked, so that the copies overlap,
+    unless the host does not let as much be locked.
     """
 
     def __init__(self) -> None:
         self._layout: list[tuple[torch.Size, torch.dtype]] = []
         self._copies: list[Tensor] = []
         self._addresses: list[int] = []
-        self._pinned = False
+        self._asked_pinned = False
+        self._unlock: weakref.finalize[[int], Staging] | None = None
+        """Of the block's pages; None: they are not locked."""
 
     def reserve(self, tensors: Sequence[Tensor], *, pinned: bool) -> None:
         """Lay the block out for tensors of these shapes and dtypes, unless it is."""
         layout = [(t.shape, t.dtype) for t in tensors]
-        if layout == self._layout and pinned == self._pinned:
+        if layout == self._layout and pinned == self._asked_pinned:
             return
+        if self._unlock is not None:
+            self._unlock()
         self._layout, self._copies = [], []  # The old block goes before the new one comes.
         starts, size = [], 0
         for tensor in tensors:
             starts.append(size)
             size += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
-        block = _allocate(size, pinned=pinned)
+        block = _allocate(size)
+        self._unlock = None
+        if pinned and size > 0 and _lock_pages(block):
+            # Of this object and not of the memory, which would be gone before.
+            unlock = torch.cuda.cudart().cudaHostUnregister
+            self._unlock = weakref.finalize(self, unlock, block.data_ptr())
         self._copies = [
             block[start : start + tensor.numel() * tensor.element_size()]
             .view(tensor.dtype)
@@ -42,7 +59,7 @@ class Staging:
             for start, tensor in zip(starts, tensors, strict=True)
         ]
         self._addresses = [copy.data_ptr() for copy in self._copies]
-        self._layout, self._pinned = layout, pinned
+        self._layout, self._asked_pinned = layout, pinned
 
     def copy(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Contiguous copies in host memory, valid until the next call. The block was reserved."""
@@ -52,9 +69,10 @@ class Staging:
                 # among threads, and where cores are busy each of these meetings costs a time slice.
                 ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
             else:
-                copy.copy_(tensor, non_blocking=self._pinned)
-        if self._pinned:
-            torch.cuda.synchronize()
+                copy.copy_(tensor, non_blocking=self._unlock is not None)
+        if self._unlock is not None:
+            for device in {tensor.device for tensor in tensors if tensor.device.type == "cuda"}:
+                torch.cuda.synchronize(device)
         return self._copies
 
 
@@ -68,9 +86,7 @@ def _is_plain_memory(tensor: Tensor) -> bool:
     )
 
 
-def _allocate(size: int, *, pinned: bool) -> Tensor:
-    if pinned:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+def _allocate(size: int) -> Tensor:
     if size == 0:
         return torch.empty(0, dtype=torch.uint8)
     # Huge pages, where the system has them, make the first save's page faults cheap.
@@ -80,3 +96,21 @@ def _allocate(size: int, *, pinned: bool) -> Tensor:
     block = torch.frombuffer(memory, dtype=torch.uint8)
     ctypes.memset(block.data_ptr(), 0, size)
     return block
+
+
+def _lock_pages(block: Tensor) -> bool:
+    """Lock a block's pages; False where the host does not let as much be locked.
+
+    Torch's own pinned memory comes in powers of two: 84 GB would take 128 GiB.
+    """
+    failed = int(torch.cuda.cudart().cudaHostRegister(block.data_ptr(), block.nbytes, _PORTABLE))
+    if failed == 0:
+        return True
+    logger.warning(
+        "%.1f GiB of host memory cannot be page-locked; checkpoints are copied there more slowly",
+        block.nbytes / 2**30,
+    )
+    # CUDA would tell the failure once more, of whatever is launched next.
+    with contextlib.suppress(RuntimeError):
+        torch.ones(1, device="cuda")
+    return False

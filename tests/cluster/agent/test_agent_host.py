@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import psutil
 import pynvml
 import pytest
 
@@ -87,6 +88,50 @@ def test_gpus_are_told_as_far_as_they_tell(monkeypatch: pytest.MonkeyPatch) -> N
         assert (first.utilization, first.power, first.temperature) == (42.0, 250.0, 55.0)
         assert first.memory_used == 3 * 2**30
         assert (second.utilization, second.power) == (None, None)
+    finally:
+        devices.has_nvml.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("told", "indices"),
+    [("1", [1]), ("1,0", [0, 1]), ("GPU-1", [1]), ("GPU-", []), ("0,7,1", [0]), ("MIG-a", []),
+     ("-1", []), ("", [])],
+)  # fmt: skip
+def test_the_agent_offers_the_gpus_that_it_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    told: str,
+    indices: list[int],
+) -> None:
+    FakeNvml(monkeypatch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", told)
+    try:
+        found = Devices(slots=1).infos
+        assert [d.index for d in found if d.kind == "cuda"] == indices
+        assert len({d.index for d in found}) == len(found)
+        assert bool(caplog.records) == (told in ("GPU-", "0,7,1", "MIG-a"))
+    finally:
+        devices.has_nvml.cache_clear()
+
+
+def test_a_board_without_memory_of_its_own_is_offered_and_a_lost_one_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    FakeNvml(monkeypatch)
+
+    def handle(index: int) -> int:
+        if index == 0:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return index
+
+    def memory(_: int) -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", handle)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", memory)
+    try:
+        (found,) = list_gpus()
+        assert (found.index, found.memory_total) == (1, psutil.virtual_memory().total)
     finally:
         devices.has_nvml.cache_clear()
 
