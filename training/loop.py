@@ -21,6 +21,7 @@ from trainhall.training.console import Console
 from trainhall.training.control import Control
 from trainhall.training.data import Sampler
 from trainhall.training.evaluate import evaluate
+from trainhall.training.extra_state import refuse_extra_state
 from trainhall.training.finite import LossNotFinite, Numbers
 from trainhall.training.gradients import GradientCapture
 from trainhall.training.job_wide import JobWide
@@ -90,6 +91,7 @@ class Loop:
         self.world_size = place.environment.world_size
         group = process_group.cpu_group()
         check_same_data(len(self.task.train_data), group)
+        refuse_extra_state(model)
         self.num_parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
         self.capture = GradientCapture(
             [name for name, p in model.named_parameters() if p.requires_grad],
@@ -345,7 +347,8 @@ class Loop:
         return self.capture.watch(step)
 
     def seed_shard(self, shard: int) -> None:
-        """Have what the next step draws in a logical shard depend on nothing else."""
+        """Have what the next step draws in a logical shard, or a pipeline's loss of a micro-batch,
+        depend on nothing else."""
         seed_everything(derive_seed(self.training.seed, "shard", self.state.step + 1, shard))
 
     def confirm(self) -> None:

@@ -24,7 +24,9 @@ from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
 from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
+from trainhall.parallelism.strategy import NoGradient
 from trainhall.training.blame import Blame
+from trainhall.training.extra_state import refuse_extra_state
 from trainhall.training.optim import build_optimizer
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
@@ -104,6 +106,7 @@ def _plan(
     calibration: Calibration,
 ) -> Plan:
     tracing = Tracing(subject_of(spec))
+    refuse_extra_state(tracing.model)
     predictions: list[Prediction] = []
     refused: list[Refused] = []
     for strategy, mesh in candidates(workers):
@@ -119,7 +122,7 @@ def _plan(
             prediction = predict(tracing, asked, rates)
         except SpecError as error:
             refused.append(Refused(strategy, mesh, "; ".join(p.message for p in error.problems)))
-        except BadDegrees as error:
+        except (BadDegrees, NoGradient) as error:
             refused.append(Refused(strategy, mesh, str(error)))
         else:
             predictions.append(_calibrated(prediction, calibration))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
-from trainhall.task import Declaration, Task, TaskParams, TensorData
+from trainhall.task import Declaration, Split, Task, TaskParams, TensorData
 
 
 class Numbers(Dataset):
@@ -314,9 +314,13 @@ class Named(Normed):
         self.eval_data = Rows(self.eval_data.inputs, self.eval_data.targets)
 
     def build_model(self) -> nn.Module:
+        if self.params.get("layers") == 4:
+            return nn.Sequential(*(nn.Linear(6, 6) for _ in range(3)), nn.Linear(6, 3))
         return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 3))
 
     def declaration(self) -> Declaration:
+        if self.params.get("layers") == 4:
+            return Declaration(layers=(("0",), ("1",), ("2",), ("3",)))
         return Declaration(layers=(("0", "1"), ("2",)))
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -337,3 +341,102 @@ class Frozen(Named):
 
     def declaration(self) -> Declaration:
         return Declaration(layers=(("0",), ("1",), ("2",), ("3",)))
+
+
+class Contrasted(Named):
+    """Its loss compares two outputs of the model."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return (model(batch.features) - model(-batch.features)).square().mean(), ()
+
+
+class Augmented(Named):
+    """Its loss varies what the model is trained on, and nothing else."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        features = batch.features + 3 if model.training else batch.features
+        return nn.functional.cross_entropy(model(features), batch.labels), ()
+
+
+class Drawn(Named):
+    """Writes down, for each rank, what its loss has drawn before it has called the model."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        drawn = [random.random(), float(np.random.rand()), float(torch.rand(()))]
+        if model.training:
+            with Path(self.params["folder"], os.environ["RANK"]).open("a") as file:
+                file.write(f"{drawn}\n")
+        share = sum(drawn) / len(drawn)
+        return share * super().loss(model, batch)[0], ()
+
+
+class Sometimes(nn.Module):
+    """Two layers, one of which some ranks leave out."""
+
+    def __init__(self, without: list[int]) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 6)
+        self.beside = nn.Linear(6, 6)
+        self.skips = int(os.environ.get("RANK", "0")) in without
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down(self.up(x).relu())
+        return y if self.skips else y + self.beside(x)
+
+
+class LeavesOut(nn.Sequential):
+    """Its layer in the middle is left out by some ranks in one of `rounds` passes."""
+
+    def __init__(self, layers: list[nn.Module], without: list[int], rounds: int) -> None:
+        super().__init__(*layers)
+        self.passes, self.rounds = 0, rounds
+        self.skips = int(os.environ.get("RANK", "0")) in without
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        if self.skips and self.passes % self.rounds == 0:
+            return self[2](self[0](x))  # type: ignore[no-any-return]
+        return super().forward(x)  # type: ignore[no-any-return]
+
+
+class LeftOutLayer(Named):
+    """The ranks of `without` leave a layer out, in the first of `rounds` passes."""
+
+    def build_model(self) -> nn.Module:
+        layers: list[nn.Module] = [nn.Linear(6, 6) for _ in range(3)]
+        return LeavesOut(layers, self.params["without"], self.params["rounds"])
+
+    def declaration(self) -> Declaration:
+        return Declaration(layers=(("0",), ("1",), ("2",)))
+
+
+class LeftOut(Named):
+    """The ranks of `without` leave a part of a layer out, in each of their passes."""
+
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(Sometimes(self.params["without"]), nn.Linear(6, 3))
+
+    def declaration(self) -> Declaration:
+        return Declaration(
+            layers=(("0",), ("1",)), splits=(Split("0.up", "0.down", 8, "hidden units"),)
+        )
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return nn.functional.cross_entropy(model(batch.features), batch.labels), ()
+
+
+class Counting(nn.Linear):
+    """Keeps a number that is neither a parameter nor a buffer."""
+
+    seen = 0
+
+    def get_extra_state(self) -> Any:
+        return {"seen": self.seen}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.seen = state["seen"]
+
+
+class Counted(Plain):
+    def build_model(self) -> nn.Module:
+        return nn.Sequential(Counting(4, 1))

@@ -82,6 +82,11 @@ def test_batches_of_named_tuples_train_in_a_pipeline_as_on_one_rank(
         ("Detached", "BadTask", ["depends on no parameter"]),
         ("NoModel", "BadTask", ["build_model() returned nothing, not a torch.nn.Module"]),
         ("NothingToTrain", "BadTask", ["without parameters to train"]),
+        (
+            "Counted",
+            "BadTask",
+            ["extra state (`get_extra_state` of Counting)", "keep it in a buffer"],
+        ),
         ("Empty", "BadData", ["{file}, line {line}: train_data is empty"]),
         ("NothingHeldOut", "BadData", ["eval_data is empty"]),
         (
