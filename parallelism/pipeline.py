@@ -6,13 +6,14 @@ arXiv:2401.10241).
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, schedules
+from torch.utils._pytree import tree_map
 
 from trainhall.parallelism import tensor
 from trainhall.parallelism.batches import pieces
@@ -21,12 +22,13 @@ from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, Schedule
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
 from trainhall.parallelism.stages import (
-    Given,
     Layers,
     Relay,
     cut,
+    draws_of_its_own,
     inputs_of,
     keep_only,
+    loss_given,
 )
 from trainhall.parallelism.strategy import Loss, Tools, share_weights
 from trainhall.parallelism.transit import Transit
@@ -74,12 +76,13 @@ class Pipeline(Divided):
         self._copies, self._group = mesh.group("data"), mesh.group("pipeline")
         self._size, self._place = mesh.degrees.pipeline, mesh.place("pipeline")
         self._microbatches = microbatches
+        self._round = 0
         number = self._size * STAGES_PER_RANK[schedule]
         owners = [_owner(stage, self._size, schedule) for stage in range(number)]
         stages = cut(model, declaration, number)
         names = {id(p): name for name, p in model.named_parameters()}
         users = _users(stages, owners, model)
-        self.degrees, self.samples = mesh.degrees, mesh.samples
+        self.degrees, self.samples, self._part = mesh.degrees, mesh.samples, mesh.samples
         self.stream = self.samples * self._size + self._place
         mine = {
             s: Layers(model, stages[s]) for s, owner in enumerate(owners) if owner == self._place
@@ -151,11 +154,13 @@ class Pipeline(Divided):
         for layers in self._layers:
             layers.autocast = tools.autocast
         self._loss_of, self._rounds = loss_of, rounds
+        self._first_piece = (self._part * rounds + self._round) * self._microbatches
+        self._round = 0 if last else self._round + 1
         self._batches = []
-        if self._last:
+        if self._first or self._last:
             self._batches = pieces(batch, self._microbatches, "parallelism.microbatches")
         self._measured: dict[int, list[Tensor]] = {}
-        inputs = inputs_of(loss_of, batch) if self._first else ()
+        inputs = self._inputs() if self._first else ()
         options = {"target": torch.arange(self._microbatches)} if self._last else {}
         if not self._last:
             tools.scale(torch.zeros((), device=self._relay.device))  # a scaler begins with a loss
@@ -171,9 +176,30 @@ class Pipeline(Divided):
         rows = zip(*self._measured.values(), strict=True)
         return [torch.stack(values).sum() * share for values in rows]
 
+    def _inputs(self) -> tuple[Any, ...]:
+        """What the loss calls the model with, of all micro-batches.
+
+        It is asked of each by itself, as `_loss` asks: so what it makes of a batch on its way to
+        the model is the same at both ends of the pipeline.
+        """
+        seen = []
+        for index, batch in enumerate(self._batches):
+            with self._asking(index):
+                seen.append(inputs_of(self._loss_of, batch, training=self.model.training))
+        return seen[0] if len(seen) == 1 else tree_map(_joined, *seen)
+
+    @contextmanager
+    def _asking(self, index: int) -> Iterator[None]:
+        """Around each question to the loss of a micro-batch, whose draws depend on nothing else:
+        the rank at the other end asks the same, and a schedule may ask twice."""
+        with draws_of_its_own(self._relay.device), self.tools.autocast():
+            self.tools.shard_begins(self._first_piece + index)
+            yield
+
     def _loss(self, output: Any, index: Tensor) -> Tensor:
-        with self.tools.autocast():
-            loss, measures = self._loss_of(Given(output), self._batches[int(index)])
+        with self._asking(int(index)):
+            batch = self._batches[int(index)]
+            loss, measures = loss_given(self._loss_of, output, batch, training=self.model.training)
         # The first time a schedule asks twice: once for the shapes, with numbers that mean nothing.
         self._measured[int(index)] = [value.detach() for value in (loss, *measures)]
         return self.tools.scale(loss / (self._microbatches * self._rounds))
@@ -250,6 +276,12 @@ class _Stage(PipelineStage):
             for parameter in reversed(list(self._layers.parameters())):
                 if parameter.grad is not None:
                     listener(parameter)
+
+
+def _joined(*parts: Any) -> Any:
+    """What the micro-batches have at one place of what the model is given."""
+    first = parts[0]
+    return torch.cat(parts) if isinstance(first, Tensor) and first.dim() else first
 
 
 def _owner(stage: int, size: int, schedule: Schedule) -> int:

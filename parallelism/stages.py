@@ -1,9 +1,11 @@
 """Cutting a model into stages, and running a stage without knowing the model's task."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -140,15 +142,51 @@ class Relay(nn.Module):
         return shared
 
 
-class Given(nn.Module):
-    """Stands in for a model whose output is known already."""
+class _Beyond(BaseException):
+    """A loss asks more of its model than a pipeline can give; no `except Exception` takes it."""
+
+
+class _StandIn(nn.Module):
+    """What a loss is given instead of a model."""
+
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        raise _Beyond(
+            "the loss looks at the model's parameters, of which no rank under strategies pipeline "
+            "and model has all: leave a penalty to training.weight_decay, or name another strategy"
+        )
+
+
+class Given(_StandIn):
+    """Stands in for a model whose output of one call is known already."""
 
     def __init__(self, output: Any) -> None:
         super().__init__()
         self._output = output
+        self._is_called = False
 
     def forward(self, *_: Any) -> Any:
+        if self._is_called:
+            raise _Beyond(
+                "the loss calls the model more than once, and strategies pipeline and model can "
+                "cut one call: call the model once with all that it is to see (torch.cat, and "
+                "chunk its output), or name another strategy"
+            )
+        self._is_called = True
         return self._output
+
+
+def loss_given(
+    loss_of: Loss, output: Any, batch: Any, *, training: bool
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """A batch's loss, as `Loss`, of what the model has made of `inputs_of` it.
+
+    Raises:
+        BadDegrees: it asks the model for more than that.
+    """
+    try:
+        return loss_of(Given(output).train(training), batch)
+    except _Beyond as beyond:
+        raise BadDegrees("pipeline", str(beyond)) from None
 
 
 class _Seen(BaseException):
@@ -158,15 +196,33 @@ class _Seen(BaseException):
         self.inputs = inputs
 
 
-class _Asked(nn.Module):
+class _Asked(_StandIn):
     def forward(self, *inputs: Any) -> Any:
         raise _Seen(inputs)
 
 
-def inputs_of(loss_of: Loss, batch: Any) -> tuple[Any, ...]:
-    """What a loss calls its model with."""
+def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
+    """What a loss calls its model with, first.
+
+    Raises:
+        BadDegrees: before that it asks for what there is not.
+    """
     try:
-        loss_of(_Asked().eval(), batch)
+        loss_of(_Asked().train(training), batch)
     except _Seen as seen:
         return seen.inputs
+    except _Beyond as beyond:
+        raise BadDegrees("pipeline", str(beyond)) from None
     raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")
+
+
+@contextmanager
+def draws_of_its_own(device: torch.device) -> Iterator[None]:
+    """Whatever is seeded and drawn within it, the generators go on as if it was not."""
+    python, numbers = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)

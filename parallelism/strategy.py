@@ -48,7 +48,9 @@ class Tools:
     compressed: Callable[[Any, Any], None] = lambda begun, ended: None
     """Likewise told between which moments gradients were compressed and decompressed."""
     shard_begins: Callable[[int], None] = lambda _: None
-    """Told before the passes of a logical shard, where there are such: seeds what they draw."""
+    """Told before the passes of a logical shard, where there are such, and before the loss of a
+    pipeline's micro-batch is asked for something: seeds what they draw. The number is that of the
+    shard or the micro-batch in the global batch."""
 
 
 class Strategy(ABC):

@@ -36,7 +36,7 @@ from trainhall.parallelism.plan.trace import (
     prepared,
 )
 from trainhall.parallelism.plan.tracker import KINDS, Tracker
-from trainhall.parallelism.stages import Given, cut, inputs_of
+from trainhall.parallelism.stages import cut, inputs_of, loss_given
 from trainhall.parallelism.strategy import Strategy
 
 _ROUNDS = 2
@@ -208,7 +208,7 @@ class Stages:
         subject, asked = self.tracing.subject, self.asked
         with self.tracing.fakes, torch.no_grad(), explained():
             batch = self._microbatches()[0]
-            (x,) = inputs_of(subject.loss, batch)
+            (x,) = inputs_of(subject.loss, batch, training=True)
             forms = [x]
             same: set[str] = set()
             for names in self.stages:
@@ -260,7 +260,10 @@ class Stages:
 
                 def forward(stage: int, chunk: int, index: int) -> _Way:
                     inputs, _ = received[chunk]
-                    x = inputs[index] if stage else inputs_of(subject.loss, batches[index])[0]
+                    if stage:
+                        x = inputs[index]
+                    else:
+                        (x,) = inputs_of(subject.loss, batches[index], training=True)
                     x = x.detach()
                     if stage:
                         x.requires_grad_()
@@ -268,7 +271,7 @@ class Stages:
                     if stage < last:
                         return _Way(x, output, output)
                     with subject.autocast():
-                        loss, _ = subject.loss(Given(output), batches[index])
+                        loss, _ = loss_given(subject.loss, output, batches[index], training=True)
                     return _Way(x, output, loss)
 
                 for each in order:

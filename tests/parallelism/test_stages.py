@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.degrees import BadDegrees
-from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only
+from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only, loss_given
 
 DECLARATION = Declaration(layers=(("0", "1"), ("2",), ("3", "4"), ("5",)))
 
@@ -83,8 +83,50 @@ def test_a_loss_tells_what_it_gives_the_model() -> None:
             raise AssertionError("the question was taken for a failure") from error
 
     batch = {"x": torch.arange(6.0), "y": "text"}
-    (seen,) = inputs_of(loss, batch)
+    (seen,) = inputs_of(loss, batch, training=True)
     assert seen is batch["x"]
     assert loss(Given(torch.ones(2)), batch)[0] == 2
     with pytest.raises(TypeError, match="never calls the model"):
-        inputs_of(lambda model, batch: (torch.zeros(()), ()), batch)
+        inputs_of(lambda model, batch: (torch.zeros(()), ()), batch, training=True)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_loss_is_asked_in_the_mode_of_the_model(training: bool) -> None:
+    def loss(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return model(batch + 10 if model.training else batch).sum(), ()
+
+    batch = torch.ones(2)
+    (seen,) = inputs_of(loss, batch, training=training)
+    assert torch.equal(seen, batch + 10 if training else batch)
+    modes = []
+    loss_given(lambda model, _: (modes.append(model.training), ()), batch, batch, training=training)
+    assert modes == [training]
+
+
+def test_a_model_that_a_loss_calls_again_has_no_second_output() -> None:
+    def twice(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        try:
+            return (model(batch) - model(-batch)).square().mean(), ()
+        except Exception as error:
+            raise AssertionError("it was taken for the loss's own failure") from error
+
+    with pytest.raises(BadDegrees, match="calls the model more than once"):
+        loss_given(twice, torch.ones(2), torch.ones(2), training=True)
+
+
+def test_a_loss_that_looks_at_the_weights_of_a_stand_in_finds_no_empty_list() -> None:
+    def penalty(model: nn.Module) -> Any:
+        return sum(p.square().sum() for p in model.parameters())
+
+    def behind(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return model(batch).mean() + penalty(model), ()
+
+    def before(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        added = penalty(model)
+        return model(batch).mean() + added, ()
+
+    batch = torch.ones(2)
+    with pytest.raises(BadDegrees, match="looks at the model's parameters"):
+        loss_given(behind, batch, batch, training=True)
+    with pytest.raises(BadDegrees, match="looks at the model's parameters"):
+        inputs_of(before, batch, training=True)
