@@ -7,18 +7,19 @@ gradients are averaged between the groups ("hybrid sharding").
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.parts import Divided
-from trainhall.parallelism.strategy import share_weights
+from trainhall.parallelism.parts import Divided, no_gradient
+from trainhall.parallelism.strategy import Loss, Tools, share_weights
 
 
 class FullyShardedData(Divided):
@@ -49,6 +50,32 @@ class FullyShardedData(Divided):
             tensor.divide(model, declaration, mesh, sequence_parallel=sequence_parallel)
         shard(model, declaration, mesh, reshard=reshard, low_precision=low_precision)
         self._take(model, mesh)
+        # One rank alone exchanges nothing.
+        self._groups = _groups(model) if self.degrees.samples > 1 else []
+        for group in self._groups:
+            _check_before_reducing(group)
+
+    def backward(
+        self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
+    ) -> list[Tensor]:
+        """As `Strategy.backward`.
+
+        Raises:
+            NoGradient: this rank has left out a layer or a parameter, and with it what the others
+                exchange of it: what this rank would send next they would take for that.
+        """
+
+        for group in self._groups:
+            group._post_forward_indices.clear()  # what an evaluation has left
+
+        def checked(model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+            measured = loss_of(model, batch)
+            for group in self._groups:
+                if not group._post_forward_indices:
+                    _raise_if_any(_trained(group))
+            return measured
+
+        return super().backward(batch, checked, tools, rounds=rounds, last=last)
 
     @contextmanager
     def local_gradients(self) -> Iterator[None]:
@@ -97,6 +124,52 @@ def shard(
         if rest:
             fully_shard(rest, mesh=ranks, reshard_after_forward=reshard)
     fully_shard(model, mesh=ranks)
+
+
+def _groups(model: nn.Module) -> list[Any]:
+    """FSDP2's groups of weights that are gathered and reduced together. Nothing public tells of
+    what became of their gradients before they are sent."""
+    modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
+    states: dict[int, Any] = {id(s): s for s in (module._get_fsdp_state() for module in modules)}
+    found: list[Any] = []
+    for state in states.values():
+        if hasattr(state, "_fsdp_param_groups"):
+            found += state._fsdp_param_groups
+        elif state._fsdp_param_group is not None:  # torch before 2.13
+            found.append(state._fsdp_param_group)
+    return found
+
+
+def _trained(group: Any) -> list[Any]:
+    return [each for each in group.fsdp_params if each.sharded_param.requires_grad]
+
+
+def _raise_if_any(absent: list[Any]) -> None:
+    if absent:
+        raise no_gradient([str(each._param_fqn) for each in absent])
+
+
+def _check_before_reducing(group: Any) -> None:
+    """Have a group's gradients sent only if all are there: of what is left out nothing is sent, and
+    the rest would be added to other weights' gradients on other ranks."""
+    reduce: Callable[..., None] = group.post_backward
+
+    def checked(*unused: Any) -> None:
+        # A layer that is called again has more to come, from its earlier calls.
+        if group.reduce_grads and not group._post_forward_indices:
+            _raise_if_any([each for each in _trained(group) if not _has_gradient(each)])
+        reduce(*unused)
+
+    group.post_backward = checked
+
+
+def _has_gradient(parameter: Any) -> bool:
+    if parameter.sharded_param.grad is not None:
+        return True
+    if not hasattr(parameter, "_unsharded_param"):
+        return False
+    accumulated = parameter.unsharded_accumulated_grad is not None
+    return accumulated or parameter.unsharded_param.grad is not None
 
 
 def _rounded(modules: list[nn.Module]) -> list[nn.Module]:

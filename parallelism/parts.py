@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients
+from trainhall.parallelism.strategy import Loss, NoGradient, Strategy, Tools, clip_gradients
 from trainhall.parallelism.waiting import Waits, watch_shards, watch_splits
 
 
@@ -134,8 +134,20 @@ class Divided(Strategy):
         return super().backward(batch, loss_of, tools, rounds=rounds, last=last)
 
     def average_gradients(self) -> None:
+        """
+        Raises:
+            NoGradient: this rank left a parameter out of a step, and so has nothing to give where
+                others have. They wait for it then until it has ended.
+        """
+        if self.degrees.samples > 1:
+            self._check_gradients()
         for part in self._parts.values():
             part.take_gradient()
+
+    def _check_gradients(self) -> None:
+        absent = [name for name, part in self._parts.items() if part.of.grad is None]
+        if absent:
+            raise no_gradient(absent)
 
     def clip(self, largest: float | None) -> Tensor:
         return clip_parts(list(self._parts.values()), largest, self.waits, self.nothing)
@@ -157,6 +169,16 @@ class Divided(Strategy):
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         return self._parts[name].like_parameter(state)
+
+
+def no_gradient(names: Sequence[str]) -> NoGradient:
+    """What is told of parameters that a rank has left out."""
+    return NoGradient(
+        f"{', '.join(names)} got no gradient in a step: the loss of this rank does not depend on "
+        "it there, so nothing can be averaged over the ranks. Use every trained parameter in every "
+        "micro-batch (multiply what it gives by 0, say), or set requires_grad to False on what is "
+        "not trained"
+    )
 
 
 def average(tensors: Sequence[Tensor], group: dist.ProcessGroup) -> None:

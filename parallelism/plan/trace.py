@@ -33,7 +33,7 @@ from trainhall.parallelism.plan.copies import Alone, Copies, Shards
 from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.servers import Pushing, Serving
 from trainhall.parallelism.plan.tracker import Tracker
-from trainhall.parallelism.strategy import Loss, Strategy, Tools
+from trainhall.parallelism.strategy import Loss, NoGradient, Strategy, Tools
 from trainhall.parallelism.tensor import TensorParallel
 
 CPU = torch.device("cpu")
@@ -359,7 +359,7 @@ def explained() -> Iterator[None]:
     """Say of what fails on tensors without memory where it comes from."""
     try:
         yield
-    except BadDegrees:
+    except (BadDegrees, NoGradient):
         raise
     except Exception as error:
         raise CannotTrace(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error

@@ -305,3 +305,31 @@ def test_peaks_of_two_lengths_at_different_moments_are_not_extended() -> None:
     one = trace({"parameters": 3, "buffers": 5}, {"parameters": 3})
     assert grows_evenly(one, trace({"parameters": 4, "buffers": 5}, {"parameters": 4}))
     assert not grows_evenly(one, trace({"parameters": 10}, {"parameters": 4}))
+
+
+def test_a_loss_that_calls_the_model_twice_is_planned_for_what_can_compute_it() -> None:
+    made = plan(job({"name": "support.own_tasks:Contrasted"}, "ddp"), 2, RATES, None)
+    strategies = {p.asked.strategy for p in made.predictions}
+    assert {"ddp", "fsdp"} <= strategies
+    reasons = {r.strategy: r.reason for r in made.refused}
+    for strategy in ("pipeline", "model"):
+        assert strategy not in strategies
+        assert "the loss calls the model more than once" in reasons[strategy]
+
+
+def test_what_has_no_gradient_is_planned_for_what_does_not_need_it() -> None:
+    task = {"name": "support.own_tasks:LeftOut", "params": {"without": [0]}}
+    made = plan(job(task, "ddp"), 2, RATES, None)
+    reasons = {r.strategy: r.reason for r in made.refused}
+    assert reasons["fsdp"].startswith("0.beside.weight, 0.beside.bias got no gradient")
+    assert "tensor" in {p.asked.strategy for p in made.predictions}
+
+
+def test_a_model_whose_state_no_checkpoint_gives_back_is_not_planned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = job({"name": "support.own_tasks:Counted"}, "ddp")
+    request = planner_input(spec, 2, code=None, device=PlanDevice(kind="cpu", name="")).decode()
+    monkeypatch.setattr("sys.stdin", StringIO(request))
+    assert planning.main() == EXIT_REFUSED
+    assert "`get_extra_state` of Counting" in capsys.readouterr().err
