@@ -36,6 +36,7 @@ from trainhall.cluster.lifecycle import (
     move_job,
     tell_attempt,
 )
+from trainhall.cluster.node_faults import may_set_aside
 from trainhall.cluster.node_lifecycle import UNHEARD, hold_ready, holds_devices, move_node
 from trainhall.cluster.nodes import delete_node
 from trainhall.cluster.options import ClusterOptions
@@ -130,7 +131,7 @@ class Applier:
             # An integrity error here is the grant's key at work: the device was taken meanwhile,
             # or its node went away.
             return False
-        if isinstance(decision, EndAttempt | Regroup) and decision.failure is not None:
+        if _may_set_aside(decision):
             # On its own: who reports locks a node before its attempts.
             async with self._db.transaction() as session:
                 await set_aside_failing(session, touched.nodes, self._clock.now())
@@ -442,6 +443,11 @@ def _check(held: bool) -> None:
     """
     if not held:
         raise Stale
+
+
+def _may_set_aside(decision: Decision) -> bool:
+    failure = decision.failure if isinstance(decision, EndAttempt | Regroup) else None
+    return failure is not None and may_set_aside(failure.cause)
 
 
 def _stored(failure: Failure | None) -> dict[str, Any] | None:

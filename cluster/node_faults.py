@@ -52,6 +52,14 @@ _FAULTS = {
 }
 
 
+def may_set_aside(cause: Cause) -> bool:
+    """An end of this cause can be the one for which a node is set aside.
+
+    No other end can: it adds to no count, and time that passes only takes away from them.
+    """
+    return cause in _FAULTS
+
+
 def is_node_fault(cause: Cause) -> bool:
     """It is the node that is broken: no job's restart budget pays for it.
 

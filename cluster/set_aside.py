@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import structlog
-from sqlalchemy import or_, select
+from sqlalchemy import Row, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState
@@ -17,19 +17,25 @@ from trainhall.training.link import Failure
 
 log = structlog.get_logger(__name__)
 
+# Of a day's attempts, which may be many: what is large about them stays in the database.
+_ENDS = select(
+    Attempt.job_id, Attempt.generations, Attempt.allocation, Attempt.finished_at, Attempt.failure
+)
+
 
 async def set_aside_failing(
     session: AsyncSession, node_ids: Iterable[str], now: datetime
 ) -> list[str]:
     """Drain those of some nodes that have failed too often; their ids.
 
-    One that is drained already is left as it is: whoever drained it has a reason.
+    To be called when an end of a cause that `may_set_aside` was stored. One that is drained already
+    is left as it is: whoever drained it has a reason.
     """
     active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
     over = Attempt.state.in_([AttemptState.FAILED.value, AttemptState.COMPLETED.value])
     recent = (
-        await session.scalars(
-            select(Attempt).where(
+        await session.execute(
+            _ENDS.where(
                 or_(
                     # Ranks that regroup in place have failed although their attempt goes on.
                     active & Attempt.in_place & (Attempt.generation > 1),
@@ -54,8 +60,8 @@ async def set_aside_failing(
     return found
 
 
-def _ends_on(node: Node, attempt: Attempt) -> Iterator[Ended]:
-    """How an attempt, and those of its generations that lost ranks, ended for a node."""
+def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
+    """How an attempt (`_ENDS`), and those of its generations that lost ranks, ended for a node."""
     for before, after in pairwise(attempt.generations):
         failure = after.get("failure")
         if failure is not None and _is_of(node, failure, _hosts(before["allocation"])):

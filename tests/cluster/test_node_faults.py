@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.cluster.node_faults import Ended, is_node_fault, set_aside
+from trainhall.cluster.node_faults import Ended, is_node_fault, may_set_aside, set_aside
 from trainhall.training.cause import Cause
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -79,3 +79,21 @@ def test_the_order_in_which_ends_are_given_does_not_matter(
     # At one moment two ends have no order.
     ended = list({minutes: at(minutes, cause, job) for minutes, cause, job in given_ends}.values())
     assert set_aside(NOW, ended) == set_aside(NOW, list(reversed(ended)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 1600), st.sampled_from([None, *Cause]), st.sampled_from("abcd")),
+        max_size=12,
+    ),
+    st.sampled_from([None, *(cause for cause in Cause if not may_set_aside(cause))]),
+    st.integers(0, 1600),
+)
+def test_what_may_not_set_a_node_aside_never_does(
+    before: list[tuple[int, Cause | None, str]], cause: Cause | None, later: int
+) -> None:
+    """Neither such an end nor the time that passes."""
+    ended = [at(minutes, cause, job) for minutes, cause, job in before]
+    if set_aside(NOW, ended) is None:
+        then = NOW + timedelta(minutes=later)
+        assert set_aside(then, [*ended, Ended(then, "e", cause)]) is None

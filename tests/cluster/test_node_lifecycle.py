@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
-from sqlalchemy import select, text
+from sqlalchemy import Engine, event, select, text
 from support.simulated import SimulatedCluster, failure, spec, wipe
 
 from trainhall.cluster.apply import Applier
@@ -359,3 +359,30 @@ async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedClust
     assert aside.reason.startswith("set aside: a device failed 2 times within 24 hours")
     await nodes.undrain(alpha.node_id)
     assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
+
+
+async def test_what_is_no_fault_of_a_node_has_no_attempts_looked_through(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha")
+    seen: list[str] = []
+
+    def note(connection, cursor, statement, parameters, context, executemany):  # type: ignore[no-untyped-def]
+        if "finished_at >" in statement:
+            seen.append(statement)
+
+    async def end_with(cause: Cause) -> int:
+        seen.clear()
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, Failure(rank=0, message="it fell", cause=cause))
+        return len(seen)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        for cause in (Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.UNKNOWN):
+            assert await end_with(cause) == 0, cause
+        assert await end_with(Cause.CRASH) == 1
+        assert "checkpoint_plan" not in seen[0], "only what is needed of an attempt is read"
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
