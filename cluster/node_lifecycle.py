@@ -175,6 +175,11 @@ async def undrain_node(session: AsyncSession, node: Node, *, heard: bool, now: d
     await session.refresh(node)
 
 
+def void_join_token(node: Node) -> None:
+    """Nobody joins with it any more."""
+    node.join_token_sha256 = node.join_expires_at = None
+
+
 async def record_node_event(
     session: AsyncSession, node_id: str, state: NodeState, reason: str, now: datetime
 ) -> None:

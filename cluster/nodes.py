@@ -32,6 +32,7 @@ from trainhall.cluster.node_lifecycle import (
     move_node,
     record_node_event,
     undrain_node,
+    void_join_token,
 )
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids
@@ -138,6 +139,9 @@ class NodeService:
     async def join(self, request: JoinRequest) -> JoinReply:
         """Trade a join token for the node's own credential.
 
+        The answer may be lost on its way. So a node that has never reported may join with the same
+        token again, and the credential of before is void; its first report voids the token.
+
         Raises:
             NotAllowed: the token is unknown, used or expired.
             ProtocolMismatch: the agent speaks another version.
@@ -162,8 +166,8 @@ class NodeService:
                 )
             if node.name == _placeholder(node.id):
                 node.name = await _free_name(session, request.name, node.id)
-            node.join_token_sha256 = None
-            node.join_expires_at = None
+            if node.state != NodeState.PENDING:
+                void_join_token(node)
             node.credential_sha256 = _digest(credential)
             node.address = request.address[:255]
             node.agent_version = request.agent_version[:64]

@@ -17,6 +17,7 @@ from trainhall.cluster.node_lifecycle import (
     move_node,
     reason_to_drain,
     state_when_heard,
+    void_join_token,
 )
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.protocol import AssignmentReport, Report
@@ -118,6 +119,10 @@ async def _move_node(session: AsyncSession, node: Node, report: Report, clock: C
         reason = "its agent was stopped; it gets no new work until it is back"
     else:
         reason = "its agent reports"
+    if start is NodeState.PENDING:
+        # Until now its host may not have got the credential, and might have had to ask again.
+        void_join_token(node)
+        await session.flush()
     await move_node(session, node.id, start, end, reason=reason, now=clock.now())
     await session.refresh(node)
     return True

@@ -177,6 +177,7 @@ class Node(Base):
     address: Mapped[str] = mapped_column(String(255), default="")
     agent_version: Mapped[str | None] = mapped_column(String(64))
     join_token_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
+    """None once nobody may join with it any more."""
     join_expires_at: Mapped[datetime | None]
     credential_sha256: Mapped[str | None] = mapped_column(String(64), unique=True)
     host_use: Mapped[dict[str, Any]] = mapped_column(default=dict)

@@ -66,11 +66,23 @@ async def test_a_node_has_a_history(client: httpx.AsyncClient) -> None:
     assert (await client.get(f"{API}/cluster/nodes/nosuchnode/history")).status_code == 404
 
 
-async def test_a_token_works_once(client: httpx.AsyncClient) -> None:
+def bearer(reply: httpx.Response) -> dict[str, str]:
+    return {"Authorization": f"Bearer {reply.json()['credential']}"}
+
+
+async def test_a_token_is_good_for_one_credential(client: httpx.AsyncClient) -> None:
     node = await announced(client)
-    first = await client.post(f"{API}/agent/join", json=joining(node["join_token"]))
-    assert first.status_code == 200
-    for token in (node["join_token"], "nonsense", ""):
+    # The answer of the first may have been lost: nothing was heard of the node yet.
+    replies = [
+        await client.post(f"{API}/agent/join", json=joining(node["join_token"])) for _ in range(2)
+    ]
+    assert [reply.status_code for reply in replies] == [200, 200]
+    known = [
+        (await client.get(f"{API}/agent/code/{'0' * 64}", headers=bearer(reply))).status_code
+        for reply in replies
+    ]
+    assert known == [401, 404]
+    for token in ("nonsense", ""):
         again = await client.post(f"{API}/agent/join", json=joining(token))
         assert again.status_code == 401
         assert again.headers["content-type"] == "application/problem+json"

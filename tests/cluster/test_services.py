@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from support.frames import frame, table
-from support.simulated import SimulatedCluster, failure, spec
+from support.simulated import SimulatedCluster, SimulatedNode, failure, spec
 
 from trainhall.cluster.errors import (
     Conflict,
@@ -153,8 +153,6 @@ async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> No
     with pytest.raises(ProtocolMismatch, match="upgrade the coordinator"):
         await nodes.join(wrong)
     reply = await nodes.join(join_request(announced.join_token, "my host!"))
-    with pytest.raises(NotAllowed, match="used before"):
-        await nodes.join(join_request(announced.join_token))
     assert await nodes.authenticate(reply.credential) == reply.node_id
     with pytest.raises(NotAllowed):
         await nodes.authenticate("wrong")
@@ -164,12 +162,63 @@ async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> No
     assert (await nodes.get(second.node_id)).name == "my-host-2"
 
 
-async def test_two_hosts_with_one_token_race_and_one_joins(hall: SimulatedCluster) -> None:
+async def test_a_join_whose_answer_was_lost_may_be_asked_for_again(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce(None)
+    node = SimulatedNode("my-host", 1)
+    lost = await nodes.join(join_request(announced.join_token, node.name))
+    assert await nodes.authenticate(lost.credential) == lost.node_id
+    reply = await nodes.join(join_request(announced.join_token, node.name))
+    assert reply.node_id == lost.node_id
+    assert [n.name for n in (await nodes.list()).items] == ["my-host"]
+    with pytest.raises(NotAllowed):
+        await nodes.authenticate(lost.credential)
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+    # Once it has reported, the token is void for good: also while it is away.
+    node.node_id = reply.node_id
+    hall.nodes[node.node_id] = node
+    await hall.connect(node)
+    await hall.settle()
+    for state, seconds in (("ready", 0), ("suspect", 20), ("lost", 100)):
+        hall.clock.advance(seconds)
+        if seconds:
+            await hall.disconnect(node)
+            await hall.settle()
+        assert (await nodes.get(node.node_id)).state == state
+        with pytest.raises(NotAllowed, match="used before"):
+            await nodes.join(join_request(announced.join_token, node.name))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+
+
+async def test_a_token_that_was_used_expires_all_the_same(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce("alpha")
+    reply = await nodes.join(join_request(announced.join_token))
+    hall.clock.advance(24 * 3600)
+    with pytest.raises(NotAllowed, match="expired"):
+        await nodes.join(join_request(announced.join_token))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+
+
+async def test_a_node_that_has_reported_before_is_joined_anew_once(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    alpha = await hall.add_node("alpha")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    token = (await nodes.announce("alpha")).join_token
+    await nodes.join(join_request(token))
+    with pytest.raises(NotAllowed, match="used before"):
+        await nodes.join(join_request(token))
+
+
+async def test_of_two_hosts_with_one_token_one_has_the_node(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     token = (await nodes.announce("alpha")).join_token
-    results = await asyncio.gather(
-        *(nodes.join(join_request(token)) for _ in range(4)), return_exceptions=True
-    )
+    replies = await asyncio.gather(*(nodes.join(join_request(token)) for _ in range(4)))
+    assert len({reply.node_id for reply in replies}) == 1
+    asked = [nodes.authenticate(reply.credential) for reply in replies]
+    results = await asyncio.gather(*asked, return_exceptions=True)
     assert sum(not isinstance(r, Exception) for r in results) == 1
     assert all(isinstance(r, NotAllowed) for r in results if isinstance(r, Exception))
 
