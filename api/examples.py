@@ -205,6 +205,7 @@ DEVICE: Example = {
     "temperature": 61.0,
     "power": 640.5,
     "job_id": "3f2a9c51d07b",
+    "gone": False,
 }
 NODE: Example = {
     "id": "9b1d44e0c2aa",

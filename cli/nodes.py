@@ -266,7 +266,7 @@ def _page(node: out.Json) -> str:
         entries.insert(4, ("to be drained", node["drain_reason"]))
     devices = [
         out.Column("DEVICE", lambda d: str(d["index"])),
-        out.Column("NAME", lambda d: d["name"]),
+        out.Column("NAME", lambda d: f"{d['name']}, gone" if d.get("gone") else d["name"]),
         out.Column("MEMORY", lambda d: out.size(d["memory_total"]), right=True),
         out.Column("JOB", lambda d: d["job_id"] or ""),
     ]
@@ -313,6 +313,7 @@ def _devices(node: out.Json) -> str:
     counts: dict[str, int] = {}
     for device in node["devices"]:
         what = "CPU slot" if device["kind"] == "cpu" else str(device["name"])
+        what += " (gone)" if device.get("gone") else ""
         counts[what] = counts.get(what, 0) + 1
     return ", ".join(f"{count} × {what}" for what, count in counts.items())
 

@@ -107,6 +107,7 @@ def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> Rend
     for node, device in devices:
         state = "" if node["state"] == "ready" else f" {node['state']}"
         name = f"{device['index']} {'CPU' if device['kind'] == 'cpu' else device['name']}"
+        name += ", gone" if device.get("gone") else ""
         use, power, heat = device["utilization"], device["power"], device["temperature"]
         table.add_row(
             Text(harmless(node["name"]) + state, style=COLORS.get(node["state"], "")),

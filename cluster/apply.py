@@ -106,6 +106,8 @@ class Applier:
                         touched.removed.add(decision.node_id)
                     case Release():
                         await self._release(session, decision)
+                        # Of a device that is gone, the node's next report removes the row.
+                        touched.nodes.add(decision.node_id)
                     case MarkRunning():
                         await self._mark_running(session, decision)
                         touched.jobs.add(decision.token[0])

@@ -22,7 +22,7 @@ Every other job follows rule 4 by a save and its next attempt. An elastic one gr
 `grow_by_restart_after_seconds` have passed since its attempt began to run, and only if it can save.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -266,14 +266,14 @@ def _regroup_after(
         if not after.is_free:
             restarts, step = after.restarts, after.step
     gone = {host.node_id for host in losses.hosts}
-    kept = [_without_missing(p, spare) for p in placed(attempt) if p.node_id not in gone]
-    left = [node for node in kept if node.device_indices]
+    kept = [node for node in placed(attempt) if node.node_id not in gone]
     fresh = {(host.node_id, rank.device_index) for host, rank in losses.fallen}
-    found = _enlarged(attempt, job, left, spare, gone, fresh)
-    if found is None:
-        # One that was resized, and has no room for that yet, may keep the size that it has.
-        as_it_is = replace(job, sizes=(_size(attempt),))
-        found = _enlarged(attempt, as_it_is, left, spare, gone, fresh)
+    missing = _missing(kept, spare)
+    # It leaves the devices that its hosts do not have any more; where it could not go on then, at
+    # least those on which nothing lives.
+    found = _without(attempt, job, kept, missing, spare, gone, fresh)
+    if found is None and not missing <= fresh:
+        found = _without(attempt, job, kept, missing & fresh, spare, gone, fresh)
     if found is None:
         return None
     size = sum(len(node.device_indices) for node in found)
@@ -289,6 +289,36 @@ def _regroup_after(
         restarts_step=step,
         failure=losses.failure or losses.lost,
     )
+
+
+def _without(
+    attempt: AttemptFacts,
+    job: JobFacts,
+    kept: Sequence[PlacedNode],
+    missing: Set[tuple[str, int]],
+    spare: Spare,
+    gone: Collection[str],
+    fresh: Set[tuple[str, int]],
+) -> list[PlacedNode] | None:
+    """How it goes on without the missing ones of the devices that it keeps; None: it cannot."""
+    # A host of which nothing is left may give others of its devices.
+    left = [
+        replace(
+            node,
+            device_indices=tuple(
+                i for i in node.device_indices if (node.node_id, i) not in missing
+            ),
+        )
+        for node in kept
+    ]
+    if all((node.node_id, i) in fresh for node in left for i in node.device_indices):
+        return None  # nobody is left who has the state
+    found = _enlarged(attempt, job, left, spare, gone, fresh)
+    if found is not None:
+        return found
+    # One that was resized, and has no room for that yet, may keep the size that it has.
+    as_it_is = replace(job, sizes=(_size(attempt),))
+    return _enlarged(attempt, as_it_is, left, spare, gone, fresh)
 
 
 def _can_regroup(attempt: AttemptFacts, job: JobFacts) -> bool:
@@ -361,11 +391,11 @@ def _with_more(
         replace(node, device_indices=node.device_indices + given.pop(node.node_id, ()))
         for node in kept
     ]
-    return found + [
+    found += [
         PlacedNode(node_id, spare.nodes[node_id].name, indices)
         for node_id, indices in given.items()
-        if indices
     ]
+    return [node for node in found if node.device_indices]
 
 
 def _first(
@@ -461,10 +491,15 @@ def placed(attempt: AttemptFacts) -> list[PlacedNode]:
     return [PlacedNode(h.node_id, h.node_name, h.devices) for h in attempt.hosts]
 
 
-def _without_missing(node: PlacedNode, spare: Spare) -> PlacedNode:
-    """Without devices that the node's agent does not report any more."""
-    there = {device.index for device in spare.nodes[node.node_id].devices}
-    return replace(node, device_indices=tuple(i for i in node.device_indices if i in there))
+def _missing(held: Iterable[PlacedNode], spare: Spare) -> Set[tuple[str, int]]:
+    """Those of some devices that their hosts do not have any more."""
+    there = {
+        (node.node_id, device.index)
+        for node in held
+        if node.node_id in spare.nodes
+        for device in spare.nodes[node.node_id].devices
+    }
+    return {(node.node_id, i) for node in held for i in node.device_indices} - there
 
 
 def _size(attempt: AttemptFacts) -> int:

@@ -41,6 +41,7 @@ class NodeFacts:
     silent_seconds: float
     """Since the node was last heard, or since the coordinator began to listen if that is later."""
     devices: tuple[DeviceFacts, ...]
+    """Those that it has. An attempt may still hold others."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What a job's selector is held against."""
     drain_reason: str | None = None

@@ -35,7 +35,11 @@ from trainhall.training.link import Failure
 
 # A pass follows every change, and building a statement takes as long as running it.
 _GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
-_DEVICES = select(Device.node_id, Device.index, Device.kind).order_by(Device.node_id, Device.index)
+_DEVICES = (
+    select(Device.node_id, Device.index, Device.kind)
+    .where(Device.gone.is_(False))
+    .order_by(Device.node_id, Device.index)
+)
 _NODES = select(
     Node.id,
     Node.name,

@@ -23,8 +23,13 @@ _STORE_USE = (
 )
 
 
-async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[DeviceInfo]) -> None:
-    """Make the rows match. A device that is gone but held stays until its attempt is over."""
+async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[DeviceInfo]) -> bool:
+    """Make the rows match; whether they did not.
+
+    A device that is gone but held stays, marked as gone, until its attempt has given it back: the
+    grant needs the row, and nothing else is ever granted there.
+    """
+    changed = False
     rows = {d.index: d for d in await session.scalars(_OF_NODE, {"at_node": node_id})}
     told = {device.index: device for device in devices}
     for index, info in told.items():
@@ -32,21 +37,35 @@ async def store_devices(session: AsyncSession, node_id: str, devices: Sequence[D
         if row is None:
             row = Device(node_id=node_id, index=index)
             session.add(row)
-        values = info.model_dump()
+        values = info.model_dump() | {"gone": False}
         values["name"] = str(values["name"]).replace("\0", "")[:128]
         values["uuid"] = values["uuid"] and str(values["uuid"]).replace("\0", "")[:128]
         for name, value in values.items():
             if getattr(row, name) != value:
                 setattr(row, name, value)
+                changed = True
     gone = set(rows) - set(told)
     if gone:
         held = set(
             await session.scalars(select(Grant.device_index).where(Grant.node_id == node_id))
         )
-        await session.execute(
-            delete(Device).where(Device.node_id == node_id, Device.index.in_(gone - held))
-        )
+        for index in gone & held:
+            if not rows[index].gone:
+                _mark_gone(rows[index])
+                changed = True
+        if gone - held:
+            await session.execute(
+                delete(Device).where(Device.node_id == node_id, Device.index.in_(gone - held))
+            )
+            changed = True
     await session.flush()
+    return changed
+
+
+def _mark_gone(device: Device) -> None:
+    """Nobody knows any more what it does."""
+    device.gone = True
+    device.memory_used = device.utilization = device.temperature = device.power = None
 
 
 async def store_device_use(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -397,7 +397,11 @@ async def _devices_of(
     rows = await session.execute(
         select(Device, Grant.job_id)
         .outerjoin(Grant, (Grant.node_id == Device.node_id) & (Grant.device_index == Device.index))
-        .where(Device.node_id.in_(node_ids))
+        .where(
+            Device.node_id.in_(node_ids),
+            # Given back, it stays no longer than until its node reports.
+            or_(Device.gone.is_(False), Grant.job_id.is_not(None)),
+        )
         .order_by(Device.node_id, Device.index)
     )
     found: dict[str, list[DeviceView]] = {}

@@ -126,6 +126,7 @@ def device_view(device: Device, job_id: str | None) -> DeviceView:
         temperature=device.temperature,
         power=device.power,
         job_id=job_id,
+        gone=device.gone,
     )
 
 

@@ -94,7 +94,8 @@ async def store_report(
         },
     )
     stored.changed = await _move_node(session, node, report, clock)
-    await store_devices(session, node.id, report.devices)
+    if await store_devices(session, node.id, report.devices):
+        stored.changed = True
     await store_device_use(session, [(node.id, use) for use in report.device_use])
     await checkpoints.removed(session, report.removed)
     await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)

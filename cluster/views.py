@@ -118,6 +118,9 @@ class DeviceView:
     power: float | None
     job_id: str | None
     """The job that holds it."""
+    gone: bool
+    """Its host does not have it any more. It is granted to nobody else, and leaves the list once
+    the job has given it back."""
 
 
 @dataclass(frozen=True)

@@ -216,6 +216,8 @@ class Device(Base):
 
     __tablename__ = "devices"
 
+    # Only `trainhall.cluster.node_devices` adds, changes and removes them.
+
     node_id: Mapped[str] = mapped_column(
         ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
     )
@@ -223,6 +225,8 @@ class Device(Base):
     kind: Mapped[str] = mapped_column(String(8))
     name: Mapped[str] = mapped_column(String(128))
     uuid: Mapped[str | None] = mapped_column(String(128))
+    gone: Mapped[bool] = mapped_column(Boolean, default=False)
+    """Its host does not have it any more; the row stays for the grant of the attempt on it."""
     memory_total: Mapped[int] = mapped_column(BigInt)
     memory_used: Mapped[int | None] = mapped_column(BigInt)
     utilization: Mapped[float | None]

@@ -54,6 +54,14 @@ def line_of(text: str, *words: str) -> str:
     return found
 
 
+def test_a_device_that_its_host_no_longer_has_is_told_as_gone() -> None:
+    held = [GPU | {"gone": False}, GPU | {"index": 1, "gone": True}]
+    seen = SEEN | {"nodes": [{"name": "gpu-09", "state": "ready", "devices": held}]}
+    text = drawn(seen, 180)
+    assert line_of(text, "1 NVIDIA H200, gone", JOB["id"])
+    assert "gone" not in line_of(text, "0 NVIDIA H200")
+
+
 def test_a_wide_window_shows_everything() -> None:
     text = drawn(SEEN, 180)
     assert "2 nodes, 1 of 3 devices busy; jobs: 1 running" in text

@@ -156,6 +156,27 @@ def test_a_device_that_is_gone_is_left() -> None:
     assert regrouped(found) == {"a": (0, 1)}
 
 
+def test_devices_that_are_gone_are_left_by_those_who_live_there_if_the_job_can_go_on() -> None:
+    hurt = with_told(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(0))
+    assert regrouped(decision(hurt, job(1, 2, 3), node("a", 2))) == {"a": (0, 1)}
+    # It needs them: what fell is replaced where it was.
+    assert regrouped(decision(hurt, job(3), node("a", 2))) == {"a": (0, 1, 2)}
+    spare = node("b", 1)
+    assert regrouped(decision(hurt, job(3), node("a", 2), spare)) == {"a": (0, 1), "b": (0,)}
+    # Nobody else has the state.
+    assert regrouped(decision(hurt, job(1, 2, 3), node("a", 1))) == {"a": (0, 1, 2)}
+    lonely = with_told(attempt({"a": (0,), "b": (5,)}), "a", fallen=fallen(0))
+    assert regrouped(decision(lonely, job(2), node("a", 1), node("b", 2))) == {"a": (0,), "b": (5,)}
+    # A host that has others goes on with them.
+    moved = with_told(attempt({"a": (5,), "b": (0, 1)}), "b", fallen=fallen(1))
+    after = decision(moved, job(1, 2, 3), node("a", 1), node("b", 2))
+    assert regrouped(after) == {"a": (0,), "b": (0, 1)}
+    # What fell on one of them has nowhere to begin anew.
+    hurt = with_told(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(2))
+    assert isinstance(decision(hurt, job(3), node("a", 2)), StopAttempt)
+    assert regrouped(decision(hurt, job(1, 2, 3), node("a", 0))) == {"a": (0, 1)}
+
+
 def test_what_cannot_regroup_stops() -> None:
     whole = attempt({"a": (0, 1)})
     of_all = with_told(whole, "a", fallen=fallen(0, 1))
@@ -349,7 +370,8 @@ def clusters(draw: st.DrawFn) -> tuple[AttemptFacts, JobFacts, tuple[NodeFacts, 
     held = {
         n.id: tuple(indices)
         for n in nodes
-        if (indices := draw(st.lists(st.sampled_from(range(len(n.devices))), unique=True)))
+        # One or two of them may be gone.
+        if (indices := draw(st.lists(st.sampled_from(range(len(n.devices) + 2)), unique=True)))
     }
     assume(held)
     size = sum(len(indices) for indices in held.values())
@@ -375,19 +397,20 @@ def test_a_regrouping_holds_what_it_may(
     assert len(after) in its_job.sizes
     by_id = {n.id: n for n in nodes}
     held = {(n.node_id, i) for n in placed(before) for i in n.device_indices}
-    for node_id, index in after:
-        assert index < len(by_id[node_id].devices)
-        if (node_id, index) in held:
-            assert by_id[node_id].state in (NodeState.READY, NodeState.SUSPECT)
-        else:
-            assert by_id[node_id].state is NodeState.READY
-    # Somebody with the state stays.
     dead = {
         (host.node_id, rank.device_index)
         for host in before.hosts
         if host.told is not None
         for rank in host.told.fallen
     }
+    for node_id, index in after:
+        # Where nothing lives nothing begins on a device that is gone.
+        assert index < len(by_id[node_id].devices) or (node_id, index) in held - dead
+        if (node_id, index) in held:
+            assert by_id[node_id].state in (NodeState.READY, NodeState.SUSPECT)
+        else:
+            assert by_id[node_id].state is NodeState.READY
+    # Somebody with the state stays.
     assert set(after) & (held - dead)
 
 

@@ -410,6 +410,13 @@ export type Device = {
      * The job that holds it.
      */
     job_id: string | null;
+    /**
+     * Gone
+     *
+     * Its host does not have it any more. It is granted to nobody else, and leaves the list once
+     * the job has given it back.
+     */
+    gone: boolean;
 };
 
 /**

@@ -163,6 +163,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=8), nullable=False),
         sa.Column("name", sa.String(length=128), nullable=False),
         sa.Column("uuid", sa.String(length=128), nullable=True),
+        sa.Column("gone", sa.Boolean(), nullable=False),
         sa.Column(
             "memory_total", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
         ),

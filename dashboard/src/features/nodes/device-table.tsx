@@ -1,4 +1,4 @@
-import { Text } from "@mantine/core";
+import { Text, Tooltip } from "@mantine/core";
 import type { Device } from "@/shared/api/types";
 import { bytes, celsius, percent, watts } from "@/shared/format";
 import { AnchorLink } from "@/shared/ui/links";
@@ -40,6 +40,7 @@ export function DeviceTable({ node, devices, names }: Props) {
             <tr key={device.index}>
               <td>
                 <span className="numbers">{device.index}</span> {deviceName(device)}
+                {device.gone ? <Gone /> : null}
               </td>
               <td>
                 <Holder device={device} names={names} />
@@ -70,6 +71,16 @@ export function DeviceTable({ node, devices, names }: Props) {
         </tbody>
       </table>
     </div>
+  );
+}
+
+function Gone() {
+  return (
+    <Tooltip label="Its host does not have it any more. It goes once its job has given it back.">
+      <Text span size="sm" c="dimmed">
+        , gone
+      </Text>
+    </Tooltip>
   );
 }
 

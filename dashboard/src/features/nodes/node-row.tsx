@@ -92,9 +92,10 @@ function Strip({ devices, names }: StripProps) {
 }
 
 function Devices({ devices, names }: StripProps) {
-  return devices.map(({ index, job_id, utilization }) => (
+  return devices.map(({ index, job_id, utilization, gone }) => (
     <div key={index}>
-      {index}: {job_id ? (names.get(job_id) ?? job_id) : "free"}, {percent(utilization)}
+      {index}: {job_id ? (names.get(job_id) ?? job_id) : "free"},{" "}
+      {gone ? "gone" : percent(utilization)}
     </div>
   ));
 }

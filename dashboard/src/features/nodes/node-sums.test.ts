@@ -13,6 +13,7 @@ const device = (index: number, change: Partial<Device> = {}): Device => ({
   temperature: 40 + index,
   power: 100,
   job_id: null,
+  gone: false,
   ...change,
 });
 

@@ -1,8 +1,9 @@
 import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, it } from "vitest";
-import type { ClusterNode } from "@/shared/api/types";
+import type { ClusterNode, Device } from "@/shared/api/types";
 import { shown } from "@/test/shown";
+import { DeviceTable } from "./device-table";
 import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
 
@@ -59,4 +60,15 @@ it("what became of a node is told, the newest first", async () => {
     "a new disk",
     "its agent reports",
   ]);
+});
+
+it("a device that its host no longer has is told as gone", async () => {
+  const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, gone: false };
+  const devices = [there, { ...there, index: 1, gone: true }] as unknown as Device[];
+  shown(<DeviceTable node="gpu-07" devices={devices} names={new Map()} />, {});
+  const [, first, second] = within(
+    await screen.findByRole("table", { name: "Devices of gpu-07" }),
+  ).getAllByRole("row");
+  expect(first?.firstElementChild).toHaveTextContent(/^0 EPYC$/);
+  expect(second?.firstElementChild).toHaveTextContent(/^1 EPYC, gone$/);
 });
