@@ -22,6 +22,7 @@ from trainhall.cluster.reconciler import Reconciler
 from trainhall.cluster.scheduling.queue import QueueService
 from trainhall.cluster.store import Store
 from trainhall.cluster.tasks import Tasks, end_process
+from trainhall.cluster.untold import Untold
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
@@ -61,11 +62,12 @@ class Coordinator:
         self.gradients = GradientService(db, wakeups)
         self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
         self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)
+        untold = Untold()
         self.gateway = Gateway(
-            db, self.clock, self.options, self.hearing, self.checkpoints, wakeups
+            db, self.clock, self.options, self.hearing, self.checkpoints, wakeups, untold
         )
         applier = Applier(db, self.clock, self.options, self.hearing, wakeups)
-        self.reconciler = Reconciler(db, self.clock, self.options, self.hearing, applier)
+        self.reconciler = Reconciler(db, self.clock, self.options, self.hearing, applier, untold)
         self.hub = Hub(db)
         self.ingest = Ingest(db, self.clock.now, self.hub.wake)
         self.packer = Packer(db, self.clock.now, self.hub.wake)

@@ -78,7 +78,8 @@ def _decide_unfinished(
 ) -> Decision | None:
     """Of an attempt that still has processes on some host."""
     if failure is not None and attempt.goal != "stop":
-        reason = f"{describe(failure)}; the other hosts stop"
+        others = "its ranks end" if attempt.not_understood else "the other hosts stop"
+        reason = f"{describe(failure)}; {others}"
         return StopAttempt(attempt.token, "stop", reason, failure)
     stopped = _with_stopped_agents(attempt)
     if stopped and (goal := _follow(stopped)) != attempt.goal and attempt.goal != "stop":
@@ -375,6 +376,9 @@ def _failure_of(attempt: AttemptFacts) -> Failure | None:
         return _behind_it(attempt, attempt.failure)
     if attempt.goal == "stop" or _with_stopped_agents(attempt):
         return None
+    if attempt.not_understood is not None:
+        message = f"this version does not understand its spec: {attempt.not_understood}"
+        return Failure(message=message, final=True)
     ended = [host for host in attempt.hosts if host.told is not None and host.told.outcome]
     # A script that tells nothing gets SIGTERM to pause, and to its shim any way to leave is right.
     # On a host where it comes later, ranks fail as their peers go. Where they fail on all hosts

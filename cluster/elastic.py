@@ -189,6 +189,8 @@ def decide_size(
 ) -> Decision | None:
     """What an active attempt asks for because it lost ranks or could have more; None: nothing, or
     nothing that is different for it than for any other attempt."""
+    if attempt.not_understood is not None:
+        return None
     losses = _losses_of(now, attempt, job, spare)
     if losses:
         return _answer(attempt, job, losses, spare)

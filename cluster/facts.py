@@ -174,6 +174,9 @@ class AttemptFacts:
     """When all its hosts ran their ranks."""
     first_step: int | None = None
     """The first step that it took."""
+    not_understood: str | None = None
+    """What this version does not understand of its job's spec, so that it can tell its hosts
+    nothing but to stop."""
 
     @property
     def token(self) -> tuple[str, int, int]:

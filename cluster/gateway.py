@@ -31,6 +31,7 @@ from trainhall.cluster.protocol import (
     Report,
 )
 from trainhall.cluster.reports import store_report
+from trainhall.cluster.untold import Untold
 from trainhall.cluster.wakeups import Wakeups
 from trainhall.db.database import Database
 from trainhall.db.models import Node
@@ -102,6 +103,7 @@ class Gateway:
         hearing: Hearing,
         checkpoints: CheckpointService,
         wakeups: Wakeups,
+        untold: Untold,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -109,6 +111,7 @@ class Gateway:
         self._hearing = hearing
         self._checkpoints = checkpoints
         self._wakeups = wakeups
+        self._untold = untold
         self._connections: dict[str, _Connection] = {}
         self._replaced: dict[str, set[str]] = {}
         """node id → agents that a newer one took over from."""
@@ -359,12 +362,16 @@ class Gateway:
         async with self._db.session() as session:
             if await session.get(Node, node_id) is None:
                 raise _Refused(CloseCode.REMOVED, "this node was removed")
-            return Desired(
+            found, not_understood = await assignments_for(session, node_id, connection.withheld)
+            desired = Desired(
                 revision=0,
                 heartbeat_seconds=self._options.heartbeat_seconds,
-                assignments=await assignments_for(session, node_id, connection.withheld),
+                assignments=found,
                 remove=list(await self._checkpoints.to_remove(session, node_id)),
             )
+        if self._untold.note(not_understood):
+            self._wakeups.reconcile()
+        return desired
 
     async def flush_readings(self) -> None:
         """Store what all nodes last read of their hosts and devices, in one transaction."""

@@ -11,8 +11,10 @@ from trainhall.cluster import gradients, plans
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.protocol import Assignment
 from trainhall.cluster.regroup import joined
+from trainhall.cluster.untold import Token
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.plan import ChosenPlan
 from trainhall.training.spec.strategies import with_parallelism
 
@@ -34,32 +36,80 @@ _PLACED = (
     .order_by(Attempt.job_id)
 )
 """The active attempts with devices on a node."""
+_OF_WHAT_STOPS = validate_spec({"name": "unknown", "script": {"path": "/dev/null"}}).model_dump(
+    mode="json"
+)
+"""In the place of a spec that is not understood: what is to stop needs none."""
 
 
 async def assignments_for(
     session: AsyncSession, node_id: str, withheld: set[tuple[str, int]]
-) -> list[Assignment]:
+) -> tuple[list[Assignment], dict[Token, str]]:
     """The active attempts with devices on this node; `withheld` ones are left out.
 
     An attempt that is over or revoked is not listed: the agent ends what is left of it.
+
+    Returns:
+        What the node is told, and what is not understood of the specs of some of these attempts:
+        stored by another version. They are to stop, and the node says when they have; its other
+        attempts must not suffer for it.
     """
     rows = await session.execute(_PLACED, {"at_node": node_id})
     placed = rows.all()
     requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
-    found = []
-    for attempt, spec, address, plan in placed:
+    found: list[Assignment] = []
+    not_understood: dict[Token, str] = {}
+    for attempt, its_spec, address, plan in placed:
         if (attempt.job_id, attempt.number) in withheld:
             continue
+        spec = attempt.spec or its_spec
         try:
-            told = assignment(attempt, attempt.spec or spec, node_id, address, plan)
-            if attempt.planning and told.launch.node_rank == 0:
+            told = assignment(attempt, spec, node_id, address, plan)
+        except (ValueError, LookupError, TypeError) as error:
+            why = _not_understood(spec, error)
+            log.error("a job's spec is not understood", job=attempt.job_id, error=why)
+            not_understood[attempt.job_id, attempt.number, attempt.generation] = why
+            stops = _to_stop(attempt, node_id, address)
+            found += [stops] if stops is not None else []
+            continue
+        if attempt.planning and told.launch.node_rank == 0:
+            try:
                 told.launch.planning = await plans.request(session, attempt)
-            told.gradients = requests.get(attempt.job_id, 0)
-            found.append(told)
-        except (ValidationError, SpecError) as error:
-            # Stored by another version; the node's other attempts must not suffer for it.
-            log.error("a job's spec is not understood", job=attempt.job_id, error=str(error))
-    return found
+            except ValidationError as error:
+                log.error("a plan is not understood", job=attempt.job_id, error=str(error))
+                if told.goal == "run":
+                    continue
+        told.gradients = requests.get(attempt.job_id, 0)
+        found.append(told)
+    return found, not_understood
+
+
+def _to_stop(attempt: Attempt, node_id: str, address: str) -> Assignment | None:
+    """None: its spec is not all that is the matter. Its host ends what it does not hear of."""
+    try:
+        told = assignment(attempt, _OF_WHAT_STOPS, node_id, address, None)
+    except (ValueError, LookupError, TypeError):
+        return None
+    told.goal = "stop"
+    return told
+
+
+def _not_understood(spec: dict[str, Any], error: Exception) -> str:
+    """What is wrong with a spec for which an assignment cannot be made.
+
+    Raises:
+        Exception: the error; it says nothing of the spec.
+    """
+    try:
+        validate_spec(spec)
+    except SpecError as refused:
+        return str(refused)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    if isinstance(error, SpecError):
+        return str(error)
+    raise error
 
 
 def assignment(

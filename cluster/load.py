@@ -29,6 +29,7 @@ from trainhall.cluster.lifecycle import (
     JobState,
 )
 from trainhall.cluster.told import read_told
+from trainhall.cluster.untold import Untold
 from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
 from trainhall.training.cause import Cause
 from trainhall.training.link import Failure
@@ -119,11 +120,17 @@ _ATTEMPTS = (
 )
 
 
-async def load_facts(session: AsyncSession, hearing: Hearing) -> ClusterFacts:
+async def load_facts(
+    session: AsyncSession, hearing: Hearing, untold: Untold | None = None
+) -> ClusterFacts:
+    """
+    Args:
+        untold: attempts that cannot be told; who decides nothing about attempts needs none.
+    """
     return ClusterFacts(
         nodes=await _nodes(session, hearing),
         jobs=await _jobs(session),
-        attempts=await _attempts(session),
+        attempts=await _attempts(session, untold or Untold()),
         listening_seconds=hearing.listening_seconds,
         grants=tuple(GrantFacts(*row) for row in await session.execute(_GRANTS)),
     )
@@ -228,12 +235,12 @@ async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:
     return paces
 
 
-async def _attempts(session: AsyncSession) -> tuple[AttemptFacts, ...]:
+async def _attempts(session: AsyncSession, untold: Untold) -> tuple[AttemptFacts, ...]:
     rows = await session.execute(_ATTEMPTS)
-    return tuple(attempt_facts(attempt, script=task is None) for attempt, task in rows)
+    return tuple(attempt_facts(a, script=task is None, untold=untold) for a, task in rows)
 
 
-def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
+def attempt_facts(attempt: Attempt, *, script: bool, untold: Untold) -> AttemptFacts:
     return AttemptFacts(
         job_id=attempt.job_id,
         number=attempt.number,
@@ -256,6 +263,7 @@ def attempt_facts(attempt: Attempt, *, script: bool) -> AttemptFacts:
         regrouped_at=_last_regrouped(attempt),
         failed_before=_failed_before(attempt),
         left=_left(attempt),
+        not_understood=untold.why((attempt.job_id, attempt.number, attempt.generation)),
     )
 
 

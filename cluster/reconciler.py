@@ -13,6 +13,7 @@ from trainhall.cluster.hearing import Hearing
 from trainhall.cluster.load import load_facts
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
+from trainhall.cluster.untold import Untold
 from trainhall.db.database import Database
 
 log = structlog.get_logger(__name__)
@@ -29,12 +30,14 @@ class Reconciler:
         options: ClusterOptions,
         hearing: Hearing,
         applier: Applier,
+        untold: Untold,
     ) -> None:
         self._db = db
         self._clock = clock
         self._options = options
         self._hearing = hearing
         self._applier = applier
+        self._untold = untold
         self._wanted = asyncio.Event()
         self._silent_in = math.inf
         """Seconds until the silence of a node asks for something, as of the last pass."""
@@ -69,7 +72,7 @@ class Reconciler:
     async def pass_once(self) -> bool:
         """One pass; whether it changed anything that another pass should look at."""
         async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
+            facts = await load_facts(session, self._hearing, self._untold)
         self._silent_in = seconds_until_silent(facts, self._options)
         decisions = decide(self._clock.now(), facts, self._options)
         explanations = [d for d in decisions if isinstance(d, Explain)]

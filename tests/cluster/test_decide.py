@@ -154,6 +154,28 @@ def test_no_end_before_what_was_written_is_here() -> None:
     assert decisions(stopped, job(JobState.CANCELLING))
 
 
+@pytest.mark.parametrize("known", [None, told("preparing"), told()])
+def test_what_cannot_be_told_is_stopped_and_not_tried_again(known: Told | None) -> None:
+    unknown = attempt(known, told(), not_understood="training.step: unknown key")
+    (stop,) = decisions(unknown, job(), node("a"), node("b"))
+    assert isinstance(stop, StopAttempt)
+    assert stop.failure is not None
+    why = "this version does not understand its spec: training.step: unknown key"
+    assert (stop.goal, stop.failure.message, stop.failure.final) == ("stop", why, True)
+    # It was told to stop, whether or not that was decided before its hosts ended.
+    stopped = replace(unknown, hosts=attempt(ended(Outcome.STOPPED)).hosts)
+    for each in (stopped, replace(stopped, goal="stop", failure=stop.failure)):
+        (end,) = decisions(each, job(), node())
+        assert isinstance(end, EndAttempt)
+        assert (end.job_path, end.reason) == ((JobState.FAILED,), why)
+    cancelled = replace(unknown, goal="stop")
+    assert decisions(cancelled, job(JobState.CANCELLING), node("a"), node("b")) == []
+    over = replace(stopped, goal="stop")
+    (end,) = decisions(over, job(JobState.CANCELLING), node())
+    assert isinstance(end, EndAttempt)
+    assert end.job_path == (JobState.CANCELLED,)
+
+
 def test_restarts_are_counted_since_the_last_new_step() -> None:
     failed = attempt(ended(Outcome.FAILED))
     assert the_end(failed, job(max_restarts=0)).job_path == (JobState.FAILED,)
