@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import importlib.util
 import os
+import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,7 +17,20 @@ from trainhall.cluster.agent.options import AgentOptions, JoinRefused, ProtocolM
 from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+DISK_SECONDS = 1800.0
+"""For the coordinator's disk to take a file, or to read a whole checkpoint: more than any needs,
+since whoever gives up sends everything again. That its host is gone is noticed by `_KEEPALIVE`."""
 CHUNK_BYTES = 1024 * 1024
+_KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+        if hasattr(socket, name)
+    ),
+]
+"""While an answer is waited for: after 10 s the other host is asked every 5 s whether it is there,
+four times."""
 
 if importlib.util.find_spec("sniffio") is None:
     # httpcore imports it anew for every lock that it makes. Where it is not installed, each time is
@@ -91,7 +105,8 @@ class CoordinatorApi:
         self._url = options.url
         self.credential = ""
         # Proxies of the environment are for the world outside, not for a coordinator next door.
-        self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+        wire = httpx.AsyncHTTPTransport(trust_env=False, socket_options=_KEEPALIVE)
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, transport=wire)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -141,10 +156,12 @@ class CoordinatorApi:
             content=_chunks(file),
             headers={"Content-Length": str(size)},
             params={"sha256": sha256},
+            timeout=_for_the_disk(),
         )
 
     async def commit(self, job_id: str, name: str) -> None:
-        await self._post(f"/jobs/{job_id}/checkpoints/{name}/commit")
+        path = f"/jobs/{job_id}/checkpoints/{name}/commit"
+        await self._request("POST", path, timeout=_for_the_disk())
 
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
         """Fetch a file of an uploaded checkpoint, durably; returns its size and SHA-256."""
@@ -191,6 +208,10 @@ class CoordinatorApi:
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.credential}"} if self.credential else {}
+
+
+def _for_the_disk() -> httpx.Timeout:
+    return httpx.Timeout(DISK_SECONDS, connect=TIMEOUT.connect)
 
 
 async def _chunks(file: Path) -> AsyncIterator[bytes]:

@@ -178,6 +178,26 @@ def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) 
     assert written.resolve().is_relative_to(root / "uploads" / "job" / NAME)
 
 
+async def test_what_is_here_is_not_written_again(store: Store, tmp_path: Path) -> None:
+    """Whoever missed the answer sends all of a checkpoint again."""
+    await upload(store)
+    uploads = tmp_path / "uploads" / "job" / NAME
+    before = {path: (uploads / path).stat().st_ino for path in FILES}
+    for path in FILES:
+        os.utime(uploads / path, (0, 0))
+    await upload(store)
+    assert {path: (uploads / path).stat().st_ino for path in FILES} == before
+    assert all((uploads / path).stat().st_mtime > 0 for path in FILES), "it is still continued"
+    # Of the same size, and not the same.
+    (uploads / "state.json").write_bytes(b"[]")
+    await upload(store)
+    assert (uploads / "state.json").read_bytes() == FILES["state.json"]
+    with pytest.raises(Damaged, match="send it again"):
+        await store.put("job", NAME, "state.json", pieces(b"[]"), sha256="0" * 64)
+    assert (uploads / "state.json").read_bytes() == FILES["state.json"]
+    await store.commit("job", NAME)
+
+
 @pytest.mark.parametrize("call", ["write", "fsync", "rename"])
 async def test_a_full_disk_is_told_and_the_upload_succeeds_later(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str

@@ -3,12 +3,18 @@
 import asyncio
 import hashlib
 import shutil
+import socket
 from pathlib import Path
 
+import httpx
 import pytest
+from fastapi import Request, Response
+from support.fake_coordinator import CREDENTIAL, FakeCoordinator
 
+from trainhall.cluster.agent import api as api_module
 from trainhall.cluster.agent import transfer
-from trainhall.cluster.agent.api import Refused, Unreachable
+from trainhall.cluster.agent.api import CoordinatorApi, Refused, Source, Unreachable
+from trainhall.cluster.agent.options import AgentOptions
 from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
 from trainhall.training.checkpoint.names import parse_name
 
@@ -133,6 +139,76 @@ async def test_an_upload_that_breaks_off_leaves_nothing_under_way(tmp_path: Path
         await transfer.upload(store, tmp_path, "job", {"name": NAME})
     assert asyncio.all_tasks() == before
     assert await transfer.upload(store, tmp_path, "job", {"name": NAME}) is None
+
+
+class SlowDisk(FakeCoordinator):
+    """What was sent is on its disk only when a test says so; other requests it never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.received, self.written = asyncio.Event(), asyncio.Event()
+
+    async def _put(self, request: Request, job: str, name: str, path: str, sha256: str) -> Response:
+        await self._wait_for_the_disk(request)
+        return await super()._put(request, job, name, path, sha256)
+
+    async def _commit(self, request: Request, job: str, name: str) -> Response:
+        await self._wait_for_the_disk(request)
+        return await super()._commit(request, job, name)
+
+    async def _logs(
+        self, request: Request, job: str, attempt: int, rank: int, stream: str, offset: int
+    ) -> Response:
+        await self.written.wait()
+        return Response(status_code=503)
+
+    async def _wait_for_the_disk(self, request: Request) -> None:
+        await request.body()
+        self.received.set()
+        await self.written.wait()
+
+
+@pytest.mark.parametrize("what", ["put", "commit"])
+async def test_the_coordinators_disk_may_take_longer_than_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Who gave up would send everything again, for ever."""
+    monkeypatch.setattr(api_module, "TIMEOUT", httpx.Timeout(0.2, connect=5.0))
+    file = tmp_path / "rank-0.safetensors"
+    file.write_bytes(b"weights")
+    coordinator = SlowDisk()
+    async with coordinator.serving():
+        api = CoordinatorApi(AgentOptions(coordinator=coordinator.url, data_dir=tmp_path))
+        api.credential = CREDENTIAL
+        if what == "put":
+            digest = hashlib.sha256(b"weights").hexdigest()
+            sent = asyncio.ensure_future(api.put_file("job", NAME, file.name, file, digest))
+        else:
+            sent = asyncio.ensure_future(api.commit("job", NAME))
+        await coordinator.received.wait()
+        with pytest.raises(Unreachable, match="ReadTimeout"):
+            await api.send_logs(Source("job", 1, 0, "0-a", 1), "stdout", 0, b"later than that")
+        assert not sent.done()
+        coordinator.written.set()
+        await sent
+        await api.close()
+    assert coordinator.steps == [f"put {NAME}/{file.name}" if what == "put" else f"commit {NAME}"]
+
+
+async def test_a_host_that_is_gone_is_noticed_while_an_answer_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with (coordinator := FakeCoordinator()).serving():
+        api = CoordinatorApi(AgentOptions(coordinator=coordinator.url, data_dir=tmp_path))
+        answer = await api._http.get(f"{coordinator.url}/nothing")
+        stream = answer.extensions["network_stream"]
+        wire: socket.socket = stream.get_extra_info("socket")
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            idle, pause, count = (wire.getsockopt(socket.IPPROTO_TCP, o) for o in options)
+            assert idle + pause * count <= 30
+        await api.close()
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "manifest"])
