@@ -142,7 +142,8 @@ class Connection:
                 self._say(_refusal(error))
             except ConnectionClosed as error:
                 self._check_close(error)
-                self._say(f"the connection to {self._options.coordinator} ended")
+                why = f": {error.rcvd.reason}" if error.rcvd and error.rcvd.reason else ""
+                self._say(f"the connection to {self._options.coordinator} ended{why}")
             except (OSError, TimeoutError, WebSocketException) as error:
                 self._say(f"{self._options.coordinator} cannot be reached ({_told(error)})")
             await asyncio.sleep(self._pause * self._chance.uniform(0.5, 1.0))
