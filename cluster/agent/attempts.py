@@ -229,10 +229,18 @@ class Attempts:
         if not died and time.monotonic() - attempt.started_at < START_SECONDS:
             return
         attempt.started_at = None
-        if attempt.starts >= MAX_STARTS:
-            tail = outcome.last_lines(claims.log_path(attempt.folder))
-            message = "the processes of this attempt cannot be started on this host"
-            self._refuse(attempt, message, tail)
+        if attempt.starts < MAX_STARTS:
+            return
+        tail = outcome.last_lines(claims.log_path(attempt.folder))
+        # Gone before it is told: a shim that is late finds nothing to run.
+        hidden = _hide_folder(attempt.folder)
+        if claims.look(AttemptFolder(hidden)) is not Claim.NONE:
+            hidden.rename(attempt.folder.path)
+            attempt.stage = Stage.LIVE  # one took it just now
+            return
+        attempt.removal = asyncio.create_task(threads.finish(_remove_hidden, hidden))
+        message = "the processes of this attempt cannot be started on this host"
+        self._refuse(attempt, message, tail)
 
     def _refuse(self, attempt: Attempt, message: str, log_tail: str = "") -> None:
         """Its ranks cannot be started here."""

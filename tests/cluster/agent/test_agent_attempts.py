@@ -106,6 +106,73 @@ async def test_the_agent_goes_on_while_many_files_are_removed(
     await attempts.close()
 
 
+class Waiting:
+    """A shim's process that gets no processor."""
+
+    returncode = None
+
+    def poll(self) -> None:
+        return None
+
+
+async def late(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> AttemptFolder:
+    """The folder of an attempt whose every shim is late; the next look gives it up."""
+    monkeypatch.setattr(attempts, "_execute", lambda attempt: Waiting())
+    launch = launch_of({"script": {"path": "/train.py"}})
+    plan = CheckpointPlan(folder="", upload=False)
+    launch = launch.model_copy(update={"checkpoint": plan})
+    attempts.desire([Assignment(launch=launch, goal="run")])
+    attempts.reconcile()
+    (attempt,) = attempts._attempts.values()
+    for starts in range(1, module.MAX_STARTS + 1):
+        await until(f"start {starts}", lambda s=starts: attempt.starts == s and not attempt.task)
+        assert attempt.started_at is not None
+        attempt.started_at -= module.START_SECONDS
+        if starts < module.MAX_STARTS:
+            attempts.refresh()
+            attempts.reconcile()
+    return attempt.folder
+
+
+async def test_a_shim_that_comes_when_it_was_given_up_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = made(tmp_path)
+    folder = await late(attempts, monkeypatch)
+    claims.log_path(folder).write_text("no processor for you")
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert report.outcome == "failed"
+    assert report.failure is not None
+    assert "cannot be started on this host" in report.failure.message
+    assert report.failure.log_tail == "no processor for you"
+    with pytest.raises(FileNotFoundError):
+        claims.claim(folder)
+    await until("all to be shipped", lambda: attempts.reports()[0].shipped)
+    attempts.desire([])
+    attempts.reconcile()
+    await until("it to be forgotten", attempts.empty)
+    assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+async def test_a_shim_that_takes_its_folder_at_the_last_moment_is_looked_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = made(tmp_path)
+    folder = await late(attempts, monkeypatch)
+    looks = [claims.Claim.NONE, claims.Claim.HELD, claims.Claim.HELD]
+    monkeypatch.setattr(claims, "look", lambda folder: looks.pop(0))
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert (report.phase, report.outcome) == ("starting", None)
+    assert folder.launch.exists()
+    assert [attempt.folder for attempt in attempts.live()] == [folder]
+    attempts.refresh()
+    assert looks == []
+    await attempts.close()
+
+
 def in_place(generation: int, *resume: str) -> Launch:
     """Of a host that has rank 1 of two."""
     return launch_of({"task": {"name": "synthetic"}, "resources": {"workers": 2}}).model_copy(
