@@ -353,8 +353,8 @@ class Attempts:
         is done again and again."""
         assert self._desired is not None
         launch = with_what_is_ready(self._desired[onto].launch, attempt.launch)
-        self._note_launched(onto)
         with contextlib.suppress(OSError):  # a full disk: there will be another try
+            self._note_launched(onto)
             replace_json(attempt.folder.launch, launch)
             claims.tell_launch(attempt.folder)
 
@@ -472,9 +472,10 @@ class Attempts:
         job_id, *number = token
         newest = self._launched.get(job_id, (0, 0))
         if (number[0], number[1]) > newest:
-            self._launched.pop(job_id, None)
-            self._launched[job_id] = (number[0], number[1])
-            self._data_dir.write_launched(self._launched)
+            others = {job: its for job, its in self._launched.items() if job != job_id}
+            launched = {**others, job_id: (number[0], number[1])}
+            self._data_dir.write_launched(launched)
+            self._launched = launched
 
     def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
         with claims.log_path(attempt.folder).open("ab") as log:

@@ -19,7 +19,7 @@ import select
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,13 +27,13 @@ from trainhall.cluster.agent import (
     claims,
     isolation,
     linux,
-    meeting,
     outcome,
+    places,
     processes,
     ranks,
-    store,
 )
 from trainhall.cluster.agent.members import Member, Members, can_be_replaced, fallen_of
+from trainhall.cluster.agent.places import Place
 from trainhall.cluster.agent.watch import Watch
 from trainhall.training.cause import Cause
 from trainhall.training.control import STUCK_SECONDS, Control
@@ -45,7 +45,6 @@ from trainhall.training.link import (
     Fallen,
     Launch,
     Outcome,
-    Rendezvous,
     ShimStatus,
     replace_json,
 )
@@ -95,8 +94,8 @@ class Shim:
     """What the ranks that are left get, and when (monotonic), earliest first."""
     _pausing_since: float | None = None
     """When (monotonic) a script that agrees on where to stop was asked to."""
-    _rendezvous: Rendezvous | None = None
-    _store_pid: int | None = None
+    _place: Place | None = None
+    """Where the ranks meet; None: they have not been started."""
     _started: bool = False
     _unwritten: ShimStatus | None = None
     _isolated: bool = False
@@ -104,7 +103,6 @@ class Shim:
     _regroup_by: float = math.inf
     """When (monotonic) the ranks that are left need no longer wait for those that have fallen, or
     those that are to leave have had their time."""
-    _store_address: str | None = None
 
     def __post_init__(self) -> None:
         self._is_script = self.launch.spec.script is not None
@@ -123,7 +121,7 @@ class Shim:
         self._commands = claims.make_pipe(claims.command_path(self.folder))
         self._publish("starting")
         self._heed_isolation()
-        self._open_rendezvous()
+        self._begin()
         while not self._is_over():
             self._wait()
             self._reap()
@@ -270,6 +268,21 @@ class Shim:
         is_over = self._failure is not None or self._members.have_completed
         if not is_newer or is_over or self._asked is Command.STOP:
             return
+        assert self._place is not None  # or nothing would be left to wait for
+        place: Place | Failure = self._place
+        if not self._place.serves(launch):
+            place = places.find(self.folder, launch, fork=self.fork)
+        if isinstance(place, Failure):
+            self._fail(place)
+            self._publish(self._phase())
+            return
+        try:
+            self._write_group(launch, place)
+        except OSError:
+            # A full disk. The ranks go on as they are, and the agent tells the launch again.
+            if place is not self._place:
+                place.close()
+            return
         self.launch = launch
         self._fallen = []
         self._hangs.begin_anew(time.monotonic() + STUCK_SECONDS)
@@ -280,12 +293,9 @@ class Shim:
             told = [page for pid in pids if (page := read(self.folder.path, pid)) is not None]
             longest = max((max(p.longest_seconds, p.first_seconds) for p in told), default=0.0)
             self._regroup_by = time.monotonic() + max(LEAVE_SECONDS, LEAVE_STEPS * longest)
-        kept = self._rendezvous is not None and self._store_address == self._own_address()
-        if not launch.ranks or (launch.node_rank == 0 and kept and self._store_pid is not None):
-            assert self._rendezvous is not None
-            self._meet_at(self._rendezvous)
-        else:
-            self._open_rendezvous()
+        if place is not self._place and place.store_pid is not None:
+            self._place.close()
+        self._meet_at(place)
 
     # -- hangs ----------------------------------------------------------------------------------
 
@@ -334,7 +344,7 @@ class Shim:
             if pid == 0:
                 return ended
             code = os.waitstatus_to_exitcode(status)
-            if pid == self._store_pid:
+            if self._place is not None and pid == self._place.store_pid:
                 self._store_ended(code)
             elif (member := self._members.ended(pid, code)) is not None:
                 if not any(member is listed for listed in self._members.listed):
@@ -387,45 +397,25 @@ class Shim:
 
     # -- the rendezvous and the ranks -----------------------------------------------------------
 
-    def _open_rendezvous(self) -> None:
-        """Find out where the ranks meet; the first host opens the place."""
-        if self.launch.node_rank > 0:
-            if self.launch.rendezvous is None:
-                self._failure = Failure(
-                    message="the launch of a further host says nothing of the rendezvous"
-                )
-                return
-            self._meet_at(self.launch.rendezvous)
-        elif self._is_script:
-            address = self._own_address()
-            self._meet_at(Rendezvous(address=address, port=meeting.free_port(address)))
-        else:
-            self._start_store()
+    def _begin(self) -> None:
+        place = places.find(self.folder, self.launch, fork=self.fork)
+        if isinstance(place, Failure):
+            self._failure = place
+        elif self._failure is None and not self._signalled:
+            self._write_group(self.launch, place)
+            self._meet_at(place)
 
-    def _own_address(self) -> str:
-        return self.launch.address if self.launch.num_nodes > 1 else "127.0.0.1"
-
-    def _start_store(self) -> None:
-        """Listen here, so that ranks can start at once, and have a child serve who connects."""
-        address = self._own_address()
-        self._end_store()
-        try:
-            self._store_pid, port = store.start(self.folder, address, fork=self.fork)
-        except OSError as error:
-            message = f"the ranks cannot meet at {address}: {error}"
-            self._failure = Failure(message=message, cause=Cause.NETWORK)
-            return
-        self._store_address = address
-        self._meet_at(Rendezvous(address=address, port=port))
-
-    def _end_store(self) -> None:
-        """That of an earlier generation, where the ranks of this one could not meet."""
-        if self._store_pid is not None:
-            processes.send([self._store_pid], signal.SIGKILL)
-            self._store_pid = None
+    def _write_group(self, launch: Launch, place: Place) -> None:
+        """What the ranks of a launch look for once they are told of it."""
+        for listed in launch.ranks:
+            self.folder.rank(listed.rank).mkdir(parents=True, exist_ok=True)
+        if launch.in_place:
+            told = launch.model_copy(update={"rendezvous": place.rendezvous})
+            replace_json(self.folder.group(launch.generation), told)
 
     def _store_ended(self, code: int) -> None:
-        self._store_pid = None
+        assert self._place is not None
+        self._place = replace(self._place, store_pid=None)
         if self._failure is None and not self._signalled:
             self._fail(
                 Failure(
@@ -436,15 +426,13 @@ class Shim:
                 )
             )
 
-    def _meet_at(self, rendezvous: Rendezvous) -> None:
+    def _meet_at(self, place: Place) -> None:
+        self._place = place
         if self._failure is not None or self._signalled:
             return
-        self._rendezvous = rendezvous
         if self.launch.in_place:
-            launch = self.launch.model_copy(update={"rendezvous": rendezvous})
-            replace_json(self.folder.group(launch.generation), launch)
-            self._control.regroup(launch.generation)
-        self._members.start(rendezvous)
+            self._control.regroup(self.launch.generation)
+        self._members.start(place.rendezvous)
         self._started = True
         self._publish("running")
 
@@ -502,7 +490,7 @@ class Shim:
                 "ranks": [rank.model_dump() for rank in self._members.states],
                 "fallen": [fallen.model_dump() for fallen in self._fallen],
                 "leaving": [member.place.device_index for member in self._members.leaving],
-                "rendezvous": self._rendezvous,
+                "rendezvous": self._place.rendezvous if self._place is not None else None,
                 "outcome": ended,
                 "failure": failure or self._failure,
                 "isolated": self._isolated,

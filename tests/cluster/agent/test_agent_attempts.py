@@ -1,7 +1,9 @@
 """What is left on disk of attempts that never ran."""
 
 import asyncio
+import errno
 import hashlib
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -229,6 +231,34 @@ async def test_a_process_that_begins_while_its_generation_lasts_is_heard(
     (report,) = attempts.reports()
     assert report.outcome == "stopped"
     assert not report.shipped, "there is something to ship yet"
+    await attempts.close()
+
+
+async def test_a_full_disk_puts_off_a_regrouping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "look", lambda folder: claims.Claim.HELD)
+    tells: list[AttemptFolder] = []
+    monkeypatch.setattr(claims, "tell_launch", tells.append)
+    folder = supervised(tmp_path, in_place(1))
+    told(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    attempts.desire([Assignment(launch=in_place(2), goal="run")])
+
+    def full(self: DataDir, name: str, data: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataDir, "_replace", full)
+        attempts.reconcile()
+    assert Launch.model_validate_json(folder.launch.read_bytes()).generation == 1
+    attempts.reconcile()
+    # A shim without room for what its ranks need is told again.
+    attempts.reconcile()
+    assert Launch.model_validate_json(folder.launch.read_bytes()).generation == 2
+    assert tells == [folder, folder]
+    assert DataDir(tmp_path).read_launched() == {"job": (1, 2)}
     await attempts.close()
 
 

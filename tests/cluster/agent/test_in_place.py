@@ -69,6 +69,25 @@ def assert_all_is_told(run: Elastic, evaluated: Sequence[int] = ()) -> None:
     assert set(evaluated) - run.job_wide("eval_loss").keys() == set()
 
 
+def test_a_launch_that_there_is_no_room_for_is_taken_up_later(start: Start, gate: Gate) -> None:
+    """Until then the ranks are as they were, and the agent tells it again and again."""
+    run = start(held(gate), 3)
+    run.reach(10)
+    before = run.pids()
+    run.kill(1)
+    run.wait_for_fallen(1)
+    group = run.folder.group(2)
+    group.mkdir()  # no file can be written in its place
+    run.send([0, 2])
+    run.kill(2)
+    run.wait_for_fallen(1, 2)  # which it sees no earlier than the launch
+    group.rmdir()
+    run.regroup([0], generation=2)
+    assert run.pids() == {0: before[0]}
+    gate.open()
+    assert_all_is_told(run)
+
+
 def test_four_workers_become_three_and_four_again_and_nothing_else_changes(
     start: Start, gate: Gate
 ) -> None:
