@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from trainhall.cluster.decisions import (
     Decision,
     EndAttempt,
+    Explain,
     KeepPlan,
     MarkRunning,
     StopAttempt,
@@ -29,6 +30,9 @@ from trainhall.training.link import Failure, Outcome
 
 SIGNALLED = "its script is told to end (SIGTERM) and starts again"
 """Of an attempt that does not save (`AttemptFacts.saves`) and is to go on in another way."""
+
+SENDING_SECONDS = 5.0
+"""After the last rank's end: most hosts have sent everything by then."""
 
 
 def decide_attempt(
@@ -63,8 +67,8 @@ def decide_attempt(
         return _decide_unfinished(attempt, job, failure, nodes, late, options)
     if attempt.state is AttemptState.STARTING and failure is None and attempt.goal == "run":
         return _mark_running(attempt, job)
-    if _still_ships(now, attempt, job, failure, lost, options):
-        return None
+    if senders := _still_ships(now, attempt, job, failure, lost, options):
+        return _tell_who_ships(now, attempt, job, senders)
     return _end(attempt, job, failure)
 
 
@@ -179,22 +183,37 @@ def _still_ships(
     failure: Failure | None,
     lost: set[str],
     options: ClusterOptions,
-) -> bool:
-    """Whether the end has to wait until the agents have sent what the ranks wrote.
+) -> list[HostFacts]:
+    """The hosts for which the end has to wait until their agents have sent what the ranks wrote.
 
     A pause or an end is only true once its checkpoint is here. A failure waits for it too, since
     the next attempt starts from there, but not without end. A cancelled job waits for nothing.
     """
+    senders: list[HostFacts] = []
     if job.state is JobState.CANCELLING:
-        return False
+        return senders
     for host in attempt.hosts:
         told = host.told
         if told is None or told.shipped or host.node_id in lost:
             continue
         patience = timedelta(seconds=options.shipping_patience_seconds)
         if failure is None or told.ended_at is None or now - told.ended_at < patience:
-            return True
-    return False
+            senders.append(host)
+    return senders
+
+
+def _tell_who_ships(
+    now: datetime, attempt: AttemptFacts, job: JobFacts, senders: list[HostFacts]
+) -> Explain | None:
+    """Why a job without processes has not ended: the link may be slow, or the disk here full."""
+    ends = [host.told.ended_at for host in attempt.hosts if host.told and host.told.ended_at]
+    if now - max(ends, default=now) < timedelta(seconds=SENDING_SECONDS):
+        return None
+    names = ", ".join(host.node_name for host in senders)
+    one = len(senders) == 1
+    who = f"node {names} still sends" if one else f"nodes {names} still send"
+    reason = f"its ranks have ended; {who} what they saved"
+    return Explain(job.id, job.state, reason) if reason != job.reason else None
 
 
 def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAttempt:

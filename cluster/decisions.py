@@ -139,7 +139,7 @@ class StartAttempt:
 
 @dataclass(frozen=True)
 class Explain:
-    """Say why a job waits."""
+    """Say why a job waits: to be placed, or to end."""
 
     job_id: str
     state: JobState

@@ -39,6 +39,8 @@ SAVE_SECONDS = 5.0
 """How far the saved positions may be behind."""
 RETRY_SECONDS = 0.1
 RETRY_LIMIT_SECONDS = 2.0
+OWN_RETRY_LIMIT_SECONDS = 10.0
+"""The longest pause of what fails again and again while others get through."""
 
 
 class AttemptShipper:
@@ -150,12 +152,18 @@ class AttemptShipper:
         )
 
     async def _ship(self, spool: Spool, backoff: "Backoff") -> None:
+        pause, successes = 0.0, backoff.successes
         while True:
             await backoff.wait()
             try:
                 more = await spool.ship()
             except Unreachable as error:
                 backoff.failed(str(error))
+                if backoff.successes > successes:
+                    # Others get through. It is refused itself: a checkpoint by a full disk, say.
+                    pause = min(max(2 * pause, RETRY_SECONDS), OWN_RETRY_LIMIT_SECONDS)
+                    successes = backoff.successes
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 continue
             except Exception:
                 # A file that cannot be read, say. The others go on.
@@ -163,6 +171,7 @@ class AttemptShipper:
                 await asyncio.sleep(RETRY_LIMIT_SECONDS)
                 continue
             backoff.worked()
+            pause, successes = 0.0, backoff.successes
             self._save_sometimes()
             if not more:
                 return
@@ -222,6 +231,7 @@ class Backoff:
     """One pause for all: when the coordinator is away, it is away for every spool."""
 
     def __init__(self) -> None:
+        self.successes = 0
         self._until = 0.0
         self._pause = RETRY_SECONDS
         self._back = asyncio.Event()
@@ -247,6 +257,7 @@ class Backoff:
         self._pause = min(self._pause * 2, RETRY_LIMIT_SECONDS)
 
     def worked(self) -> None:
+        self.successes += 1
         self._away = False
         self._until = 0.0
         self._pause = RETRY_SECONDS

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainhall.cluster.decide import decide, seconds_until_silent
-from trainhall.cluster.decide_attempt import describe
+from trainhall.cluster.decide_attempt import SENDING_SECONDS, describe
 from trainhall.cluster.decisions import (
     Decision,
     EndAttempt,
@@ -174,6 +174,26 @@ def test_what_cannot_be_told_is_stopped_and_not_tried_again(known: Told | None) 
     (end,) = decisions(over, job(JobState.CANCELLING), node())
     assert isinstance(end, EndAttempt)
     assert end.job_path == (JobState.CANCELLED,)
+
+
+def test_a_job_says_that_its_end_waits_for_what_its_hosts_send() -> None:
+    def explained(*hosts: Told, later: float, **more: Any) -> list[Decision]:
+        facts = ClusterFacts(
+            nodes=(node("a"), node("b")), jobs=(job(**more),), attempts=(attempt(*hosts),)
+        )
+        return decide(NOW + timedelta(seconds=later), facts, OPTIONS)
+
+    sends, sent = ended(Outcome.COMPLETED, shipped=False), ended(Outcome.COMPLETED)
+    assert explained(sends, sent, later=SENDING_SECONDS - 0.1) == []
+    (told_once,) = explained(sends, sent, later=SENDING_SECONDS)
+    reason = "its ranks have ended; node a still sends what they saved"
+    assert told_once == Explain("job", JobState.RUNNING, reason)
+    assert explained(sends, sent, later=600.0, reason=reason) == []
+    (both,) = explained(sends, sends, later=SENDING_SECONDS, reason=reason)
+    assert both.reason == "its ranks have ended; nodes a, b still send what they saved"
+    assert explained(sends, told(), later=600.0) == []
+    (pausing,) = explained(sends, later=600.0, state=JobState.PAUSING)
+    assert pausing == Explain("job", JobState.PAUSING, reason)
 
 
 def test_restarts_are_counted_since_the_last_new_step() -> None:

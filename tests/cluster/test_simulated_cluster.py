@@ -393,3 +393,23 @@ async def test_the_last_report_before_a_connection_ends_is_taken(hall: Simulated
         node.channel.drop()
     await hall.disconnect(node)
     assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4
+
+
+async def test_a_job_whose_host_still_sends_says_so(hall: SimulatedCluster) -> None:
+    """It holds its devices; the coordinator's own disk may be full, or the link slow."""
+    node = await hall.add_node("alpha")
+    job = await hall.submit(1)
+    await hall.run_until(job, "running")
+    running = node.running(job)
+    node.end(running, Outcome.COMPLETED)
+    before = (await hall.coordinator.jobs.events(job)).items
+    for _ in range(3):
+        await hall.heartbeat(20)
+    view = await hall.job(job)
+    reason = "its ranks have ended; node alpha still sends what they saved"
+    assert (view.state, view.reason) == ("running", reason)
+    assert (await hall.coordinator.jobs.events(job)).items == before
+    running.shipped = True
+    await hall.heartbeat()
+    view = await hall.job(job)
+    assert (view.state, view.reason) == ("completed", "completed")

@@ -5,15 +5,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from support.agent_process import launch_of
 
 from trainhall.cluster.agent import shipping
-from trainhall.cluster.agent.api import Source
+from trainhall.cluster.agent.api import Source, Unreachable
 from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
-from trainhall.training.link import AttemptFolder, Launch, MetricSpool, MetricTable
+from trainhall.cluster.simulator.loop import VirtualLoop
+from trainhall.training.link import AttemptFolder, EventSpool, Launch, MetricSpool, MetricTable
 
 TASK = {
     "task": {"name": "synthetic"},
@@ -142,6 +145,92 @@ async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
     assert host.shipper.shipped
     assert host.done
     assert host.coordinator.requests == {0: 2, 1: 2, 2: 2}
+
+
+class Full(Coordinator):
+    """Its disk takes no checkpoint, and its database everything."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self.now = now
+        self.uploads: list[float] = []
+        """When each was tried."""
+        self.room = False
+
+    async def commit(self, job_id: str, name: str) -> None:
+        self.uploads.append(self.now())
+        if not self.room:
+            raise Unreachable("507: the disk with the coordinator's data folder is full")
+
+    async def send_events(self, source: Source, lines: bytes) -> int:
+        return 1
+
+
+def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = VirtualLoop()
+    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+
+    async def run() -> None:
+        host = Host(tmp_path)
+        host.coordinator = full = Full(loop.time)
+        host.shipper = AttemptShipper(host.folder, host.launch, full)  # type: ignore[arg-type]
+        told = EventSpool(host.folder.events(0), rank=0)
+        told.append("checkpoint", {"name": "step-00000010-a1-g1"})
+        backoff = Backoff()
+
+        async def ship(seconds: float) -> None:
+            until = loop.time() + seconds
+            while loop.time() < until:
+                host.write()
+                host.shipper.start_growing(backoff, lambda: None)
+                await asyncio.sleep(shipping.LOOK_SECONDS)
+
+        await ship(60)
+        pauses = [later - at for at, later in pairwise(full.uploads)]
+        assert pauses[0] < 1, "most failures do not last"
+        assert max(pauses) > shipping.OWN_RETRY_LIMIT_SECONDS / 2
+        assert len(full.uploads) < 20
+        assert full.requests[0] > 100, "what can be sent is not held up"
+        full.room = True
+        await ship(shipping.OWN_RETRY_LIMIT_SECONDS + 1)
+        assert not host.shipper.spools[0].has_more()
+        await host.shipper.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(run())
+
+
+def test_a_coordinator_that_is_away_is_found_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing gets through, one pause for all is enough."""
+    loop = VirtualLoop()
+    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+
+    class Away(Coordinator):
+        here = False
+
+        async def send_metrics(self, source: Source, frames: bytes) -> int:
+            if not self.here:
+                raise Unreachable("away")
+            return await super().send_metrics(source, frames)
+
+    async def run() -> None:
+        host = Host(tmp_path)
+        host.coordinator = away = Away()
+        host.shipper = AttemptShipper(host.folder, host.launch, away)  # type: ignore[arg-type]
+        host.write()
+        host.shipper.ended = True
+        host.shipper.start_growing(Backoff(), lambda: None)
+        await asyncio.sleep(600)
+        away.here = True
+        await asyncio.sleep(shipping.RETRY_LIMIT_SECONDS + 0.1)
+        assert host.shipper.shipped
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(run())
 
 
 def test_a_request_searches_no_path_for_a_module_that_is_not_there() -> None:
