@@ -22,6 +22,8 @@ SHIM_MODULE = "trainhall.cluster.agent.shim"
 RANK_MODULE = "trainhall.training.rank"
 ANSWER_SECONDS = 10.0
 """A fork takes milliseconds; a parent that does not answer for so long is broken."""
+IMPORT_SECONDS = 300.0
+"""For torch to be imported, which from a slow file system takes a minute or two."""
 RESTART_SECONDS = 1.0
 """Between two looks whether the parent still lives."""
 BROKEN_SECONDS = 60.0
@@ -72,7 +74,14 @@ class WarmParent:
 
     async def _start(self) -> None:
         self._reader, self._writer = await asyncio.open_connection(sock=self._execute())
-        line = await self._reader.readline()
+        try:
+            async with asyncio.timeout(IMPORT_SECONDS):
+                line = await self._reader.readline()
+        except TimeoutError:
+            if self._process is not None:
+                self._process.kill()  # not waited for: a file system may hold it
+            self._writer.close()
+            raise NotWarm(f"the warm parent was not ready within {IMPORT_SECONDS:g} s") from None
         if not line:
             raise NotWarm(f"the warm parent ended; {self._data_dir.warm_log} says why")
         answer = json.loads(line)
