@@ -8,11 +8,16 @@ Observe      an id, a count, an answer to what fails
 
 import asyncio
 import ctypes
+import fcntl
+import os
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
+from pathlib import Path
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import SQLAlchemyError
@@ -37,8 +42,14 @@ from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
+log = structlog.get_logger(__name__)
+
 STOP_SECONDS = 5.0
 """How long the coordinator's own work may take to end."""
+LOCK = "coordinator.lock"
+LOCK_SECONDS = 10.0
+"""How long the coordinator before this one may take to end: its requests, then its own work."""
+LOCK_POLL_SECONDS = 0.05
 
 
 class StartupError(Exception):
@@ -49,7 +60,8 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
     """An application that starts a coordinator with itself and stops it at its end.
 
     Raises:
-        StartupError: at its start, when the data folder or the database cannot be used.
+        StartupError: at its start, when the data folder or the database cannot be used, or another
+            coordinator uses the data folder.
     """
     settings = settings or Settings()
     figures = RequestFigures()
@@ -117,17 +129,77 @@ async def _running_coordinator(
     options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
 ) -> AsyncIterator[Coordinator]:
-    db = await _open_database(settings)
-    coordinator = Coordinator(db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal)
-    await coordinator.start()
-    _return_memory()
+    async with _only_one(settings.data_dir):
+        db = await _open_database(settings)
+        coordinator = Coordinator(
+            db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal
+        )
+        await coordinator.start()
+        _return_memory()
+        try:
+            yield coordinator
+        finally:
+            async with asyncio.timeout(STOP_SECONDS):
+                await coordinator.stop()
+                await coordinator.hub.close()
+                await db.close()
+
+
+@asynccontextmanager
+async def _only_one(folder: Path) -> AsyncIterator[None]:
+    """Hold the data folder: a second coordinator hears no agent and gives every node up.
+
+    The kernel frees it however a process ends. One that was asked to end, as when its `up` was
+    killed, is waited for.
+
+    Raises:
+        StartupError: the folder can't be used, or another coordinator uses it.
+    """
+    lock = _lock_in(folder)
     try:
-        yield coordinator
+        # Most find it free; the thread that waits is not started for them.
+        if not (_is_taken(lock) or await asyncio.to_thread(_is_taken_within, lock, LOCK_SECONDS)):
+            raise StartupError(
+                f"another coordinator uses {folder}; stop it, or give this one a --data-dir of "
+                "its own"
+            )
+        yield
     finally:
-        async with asyncio.timeout(STOP_SECONDS):
-            await coordinator.stop()
-            await coordinator.hub.close()
-            await db.close()
+        os.close(lock)
+
+
+def _lock_in(folder: Path) -> int:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def _is_taken_within(lock: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        time.sleep(LOCK_POLL_SECONDS)
+        if _is_taken(lock):
+            return True
+    return False
+
+
+def _is_taken(lock: int) -> bool:
+    """Whether the lock is ours now; on file systems without locks nobody can have it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        log.warning(
+            "the data folder cannot be locked against a second coordinator", error=str(error)
+        )
+    return True
+
+
+def _unusable(folder: Path, error: OSError) -> StartupError:
+    return StartupError(f"cannot keep data in {folder}: {error.strerror}")
 
 
 def _return_memory() -> None:
@@ -138,10 +210,9 @@ def _return_memory() -> None:
 
 async def _open_database(settings: Settings) -> Database:
     try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
         db = Database(settings.database)
     except OSError as error:
-        raise StartupError(f"cannot keep data in {settings.data_dir}: {error.strerror}") from error
+        raise _unusable(settings.data_dir, error) from error
     except DatabaseUrlError as error:
         raise StartupError(str(error)) from error
     try:
