@@ -334,7 +334,7 @@ def _verify_recorded(url: str, reference: str) -> tuple[str, list[out.Json]]:
         found = client.checkpoint(reference)
         identity = str(found["id"])
         try:
-            told = client.request("POST", f"/checkpoints/{identity}/verify")
+            told = client.verify(identity)
         except WrongState:
             # The coordinator does not see it; this host may.
             if (here := folder_here(found)) is None or found["state"] in ("deleting", "deleted"):

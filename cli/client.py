@@ -13,6 +13,8 @@ from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Us
 PREFIX = "/api/v1"
 # Repeating one of these changes nothing more than sending it once did.
 IDEMPOTENT = frozenset({"GET", "HEAD"})
+# Its database does not answer, or a proxy does not reach it: in a moment it may.
+AWAY = frozenset({502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
 PAGE = 200
@@ -22,7 +24,8 @@ class Client:
     """Talks to one coordinator; close it, or use it in a `with`.
 
     Raises:
-        Unreachable: nothing answers, after a few tries where trying again is harmless.
+        Unreachable: nothing answers, or it cannot serve now, after a few tries where trying again
+            is harmless.
         NotFound, WrongState, NotAllowed, Usage, CliError: by the status of the answer.
     """
 
@@ -31,8 +34,12 @@ class Client:
             raise Usage(f"--url must begin with http:// or https://, not {url!r}")
         self.url = url.rstrip("/")
         self._attempts = attempts
+        self._timeout = timeout
         # A coordinator on loopback or in the lab's network is not behind a web proxy.
-        self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+        try:
+            self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise self._no_address(error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +64,7 @@ class Client:
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
         response = self._send(method, PREFIX + path, repeatable, options)
         if response.is_success:
-            return response.json() if response.content else None
+            return self._json(response) if response.content else None
         raise problem_of(response)
 
     def _send(
@@ -66,9 +73,14 @@ class Client:
         pause = FIRST_PAUSE
         for attempt in range(1, self._attempts + 1):
             try:
-                return self._http.request(method, path, **options)
+                response = self._http.request(method, path, **options)
+                if not (repeatable and response.status_code in AWAY):
+                    return response
+                if attempt == self._attempts:
+                    told = problem_of(response)
+                    raise Unreachable(told.message, told.details)
             except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-                raise Usage(f"--url {self.url!r} is not an address: {error}") from None
+                raise self._no_address(error) from None
             except httpx.TransportError as error:
                 # A connection that was never made carried no request, so any may be repeated.
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
@@ -78,7 +90,22 @@ class Client:
             pause *= 2
         raise AssertionError("the last attempt returns or raises")
 
+    def _no_address(self, error: Exception) -> Usage:
+        return Usage(f"--url {self.url!r} is not an address: {error}")
+
+    def _json(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError:
+            raise CliError(
+                f"{self.url} is no Trainhall coordinator: what it answers is not JSON"
+            ) from None
+
     def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+        if isinstance(error, httpx.ReadTimeout):
+            return Unreachable(
+                f"the coordinator at {self.url} did not answer within {self._timeout:g} s"
+            )
         why = str(error) or type(error).__name__
         return Unreachable(
             f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or say "
@@ -122,7 +149,8 @@ class Client:
     def is_simulated(self) -> bool:
         """Whether the cluster is made up (mock mode)."""
         reply = self._send("GET", "/healthz", True, {})
-        return reply.is_success and reply.json().get("simulated") is True
+        told = self._json(reply) if reply.is_success else None
+        return isinstance(told, dict) and told.get("simulated") is True
 
     def submit(self, spec: dict[str, Any], *, dry_run: bool = False) -> Any:
         """Submit a job once, however often the connection breaks."""
@@ -130,6 +158,13 @@ class Client:
             return self.request("POST", "/training/jobs", json=spec, params={"dry_run": "true"})
         key = {"Idempotency-Key": str(uuid.uuid4())}
         return self.request("POST", "/training/jobs", json=spec, headers=key)
+
+    def verify(self, checkpoint_id: str) -> Any:
+        """Have the coordinator hash a checkpoint, however long that takes: it may be large."""
+        patient = httpx.Timeout(self._timeout, read=None)
+        return self.request(
+            "POST", f"/checkpoints/{segment(checkpoint_id)}/verify", timeout=patient
+        )
 
     def upload_code(self, sha256: str, archive: bytes) -> bool:
         """Have the coordinator keep code; False when it was there already."""

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -12,7 +13,7 @@ from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
 
 Answer = tuple[int, Any] | None
-"""A status and a JSON body; None breaks the connection."""
+"""A status and a body, JSON unless it is bytes; None breaks the connection."""
 
 
 class Server:
@@ -32,7 +33,7 @@ class Server:
                     self.close_connection = True
                     return
                 status, body = given
-                data = json.dumps(body).encode()
+                data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -106,6 +107,78 @@ def test_reads_are_tried_again_when_the_connection_breaks(serve) -> None:
     assert len(server.requests) == 3
 
 
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_reads_are_tried_again_while_it_cannot_serve(serve, status: int) -> None:
+    server = serve(lambda n, method, path: (status, {}) if n < 3 else (200, {"fine": True}))
+    with Client(server.url) as client:
+        assert client.get("/anything") == {"fine": True}
+    assert len(server.requests) == 3
+
+
+def test_one_that_cannot_serve_is_as_good_as_away(serve) -> None:
+    body = {"detail": "the database does not answer; try again in a moment"}
+    server = serve(lambda n, method, path: (503, body))
+    with Client(server.url, attempts=2) as client:
+        with pytest.raises(Unreachable) as caught:
+            client.get("/anything")
+        assert caught.value.message == f"the coordinator answered 503: {body['detail']}"
+        assert len(server.requests) == 2
+        # Sent once: what it did before it failed is not known.
+        with pytest.raises(CliError, match="503: the database"):
+            client.request("PUT", "/training/jobs/x/pause")
+    assert len(server.requests) == 3
+
+
+def test_other_failures_are_not_tried_again(serve) -> None:
+    server = serve(lambda n, method, path: (500, {"detail": "its log tells more"}))
+    with Client(server.url) as client, pytest.raises(CliError, match="its log tells more"):
+        client.get("/anything")
+    assert len(server.requests) == 1
+
+
+def test_an_answer_that_takes_too_long_is_told_as_that(serve) -> None:
+    going = threading.Event()
+    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
+    try:
+        with Client(server.url, attempts=1, timeout=0.2) as client:
+            with pytest.raises(Unreachable) as caught:
+                client.get("/anything")
+            told = f"the coordinator at {server.url} did not answer within 0.2 s"
+            assert caught.value.message == told
+    finally:
+        going.set()
+
+
+def test_a_verification_takes_as_long_as_it_takes(serve) -> None:
+    def answer(n: int, method: str, path: str) -> Answer:
+        assert (method, path) == ("POST", "/api/v1/checkpoints/5e60/verify")
+        # Longer than any other request may take; nothing can end that wait early.
+        time.sleep(0.5)
+        return 200, {"good": True}
+
+    server = serve(answer)
+    with Client(server.url, attempts=1, timeout=0.2) as client:
+        assert client.verify("5e60") == {"good": True}
+
+
+def test_another_web_server_is_told_from_a_coordinator(serve) -> None:
+    page = b"<!doctype html><title>A page</title>"
+    server = serve(lambda n, method, path: (200, page))
+    for ask in (Client.is_simulated, lambda client: client.get("/training/jobs")):
+        with Client(server.url) as client, pytest.raises(CliError) as caught:
+            ask(client)
+        assert caught.value.message == (
+            f"{server.url} is no Trainhall coordinator: what it answers is not JSON"
+        )
+        assert caught.value.exit_code == 1
+
+
+def test_what_another_server_says_of_its_health_is_nothing_simulated(serve) -> None:
+    server = serve(lambda n, method, path: (200, ["ok"]))
+    with Client(server.url) as client:
+        assert client.is_simulated() is False
+
+
 def test_a_command_that_may_have_arrived_is_not_repeated(serve) -> None:
     server = serve(lambda n, method, path: None)
     with Client(server.url) as client, pytest.raises(Unreachable):
@@ -132,6 +205,12 @@ def test_nothing_listens() -> None:
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://[", "http://a b"])
 def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
     with pytest.raises((Usage, Unreachable)), Client(url, attempts=1) as client:
+        client.get("/anything")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:80a", "http://[::1", "http://a\nb"])
+def test_a_mistyped_address_is_told_as_one(url: str) -> None:
+    with pytest.raises(Usage, match="is not an address"), Client(url, attempts=1) as client:
         client.get("/anything")
 
 
