@@ -4,6 +4,7 @@ what rank 0 of a script writes.
 The coordinator may be restarted meanwhile; the job goes on without it, and so does this.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -80,15 +81,19 @@ def watch(
     every: float,
     timeout: float | None = None,
 ) -> Any:
-    """Read the job until it is final (or the time is up), and return what it was last."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    for job in _states(client, job_id, every):
+    """Read the job until it is final (or the time is up), and return what it was last.
+
+    Raises:
+        Unreachable: the coordinator was away for too long, or until the time was up and nothing was
+            read before.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    job: Any = None
+    for job in _states(client, job_id, every, deadline):
         show(job)
         if job["state"] in FINAL:
-            return job
-        if deadline is not None and time.monotonic() >= deadline:
-            return job
-    raise AssertionError("states never end by themselves")
+            break
+    return job
 
 
 class _PassedStates:
@@ -151,11 +156,14 @@ class _Written:
         return len(page["items"]) == PAGE
 
 
-def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:
+def _states(client: Client, job_id: str, every: float, deadline: float) -> Iterator[Any]:
+    """The job at each look until the deadline, and at least once."""
     lost_at: float | None = None
+    seen = False
     while True:
         try:
             yield client.get(f"/training/jobs/{job_id}")
+            seen = True
             if lost_at is not None:
                 say("The coordinator is back.")
             lost_at = None
@@ -164,9 +172,12 @@ def _states(client: Client, job_id: str, every: float) -> Iterator[Any]:
             if lost_at is None:
                 say("The coordinator does not answer; the job goes on. Trying again.")
                 lost_at = now
-            if now - lost_at > PATIENCE_SECONDS:
+            if now - lost_at > PATIENCE_SECONDS or (now >= deadline and not seen):
                 raise
-        time.sleep(every)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(every, left))
 
 
 def _say_end(client: Client, job: Any, seen_rank: int | None = None) -> None:

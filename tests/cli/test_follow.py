@@ -1,10 +1,12 @@
 """Following a job tells every state that it was in, however short."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from trainhall.cli import follow
+from trainhall.cli.errors import Unreachable
 
 JOB = {
     "name": "x", "state": "running", "reason": "every host runs its ranks", "step": 3,
@@ -94,3 +96,50 @@ def test_what_a_script_writes_is_shown(
     assert "[bold]" in shown[1]
     assert "\x1b" not in shown[1]
     assert sum("trainhall logs -f j" in line for line in shown) == 1
+
+
+class Away:
+    """Answers `looks` times and then no more; the clock is moved by waiting alone."""
+
+    def __init__(self, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self._looks = looks
+        clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep)
+        monkeypatch.setattr(follow, "time", clock)
+
+    def _sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+    def get(self, path: str) -> Any:
+        self._looks -= 1
+        if self._looks < 0:
+            raise Unreachable("no coordinator answers")
+        return {**JOB, "state": "running"}
+
+
+def test_a_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(1, monkeypatch)
+    job = follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+    assert job["state"] == "running", "as it was known last"
+    assert client.now == pytest.approx(101.0)
+
+
+def test_a_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(100, monkeypatch)
+    follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+    assert client.now == pytest.approx(101.0)
+
+
+def test_a_job_that_was_never_seen_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(0, monkeypatch)
+    with pytest.raises(Unreachable):
+        follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
+    assert client.now == pytest.approx(101.0)
+
+
+def test_without_a_timeout_patience_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(1, monkeypatch)
+    with pytest.raises(Unreachable):
+        follow.watch(client, "j", lambda job: None, 1.0)
+    assert follow.PATIENCE_SECONDS < client.now - 100 < follow.PATIENCE_SECONDS + 3
