@@ -199,7 +199,7 @@ def _decided(client: "Client", restored: out.Json) -> out.Json:
 
 def _restored(job: out.Json, checkpoint: out.Json) -> str:
     if job["state"] == "queued":
-        return f"{job['id']} is queued: {job['reason']}"
+        return f"{job['id']} is queued: {out.one_line(job['reason'])}"
     step, total = checkpoint["step"], job["total_steps"]
     ends = ", which is the last: nothing is left to train" if total and step >= total else ""
     return f"{job['id']} goes on from step {step}{ends}"

@@ -20,7 +20,7 @@ from trainhall.cli.errors import (
     Unreachable,
 )
 from trainhall.cli.failures import last_words
-from trainhall.cli.output import harmless, number, say
+from trainhall.cli.output import harmless, number, one_line, say
 from trainhall.cli.progress import Progress
 
 FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
@@ -195,5 +195,5 @@ def _epitaph(job: Any) -> str:
     if job["state"] == "completed" and accuracy is not None:
         told += f", held-out accuracy {number(accuracy)}"
     if job["state"] != "completed" and job["reason"] not in ("", None, job["state"]):
-        told += f": {job['reason']}"
+        told += f": {one_line(job['reason'])}"
     return told

@@ -428,7 +428,7 @@ def plan_page(plan: out.Json) -> str:
         out.Column("MEASURED", lambda row: told(row, measured), right=True),
         out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
     ]
-    return f"{plan['reason']}\n{out.table(rows, columns)}"
+    return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
 
 
 def _event_columns() -> list[out.Column]:

@@ -31,6 +31,7 @@ _SEQUENCE = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]"
 )
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_BREAKS = re.compile(r"[ \t]*[\t\n\v\f\r\x85\u2028\u2029]\s*")
 
 
 LEAST_ROOM = 30
@@ -125,7 +126,7 @@ def table(
     if fits is not None:
         columns = _fitting(items, columns, fits)
     rows = [[column.title for column in columns]]
-    rows += [[column.cell(item) or BLANK for column in columns] for item in items]
+    rows += [[_cell(column, item) or BLANK for column in columns] for item in items]
     if fits is not None:
         before = [max(cell_len(row[i]) for row in rows) + 2 for i in range(len(columns) - 1)]
         room = max(fits - sum(before), cell_len(columns[-1].title))
@@ -143,12 +144,16 @@ def table(
     return "\n".join(lines)
 
 
+def _cell(column: Column, item: Json) -> str:
+    return one_line(column.cell(item))
+
+
 def _fitting(items: Sequence[Json], columns: Sequence[Column], fits: int) -> list[Column]:
     """The columns without those that have to give way to the last."""
     from rich.cells import cell_len
 
     def widest(column: Column) -> int:
-        return max([cell_len(column.title), *(cell_len(column.cell(item)) for item in items)])
+        return max([cell_len(column.title), *(cell_len(_cell(column, item)) for item in items)])
 
     kept = list(columns)
     wanted = min(LEAST_ROOM, widest(columns[-1]))
@@ -169,15 +174,16 @@ def pairs(entries: Sequence[tuple[str, str]]) -> str:
     """Named values, one a line."""
     width = max(len(name) for name, _ in entries) + 2
     color = colored()
+    shown = [(name, one_line(text)) for name, text in entries]
     return "\n".join(
         f"{name:<{width}}{painted(text) if color and name == 'state' else text or BLANK}"
-        for name, text in entries
+        for name, text in shown
     )
 
 
 def state_and_reason(state: str, reason: str | None) -> str:
     """A state and why, unless the reason only says the state again."""
-    return f"{state}: {reason}" if reason and reason != state else state
+    return f"{state}: {one_line(reason)}" if reason and reason != state else state
 
 
 def indented(text: str) -> str:
@@ -192,6 +198,11 @@ def painted(state: str) -> str:
 def harmless(text: str) -> str:
     """Text for a terminal: colours stay, other control sequences go."""
     return _SEQUENCE.sub(lambda m: m.group() if _COLOR.fullmatch(m.group()) else "", text)
+
+
+def one_line(text: str) -> str:
+    """What somebody wrote, as a part of a line: without control sequences, colours and breaks."""
+    return _SEQUENCE.sub("", _BREAKS.sub(" ", text))
 
 
 def number(value: Any) -> str:

@@ -45,6 +45,25 @@ def test_colour_changes_no_alignment() -> None:
     assert "\x1b[36mrunning\x1b[0m     7" in colored
 
 
+WILD = "bad\r\n\tvalue \x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b1A."
+
+
+def test_what_others_wrote_can_neither_steer_the_terminal_nor_break_a_table() -> None:
+    columns = [output.Column("ID", lambda i: i["id"]), output.Column("REASON", lambda i: i["why"])]
+    items = [{"id": WILD, "why": "one"}, {"id": "b", "why": WILD}]
+    wanted = [f"{'ID':16}  REASON", "bad value red1A.  one", f"{'b':16}  bad value red1A."]
+    for told in (output.table(items, columns), output.table(items, columns, fits=60)):
+        assert told.splitlines() == wanted
+    assert output.pairs([("reason", WILD)]).endswith("bad value red1A.")
+    assert output.state_and_reason("failed", WILD) == "failed: bad value red1A."
+
+
+def test_what_programs_read_is_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+    items = [{"id": "a", "why": WILD}]
+    output.print_items(items, [], Format.JSON, empty="none")
+    assert json.loads(capsys.readouterr().out) == items
+
+
 def test_each_format(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_items(ITEMS, COLUMNS, Format.JSON, empty="none")
     assert json.loads(capsys.readouterr().out) == ITEMS

@@ -143,3 +143,20 @@ def test_without_a_timeout_patience_ends_too(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(Unreachable):
         follow.watch(client, "j", lambda job: None, 1.0)
     assert follow.PATIENCE_SECONDS < client.now - 100 < follow.PATIENCE_SECONDS + 3
+
+
+def test_what_a_job_says_of_its_end_is_harmless(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failed:
+        def get(self, path: str) -> Any:
+            reason = "rank 0 failed: \x1b]0;title\x07\x1b[2Jbad\nvalue"
+            return {**JOB, "id": "j", "state": "failed", "reason": reason}
+
+        def items(self, path: str, **asked: Any) -> list[Any]:
+            return []
+
+    client: Any = Failed()
+    assert follow.wait(client, "j", None) == 100
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "x failed at step 3: rank 0 failed: bad value"
