@@ -14,7 +14,8 @@ A coordinator whose cluster is simulated runs no code, so it answers everyone. I
 which would bring hosts that do run code.
 
 Agents of other hosts are served anywhere, since every one of their routes but `join` takes a
-credential, and `join` a token; browsers have no business there.
+credential, and `join` a token; browsers have no business there. So is `/healthz`, which tells the
+version alone: a new host asks for it before it joins, and what keeps the coordinator running may.
 """
 
 import ipaddress
@@ -26,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from trainhall.api.problems import Refusal
 
 AGENT_PREFIX = "/api/v1/agent/"
+HEALTH = "/healthz"
 
 
 class Guard:
@@ -64,6 +66,8 @@ class Guard:
             return None
         server = scope.get("server")
         if server is not None and server[1] is not None and not is_loopback(server[0]):
+            if scope["path"] == HEALTH and not origins:
+                return None
             return _refused(
                 f"this request arrived on {server[0]}, and the coordinator answers on loopback "
                 "only: forward a port (ssh -L) to reach it, or start it with --insecure in a "

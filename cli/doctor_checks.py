@@ -22,7 +22,8 @@ import psutil
 
 from trainhall import __version__
 from trainhall.api.guard import is_loopback
-from trainhall.cli.output import size
+from trainhall.cli.client import problem_of
+from trainhall.cli.output import one_line, size
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -174,13 +175,20 @@ def check_gpus(torch: dict[str, Any], found: dict[str, Any]) -> Iterator[Check]:
 
 def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     """The coordinator answers and is of our version; our clocks agree; or its port is free."""
+    version: str | None = None
+    began = time.time()
     try:
-        began = time.time()
         reply = httpx.get(f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False)
-        version = str(reply.json()["version"])
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         told = f"none answers at {url} ({str(error) or type(error).__name__})"
         remedy = "start one with `trainhall up`, or say where it is with --url"
+    else:
+        version = _version_in(reply)
+        told = f"{url} is no Trainhall coordinator"
+        if not reply.is_success:
+            told = f"{url}: {one_line(problem_of(reply).message)}"
+        remedy = "see what it is that answers there, or say where the coordinator is with --url"
+    if version is None:
         yield Check("coordinator", "fail" if needed else "warn", told, remedy)
         if not needed:
             yield check_port(port)
@@ -193,6 +201,15 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     if "date" in reply.headers:
         told_at = email.utils.parsedate_to_datetime(reply.headers["date"]).timestamp()
         yield check_clock(told_at - (began + time.time()) / 2)
+
+
+def _version_in(reply: httpx.Response) -> str | None:
+    """The version that a coordinator tells; None: it is none that answers, or it refuses to."""
+    try:
+        told = reply.json()
+    except ValueError:
+        return None
+    return str(told["version"]) if isinstance(told, dict) and "version" in told else None
 
 
 def check_clock(seconds: float) -> Check:

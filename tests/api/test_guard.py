@@ -12,7 +12,9 @@ from support.web import served
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from trainhall import __version__
 from trainhall.api.guard import Guard, is_loopback
+from trainhall.cli.doctor_checks import check_coordinator
 
 OWN = "127.0.0.1:8000"
 JOBS = "/api/v1/training/jobs"
@@ -31,7 +33,14 @@ MATRIX: list[tuple[str, str | None, str | None, str, bool]] = [
     ("127.0.0.1", "localhost", "HTTP://LOCALHOST", JOBS, False),
     ("10.0.0.7", OWN, None, JOBS, False),
     ("10.0.0.7", OWN, None, "/", False),
-    ("10.0.0.7", OWN, None, "/healthz", False),
+    ("10.0.0.7", "lab.example:8000", None, "/healthz", True),
+    ("10.0.0.7", "lab.example:8000", "http://lab.example:8000", "/healthz", False),
+    ("10.0.0.7", "lab.example:8000", None, "/healthz/", False),
+    ("10.0.0.7", "lab.example:8000", None, "/healthzx", False),
+    ("10.0.0.7", OWN, None, "/readyz", False),
+    ("10.0.0.7", OWN, None, "/metrics", False),
+    ("127.0.0.1", "evil.example:8000", None, "/healthz", False),
+    ("127.0.0.1", OWN, "http://evil.example", "/healthz", False),
     ("10.0.0.7", OWN, None, "/api/v1/agentx", False),
     ("10.0.0.7", OWN, None, "/api/v1/agent/../training/jobs", True),  # a path that no route has
     ("fe80::1", "[::1]:8000", None, JOBS, False),
@@ -159,6 +168,10 @@ def test_over_real_sockets(make_app: Callable[..., FastAPI]) -> None:
         refused = httpx.get(f"{there}{JOBS}", trust_env=False)
         assert refused.status_code == 403
         assert "--insecure" in refused.json()["detail"]
+        health = httpx.get(f"{there}/healthz", trust_env=False).json()
+        assert health == {"status": "ok", "version": __version__, "simulated": False}
+        checks = list(check_coordinator(there, int(port), needed=True))
+        assert [(c.name, c.status) for c in checks] == [("coordinator", "ok"), ("clock", "ok")]
         joining = httpx.post(f"{there}{AGENT}", json={}, trust_env=False)
         assert joining.status_code == 422, "agents of other hosts may join"
 

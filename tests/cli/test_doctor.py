@@ -28,10 +28,12 @@ DRIVER: dict[str, Any] = {"version": "570.1", "cuda": (12, 8), "gpus": ["H200", 
 class Coordinator(BaseHTTPRequestHandler):
     version = __version__
     date = ""
+    instead: tuple[int, bytes] | None = None
+    """A status and a body."""
 
     def do_GET(self) -> None:
-        data = json.dumps({"status": "ok", "version": self.version}).encode()
-        self.send_response(200)
+        status, data = self.instead or (200, json.dumps({"version": self.version}).encode())
+        self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -107,6 +109,32 @@ def test_a_coordinator_that_answers(coordinator: tuple[str, type[Coordinator]]) 
     assert [(c.name, c.status) for c in found] == [("coordinator", "warn"), ("clock", "warn")]
     assert "9.9" in found[0].told
     assert "NTP" in found[1].remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (200, b"<!doctype html>", "{url} is no Trainhall coordinator"),
+        (200, b"[]", "{url} is no Trainhall coordinator"),
+        (200, b'{"status": "ok"}', "{url} is no Trainhall coordinator"),
+        (403, b'{"detail": "the Host \'lab\' is none of\\nthis coordinator\'s"}',
+         "{url}: the Host 'lab' is none of this coordinator's"),
+        (502, b"", "{url}: the coordinator answered 502: Bad Gateway"),
+    ],
+)  # fmt: skip
+def test_what_answers_otherwise_is_told(
+    coordinator: tuple[str, type[Coordinator]], status: int, body: bytes, told: str
+) -> None:
+    url, handler = coordinator
+    handler.instead = status, body
+    (check,) = checks.check_coordinator(url, 8000, needed=True)
+    assert (check.status, check.told) == ("fail", told.format(url=url))
+    assert seen(check)[0] == "fail"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    found = list(checks.check_coordinator(url, port, needed=False))
+    assert [(c.name, c.status) for c in found] == [("coordinator", "warn"), ("port", "ok")]
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[", "nonsense"])
