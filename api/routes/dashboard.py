@@ -82,6 +82,8 @@ class Dashboard:
         ):
             return None
         file = self._folder.joinpath(*parts)
-        if not file.is_file() or not file.resolve().is_relative_to(self._folder.resolve()):
-            return None
-        return file
+        try:
+            inside = file.is_file() and file.resolve().is_relative_to(self._folder.resolve())
+        except OSError:
+            return None  # no file has a name of so many bytes
+        return file if inside else None

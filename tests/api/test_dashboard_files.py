@@ -24,7 +24,8 @@ def built(app: FastAPI, tmp_path: Path) -> Path:
 
 
 async def test_its_own_addresses_are_the_page(client: httpx.AsyncClient, built: Path) -> None:
-    for path in ("/", "/jobs/3f2a", "/nodes", "/index.html", "/a/b/c"):
+    longer = ["/" + "a/" * 2500, "/" + "é" * 200]
+    for path in ("/", "/jobs/3f2a", "/nodes", "/index.html", "/a/b/c", *longer):
         reply = await client.get(path)
         assert reply.status_code == 200
         assert "the page" in reply.text
@@ -46,7 +47,7 @@ async def test_assets_are_kept_for_ever(client: httpx.AsyncClient, built: Path) 
 
 NOT_THERE = ["/assets/gone-1.js", "/missing.css", "/.hidden", "/link.txt", "/%2e%2e/outside.txt",
      "/assets/..%2f..%2foutside.txt", "/api/v1/x", "/api", "/assets/%00.js",
-     "/" + "x" * 5000 + ".js"]  # fmt: skip
+     "/" + "x" * 5000 + ".js", "/" + "é" * 200 + ".js", "/" + "a/" * 2500 + "x.js"]  # fmt: skip
 
 
 async def test_what_is_not_there(client: httpx.AsyncClient, built: Path) -> None:
