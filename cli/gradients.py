@@ -59,7 +59,7 @@ def gradients(
         if output is Format.TABLE and newest is not None:
             entries = client.get(f"{path}/{newest['step']}")["entries"]
     if output is not Format.TABLE or newest is None:
-        out.print_item({"id": job, **history}, output, lambda: "")
+        out.print_item({"id": job_id, **history}, output, lambda: "")
         return
     out.say(f"Step {newest['step']} of attempt {newest['attempt']}")
     print(out.table(_rows(history, entries), COLUMNS))

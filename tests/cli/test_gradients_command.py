@@ -1,5 +1,8 @@
 """`trainhall gradients` without a cluster: how long it waits, and what a local run writes."""
 
+import contextlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,31 @@ import pytest
 from trainhall.cli import gradients
 from trainhall.cli.errors import CliError
 from trainhall.cli.gradients_file import GradientsFile
+from trainhall.cli.options import Format
+
+
+@pytest.mark.parametrize("steps", [[], [{"step": 3, "attempt": 1, "norms": []}]])
+def test_what_programs_read_has_the_whole_id(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: list[Any]
+) -> None:
+    class Known:
+        def job_id(self, reference: str) -> str:
+            return {"3f2a": "3f2a9c51d07b"}[reference]
+
+        def get(self, path: str, **asked: object) -> Any:
+            assert path == "/training/jobs/3f2a9c51d07b/gradients"
+            return {"steps": steps}
+
+    @contextlib.contextmanager
+    def connect(url: str) -> Iterator[Known]:
+        yield Known()
+
+    monkeypatch.setattr(gradients, "connect", connect)
+    for form in (Format.JSON, Format.NAME):
+        gradients.gradients("3f2a", False, 1.0, form, "http://lab:8000")
+        told = capsys.readouterr().out
+        found = json.loads(told)["id"] if form is Format.JSON else told.strip()
+        assert found == "3f2a9c51d07b"
 
 
 class Ended:
