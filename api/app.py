@@ -158,7 +158,7 @@ async def _only_one(folder: Path) -> AsyncIterator[None]:
     lock = _lock_in(folder)
     try:
         # Most find it free; the thread that waits is not started for them.
-        if not (_is_taken(lock) or await asyncio.to_thread(_is_taken_within, lock, LOCK_SECONDS)):
+        if not (_got(lock) or await asyncio.to_thread(_got_within, lock, LOCK_SECONDS)):
             raise StartupError(
                 f"another coordinator uses {folder}; stop it, or give this one a --data-dir of "
                 "its own"
@@ -176,16 +176,16 @@ def _lock_in(folder: Path) -> int:
         raise _unusable(folder, error) from error
 
 
-def _is_taken_within(lock: int, seconds: float) -> bool:
+def _got_within(lock: int, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(LOCK_POLL_SECONDS)
-        if _is_taken(lock):
+        if _got(lock):
             return True
     return False
 
 
-def _is_taken(lock: int) -> bool:
+def _got(lock: int) -> bool:
     """Whether the lock is ours now; on file systems without locks nobody can have it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

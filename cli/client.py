@@ -1,5 +1,6 @@
 """A thin client of the REST API: paths in, JSON out, problem details as exceptions."""
 
+import math
 import random
 import time
 import uuid
@@ -17,6 +18,8 @@ IDEMPOTENT = frozenset({"GET", "HEAD"})
 AWAY = frozenset({502, 503, 504})
 ATTEMPTS = 4
 FIRST_PAUSE = 0.1
+LEAST_SECONDS = 1.0
+"""For an answer, however close the deadline of a request is."""
 PAGE = 200
 
 
@@ -59,24 +62,38 @@ class Client:
         """The address of a job in the dashboard."""
         return f"{self.url}/jobs/{job_id}"
 
-    def request(self, method: str, path: str, **options: Any) -> Any:
-        """Send one request below /api/v1 and return the JSON of the answer (None when empty)."""
+    def request(self, method: str, path: str, *, deadline: float = math.inf, **options: Any) -> Any:
+        """Send one request below /api/v1 and return the JSON of the answer (None when empty).
+
+        Args:
+            deadline: when to give up trying, by `time.monotonic`, though not before the first try
+                has had a second.
+        """
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
-        response = self._send(method, PREFIX + path, repeatable, options)
+        response = self._send(method, PREFIX + path, repeatable, options, deadline)
         if response.is_success:
             return self._json(response) if response.content else None
         raise problem_of(response)
 
     def _send(
-        self, method: str, path: str, repeatable: bool, options: dict[str, Any]
+        self,
+        method: str,
+        path: str,
+        repeatable: bool,
+        options: dict[str, Any],
+        deadline: float = math.inf,
     ) -> httpx.Response:
         pause = FIRST_PAUSE
         for attempt in range(1, self._attempts + 1):
+            left = deadline - time.monotonic()
+            if left < self._timeout:
+                options = {**options, "timeout": max(left, LEAST_SECONDS)}
+            is_last = attempt == self._attempts or left <= LEAST_SECONDS
             try:
                 response = self._http.request(method, path, **options)
                 if not (repeatable and response.status_code in AWAY):
                     return response
-                if attempt == self._attempts:
+                if is_last:
                     told = problem_of(response)
                     raise Unreachable(told.message, told.details)
             except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -84,7 +101,7 @@ class Client:
             except httpx.TransportError as error:
                 # A connection that was never made carried no request, so any may be repeated.
                 unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if attempt == self._attempts or not (repeatable or unsent):
+                if is_last or not (repeatable or unsent):
                     raise self._unreachable(error) from None
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause *= 2
@@ -103,9 +120,7 @@ class Client:
 
     def _unreachable(self, error: httpx.TransportError) -> Unreachable:
         if isinstance(error, httpx.ReadTimeout):
-            return Unreachable(
-                f"the coordinator at {self.url} did not answer within {self._timeout:g} s"
-            )
+            return Unreachable(f"the coordinator at {self.url} did not answer in time")
         why = str(error) or type(error).__name__
         return Unreachable(
             f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or say "

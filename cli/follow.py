@@ -162,7 +162,7 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
     seen = False
     while True:
         try:
-            yield client.get(f"/training/jobs/{job_id}")
+            yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
             seen = True
             if lost_at is not None:
                 say("The coordinator is back.")

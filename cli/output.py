@@ -31,7 +31,8 @@ _SEQUENCE = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]"
 )
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
-_BREAKS = re.compile(r"[ \t]*[\t\n\v\f\r\x85\u2028\u2029]\s*")
+_BLANKS = re.compile(r"\s+")
+_BREAK = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]")
 
 
 LEAST_ROOM = 30
@@ -202,7 +203,8 @@ def harmless(text: str) -> str:
 
 def one_line(text: str) -> str:
     """What somebody wrote, as a part of a line: without control sequences, colours and breaks."""
-    return _SEQUENCE.sub("", _BREAKS.sub(" ", text))
+    folded = _BLANKS.sub(lambda m: " " if _BREAK.search(m.group()) else m.group(), text)
+    return _SEQUENCE.sub("", folded)
 
 
 def number(value: Any) -> str:

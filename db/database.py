@@ -225,6 +225,10 @@ def was_undone(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _UNDONE
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 def _set_up_sqlite(engine: Engine, begin: str, *, durable: bool) -> None:
     @event.listens_for(engine, "connect")
     def set_up(connection: Any, _record: object) -> None:
@@ -235,6 +239,8 @@ def _set_up_sqlite(engine: Engine, begin: str, *, durable: bool) -> None:
         cursor.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
+        # Its own knows the letters of ASCII alone.
+        connection.create_function("lower", 1, _lower, deterministic=True)
 
     @event.listens_for(engine, "begin")
     def start(connection: Connection) -> None:

@@ -19,7 +19,7 @@ from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 DISK_SECONDS = 1800.0
 """For the coordinator's disk to take a file, or to read a whole checkpoint: more than any needs,
-since whoever gives up sends everything again. That its host is gone is noticed by `_KEEPALIVE`."""
+since whoever gives up sends everything again. That its host is gone is noticed below."""
 CHUNK_BYTES = 1024 * 1024
 _KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -30,7 +30,8 @@ _KEEPALIVE = [
     ),
 ]
 """While an answer is waited for: after 10 s the other host is asked every 5 s whether it is there,
-four times."""
+four times. While a file is sent, what is not acknowledged is sent again by TCP until that gives up,
+after about 15 minutes."""
 
 if importlib.util.find_spec("sniffio") is None:
     # httpcore imports it anew for every lock that it makes. Where it is not installed, each time is

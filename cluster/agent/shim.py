@@ -96,6 +96,8 @@ class Shim:
     """When (monotonic) a script that agrees on where to stop was asked to."""
     _place: Place | None = None
     """Where the ranks meet; None: they have not been started."""
+    _left: Place | None = None
+    """Where they met on this host, before another one led."""
     _started: bool = False
     _unwritten: ShimStatus | None = None
     _isolated: bool = False
@@ -293,9 +295,20 @@ class Shim:
             told = [page for pid in pids if (page := read(self.folder.path, pid)) is not None]
             longest = max((max(p.longest_seconds, p.first_seconds) for p in told), default=0.0)
             self._regroup_by = time.monotonic() + max(LEAVE_SECONDS, LEAVE_STEPS * longest)
-        if place is not self._place and place.store_pid is not None:
-            self._place.close()
+        if place is not self._place:
+            self._leave(self._place, for_own=place.store_pid is not None)
         self._meet_at(place)
+
+    def _leave(self, place: Place, *, for_own: bool) -> None:
+        """Go on from a place. Its store is closed once ranks meet on this host again: until then
+        some may be about to leave it."""
+        if not for_own:
+            self._left = place if place.store_pid is not None else self._left
+            return
+        for each in (place, self._left):
+            if each is not None:
+                each.close()
+        self._left = None
 
     # -- hangs ----------------------------------------------------------------------------------
 

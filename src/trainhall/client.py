@@ -149,8 +149,7 @@ class Client:
 
     def metrics(self, job_id: str) -> list[str]:
         """The names of what it has measured so far."""
-        path = f"/metrics/jobs/{self._rest.job_id(job_id)}"
-        return sorted({series["name"] for series in self._rest.get(path, max_points=1)["series"]})
+        return sorted(self.job(job_id)["metrics"])
 
     def curve(self, job_id: str, name: str, rank: int | None = None) -> list[tuple[int, float]]:
         """The steps and values of a metric; empty as long as it has none (`metrics` names those

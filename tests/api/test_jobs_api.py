@@ -103,7 +103,7 @@ async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
 async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
     client: httpx.AsyncClient,
 ) -> None:
-    names = ["sweep 1", "Sweep-2", "100% sure", "under_score"]
+    names = ["sweep 1", "Sweep-2", "100% sure", "under_score", "ÜBUNG"]
     ids = [await submitted(client, name=name) for name in names]
 
     async def found(text: str) -> list[str]:
@@ -114,6 +114,7 @@ async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
     assert await found("sweep") == await found("WEEP") == [0, 1]
     assert await found(ids[2][:8].upper()) == [2]
     assert await found(ids[2][1:]) == []
+    assert await found("übung") == [4]
     # As they are written, and not as patterns of SQL.
     assert await found("%") == [2]
     assert await found("_") == [3]

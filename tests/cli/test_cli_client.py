@@ -143,8 +143,22 @@ def test_an_answer_that_takes_too_long_is_told_as_that(serve) -> None:
         with Client(server.url, attempts=1, timeout=0.2) as client:
             with pytest.raises(Unreachable) as caught:
                 client.get("/anything")
-            told = f"the coordinator at {server.url} did not answer within 0.2 s"
+            told = f"the coordinator at {server.url} did not answer in time"
             assert caught.value.message == told
+    finally:
+        going.set()
+
+
+def test_a_deadline_holds_where_nothing_is_answered(serve) -> None:
+    going = threading.Event()
+    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
+    try:
+        with Client(server.url, timeout=20) as client:
+            with pytest.raises(Unreachable, match="did not answer in time"):
+                client.request("GET", "/anything", deadline=time.monotonic())
+            assert not going.is_set()
+        # Without a deadline it would be four tries of 20 s each.
+        assert len(server.requests) == 1
     finally:
         going.set()
 

@@ -21,7 +21,7 @@ class Coordinator:
         self._looks = looks
         self._events: list[Any] = []
 
-    def get(self, path: str) -> Any:
+    def request(self, method: str, path: str, *, deadline: float) -> Any:
         assert path == "/training/jobs/j"
         state, events = self._looks.pop(0)
         self._events += [
@@ -65,11 +65,13 @@ class Scripted:
         self._pages = pages
         self._states = ["running", "completed"]
 
+    def request(self, method: str, path: str, *, deadline: float) -> Any:
+        assert path == "/training/jobs/j"
+        state = self._states.pop(0)
+        return {**JOB, "state": state, "step": 0, "total_steps": None,
+                "spec": {"script": {"path": "/x.py"}}}  # fmt: skip
+
     def get(self, path: str, **asked: Any) -> Any:
-        if path == "/training/jobs/j":
-            state = self._states.pop(0)
-            return {**JOB, "state": state, "step": 0, "total_steps": None,
-                    "spec": {"script": {"path": "/x.py"}}}  # fmt: skip
         assert (path, asked["rank"]) == ("/training/jobs/j/logs", 0)
         lines = self._pages.pop(0) if self._pages else []
         items = [{"text": line, "rank": 0} for line in lines]
@@ -111,7 +113,7 @@ class Away:
         assert seconds > 0
         self.now += seconds
 
-    def get(self, path: str) -> Any:
+    def request(self, method: str, path: str, *, deadline: float) -> Any:
         self._looks -= 1
         if self._looks < 0:
             raise Unreachable("no coordinator answers")
@@ -149,7 +151,7 @@ def test_what_a_job_says_of_its_end_is_harmless(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failed:
-        def get(self, path: str) -> Any:
+        def request(self, method: str, path: str, *, deadline: float) -> Any:
             reason = "rank 0 failed: \x1b]0;title\x07\x1b[2Jbad\nvalue"
             return {**JOB, "id": "j", "state": "failed", "reason": reason}
 

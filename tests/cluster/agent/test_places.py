@@ -97,3 +97,4 @@ def test_a_host_that_is_the_first_again_leads_to_itself(host: Supervised) -> Non
     assert host.stores == {1: True}, "others may not have left it yet"
     host.tell(host.launch(3))
     assert host.told(3) == host.started[-1] == Rendezvous(address="127.0.0.1", port=29502)
+    assert host.stores == {1: False, 2: True}
