@@ -195,16 +195,16 @@ class Client:
             raise problem_of(response)
         return True
 
-    def job(self, reference: str) -> Any:
-        """A job by its id or a unique beginning of it."""
+    def job(self, reference: str, deadline: float = math.inf) -> Any:
+        """A job by its id or a unique beginning of it; the deadline is that of `request`."""
         try:
-            return self.get(f"/training/jobs/{segment(reference)}")
+            return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
         except NotFound:
             found = [j for j in self.items("/training/jobs") if j["id"].startswith(reference)]
         return only(found, "job", reference)
 
-    def job_id(self, reference: str) -> str:
-        return str(self.job(reference)["id"])
+    def job_id(self, reference: str, deadline: float = math.inf) -> str:
+        return str(self.job(reference, deadline)["id"])
 
     def node(self, reference: str) -> Any:
         """A node by its id, a unique beginning of it, or its name."""

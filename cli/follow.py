@@ -61,17 +61,29 @@ def until_final(client: Client, job_id: str) -> int:
     return FINAL[job["state"]]
 
 
-def wait(client: Client, job_id: str, timeout: float | None) -> int:
+def wait(client: Client, reference: str, timeout: float | None) -> int:
     """Wait in silence until a job has ended or `timeout` seconds passed."""
     try:
-        job = watch(client, job_id, lambda job: None, POLL_SECONDS, timeout)
+        job = ended(client, reference, timeout)
     except KeyboardInterrupt:
         return UNFINISHED
     if job["state"] not in FINAL:
-        say(f"{job_id} is still {job['state']} after {timeout:g} s")
+        say(f"{job['id']} is still {job['state']} after {timeout:g} s")
         return UNFINISHED
     _say_end(client, job)
     return FINAL[job["state"]]
+
+
+def ended(client: Client, reference: str, timeout: float | None) -> Any:
+    """The job once it has ended, or as it was when `timeout` seconds had passed.
+
+    Raises:
+        Unreachable: as `watch`.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    job_id = client.job_id(reference, deadline)
+    left = None if timeout is None else max(deadline - time.monotonic(), 0.0)
+    return watch(client, job_id, lambda _: None, POLL_SECONDS, left)
 
 
 def watch(

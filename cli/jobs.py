@@ -287,8 +287,7 @@ def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
 
     with connect(url) as client:
         try:
-            job_id = client.job_id(job)
-            code = following.wait(client, job_id, timeout)
+            code = following.wait(client, job, timeout)
         except NotFound as error:
             out.say(f"trainhall: {error}")
             raise typer.Exit(MISSING) from None

@@ -11,7 +11,9 @@ call fails, one of the exceptions here says why; `CliError` is the base of all o
 """
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -102,11 +104,15 @@ class Client:
             timeout: seconds; None: as long as it takes.
 
         Raises:
-            TimeoutError: it has not ended by then, and goes on.
+            TimeoutError: it has not ended by then, as far as is known, and goes on.
         """
-        job: Json = follow.watch(
-            self._rest, self._rest.job_id(job_id), lambda _: None, follow.POLL_SECONDS, timeout
-        )
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        try:
+            job: Json = follow.ended(self._rest, job_id, timeout)
+        except Unreachable as error:
+            if time.monotonic() < deadline:
+                raise
+            raise TimeoutError(f"nothing was heard of job {job_id}: {error}") from error
         if job["state"] not in follow.FINAL:
             raise TimeoutError(f"job {job_id} is still {job['state']} after {timeout:g} s")
         return job

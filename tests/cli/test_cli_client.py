@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import trainhall.client
+from trainhall.cli import follow
 from trainhall.cli.client import Client
 from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
 
@@ -159,6 +161,21 @@ def test_a_deadline_holds_where_nothing_is_answered(serve) -> None:
             assert not going.is_set()
         # Without a deadline it would be four tries of 20 s each.
         assert len(server.requests) == 1
+    finally:
+        going.set()
+
+
+def test_a_wait_ends_at_its_time_where_nothing_is_answered(serve) -> None:
+    going = threading.Event()
+    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
+    try:
+        with trainhall.client.Client(server.url) as hall:
+            with pytest.raises(TimeoutError, match="nothing was heard of job 4f2a"):
+                hall.wait("4f2a", timeout=0.1)
+            with pytest.raises(Unreachable):
+                follow.wait(hall._rest, "4f2a", 0.1)
+        # As it is asked for by its id, without four tries of 30 s each.
+        assert len(server.requests) == 2
     finally:
         going.set()
 

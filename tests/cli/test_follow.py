@@ -151,6 +151,9 @@ def test_what_a_job_says_of_its_end_is_harmless(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failed:
+        def job_id(self, reference: str, deadline: float) -> str:
+            return reference
+
         def request(self, method: str, path: str, *, deadline: float) -> Any:
             reason = "rank 0 failed: \x1b]0;title\x07\x1b[2Jbad\nvalue"
             return {**JOB, "id": "j", "state": "failed", "reason": reason}

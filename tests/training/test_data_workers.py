@@ -231,6 +231,19 @@ def test_what_a_batch_draws_is_the_same_on_any_worker(checked: bool) -> None:
     assert not torch.equal(later, expected[0])
 
 
+def test_a_worker_is_told_from_its_rank_by_its_name() -> None:
+    name = Path("/proc/self/comm")
+    before = name.read_text()
+    name.write_text("rank 7 4f2a")
+    try:
+        ahead = Prefetcher(lambda _: name.read_text(), requests(1), workers=1, prefetch=1)
+        assert ahead.next().strip() == "data 7 4f2a"
+        ahead.close()
+        assert name.read_text().strip() == "rank 7 4f2a"
+    finally:
+        name.write_text(before)
+
+
 def test_the_number_of_workers_follows_the_data_and_the_host() -> None:
     training = validate_spec({"name": "x", "task": {"name": "digits"}}).training
     in_memory = Reader(plain(), plain().train_data, 0)
