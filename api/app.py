@@ -8,19 +8,13 @@ Observe      an id, a count, an answer to what fails
 
 import asyncio
 import ctypes
-import fcntl
-import os
 import re
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
-from pathlib import Path
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, compile_path
@@ -34,26 +28,16 @@ from trainhall.api.problems import Refusal, refusal_of
 from trainhall.api.routes import agent, docs, probes, stream
 from trainhall.api.routes.dashboard import Dashboard
 from trainhall.api.settings import Settings
+from trainhall.api.startup import only_one, open_database
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.tasks import end_process
-from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
-log = structlog.get_logger(__name__)
-
 STOP_SECONDS = 5.0
 """How long the coordinator's own work may take to end."""
-LOCK = "coordinator.lock"
-LOCK_SECONDS = 10.0
-"""How long the coordinator before this one may take to end: its requests, then its own work."""
-LOCK_POLL_SECONDS = 0.05
-
-
-class StartupError(Exception):
-    """The coordinator cannot start for a cause outside of it."""
 
 
 def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:
@@ -78,7 +62,12 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
 
             running = mock_coordinator(options or settings.cluster_options, failed)
         else:
-            running = _running_coordinator(settings, options or settings.cluster_options, failed)
+            running = _running_coordinator(
+                settings,
+                options or settings.cluster_options,
+                failed,
+                lambda: app.state.is_over(),
+            )
         async with AsyncExitStack() as stack:
             try:
                 app.state.coordinator = await stack.enter_async_context(running)
@@ -99,6 +88,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
     app.state.settings = settings
     app.state.startup_error = None
     app.state.failed = False
+    app.state.is_over = lambda: False
     app.state.figures = figures
     app.state.authenticator = everyone_is_operator
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
@@ -128,9 +118,10 @@ async def _running_coordinator(
     settings: Settings,
     options: ClusterOptions | None,
     on_fatal: Callable[[str, BaseException | None], None],
+    is_over: Callable[[], bool],
 ) -> AsyncIterator[Coordinator]:
-    async with _only_one(settings.data_dir):
-        db = await _open_database(settings)
+    async with only_one(settings.data_dir, is_over):
+        db = await open_database(settings)
         coordinator = Coordinator(
             db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal
         )
@@ -145,86 +136,10 @@ async def _running_coordinator(
                 await db.close()
 
 
-@asynccontextmanager
-async def _only_one(folder: Path) -> AsyncIterator[None]:
-    """Hold the data folder: a second coordinator hears no agent and gives every node up.
-
-    The kernel frees it however a process ends. One that was asked to end, as when its `up` was
-    killed, is waited for.
-
-    Raises:
-        StartupError: the folder can't be used, or another coordinator uses it.
-    """
-    lock = _lock_in(folder)
-    try:
-        # Most find it free; the thread that waits is not started for them.
-        if not (_got(lock) or await asyncio.to_thread(_got_within, lock, LOCK_SECONDS)):
-            raise StartupError(
-                f"another coordinator uses {folder}; stop it, or give this one a --data-dir of "
-                "its own"
-            )
-        yield
-    finally:
-        os.close(lock)
-
-
-def _lock_in(folder: Path) -> int:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-
-
-def _got_within(lock: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        time.sleep(LOCK_POLL_SECONDS)
-        if _got(lock):
-            return True
-    return False
-
-
-def _got(lock: int) -> bool:
-    """Whether the lock is ours now; on file systems without locks nobody can have it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        log.warning(
-            "the data folder cannot be locked against a second coordinator", error=str(error)
-        )
-    return True
-
-
-def _unusable(folder: Path, error: OSError) -> StartupError:
-    return StartupError(f"cannot keep data in {folder}: {error.strerror}")
-
-
 def _return_memory() -> None:
     """Give back what only the start needed, where the C library can (glibc): over 1 MB."""
     with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
-
-
-async def _open_database(settings: Settings) -> Database:
-    try:
-        db = Database(settings.database)
-    except OSError as error:
-        raise _unusable(settings.data_dir, error) from error
-    except DatabaseUrlError as error:
-        raise StartupError(str(error)) from error
-    try:
-        await db.migrate()
-    except SQLAlchemyError as error:
-        await db.close()
-        cause = str(getattr(error, "orig", error)).strip().splitlines()
-        where = db.url.render_as_string(hide_password=True)
-        raise StartupError(
-            f"the database {where} cannot be used: {cause[0] if cause else type(error).__name__}"
-        ) from error
-    return db
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -16,9 +16,10 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import ValidationError
 
-from trainhall.api.app import StartupError, create_app
+from trainhall.api.app import create_app
 from trainhall.api.logs import configure_logging
 from trainhall.api.settings import Settings, SettingsError
+from trainhall.api.startup import StartupError
 from trainhall.training.spec.wording import in_words
 
 WRONG_INPUT = 2
@@ -123,6 +124,7 @@ def url_of(listener: socket.socket, host: str) -> str:
 def _run(settings: Settings, listener: socket.socket, tell: Callable[[str], None]) -> int:
     app = create_app(settings)
     server = Server(server_config(app), lambda: tell(url_of(listener, settings.host)))
+    app.state.is_over = lambda: server.should_exit
     # What fails at the start is told below, once and in words.
     uvicorn_log = logging.getLogger("uvicorn.error")
     uvicorn_log.setLevel(logging.CRITICAL)

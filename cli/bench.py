@@ -295,15 +295,7 @@ def _tables(found: "Forecast") -> str:
 
 
 def _times(name: str) -> out.Column:
-    return out.Column(name.upper(), lambda row: _duration(row["seconds"][name]), right=True)
-
-
-def _duration(seconds: float) -> str:
-    """Three digits and a unit."""
-    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds:,.0f} s" if seconds >= 99.5 else f"{seconds:.3g} s"
+    return out.Column(name.upper(), lambda row: out.brief(row["seconds"][name]), right=True)
 
 
 def _link(text: str) -> "tuple[LinkClass, Link]":

@@ -18,7 +18,7 @@ from trainhall.cli.connect import connect
 from trainhall.cli.errors import CliError, Usage, WrongState
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import DEFAULT_URL, Format, JobId, Output, Url
-from trainhall.cli.references import folder_meant, taken_for_id
+from trainhall.cli.references import folder_meant, taken_for_id, taken_for_job
 
 if TYPE_CHECKING:
     from trainhall.cli.client import Client
@@ -54,7 +54,7 @@ def list_checkpoints(job: JobId, output: Output = Format.TABLE, url: Url = DEFAU
       trainhall ckpt ls 3f2a
       trainhall ckpt ls 3f2a -o name | head -1
     """
-    with connect(url) as client:
+    with connect(url) as client, taken_for_job(job, "trainhall ckpt ls"):
         job_id = client.job_id(job)
         found = list(client.items(f"/checkpoints/jobs/{job_id}"))
     columns = [
@@ -103,7 +103,7 @@ def collect(
       trainhall ckpt gc 3f2a --dry-run
       trainhall ckpt gc 3f2a --dry-run -o json
     """
-    with connect(url) as client:
+    with connect(url) as client, taken_for_job(job, "trainhall ckpt gc"):
         job_id = client.job_id(job)
         params = {"dry_run": str(dry_run).lower()}
         told = client.request("POST", f"/checkpoints/jobs/{job_id}/collect", params=params)["items"]
@@ -366,7 +366,7 @@ def _page(checkpoint: out.Json) -> str:
     ]
     parts = [out.pairs(entries)]
     if checkpoint["metrics"]:
-        metrics = [(name, out.number(v)) for name, v in sorted(checkpoint["metrics"].items())]
+        metrics = [(n, out.measured(n, v)) for n, v in sorted(checkpoint["metrics"].items())]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
     return "\n\n".join(parts)
 

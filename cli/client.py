@@ -72,7 +72,7 @@ class Client:
         repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
         response = self._send(method, PREFIX + path, repeatable, options, deadline)
         if response.is_success:
-            return self._json(response) if response.content else None
+            return self._document(response) if response.content else None
         raise problem_of(response)
 
     def _send(
@@ -110,13 +110,20 @@ class Client:
     def _no_address(self, error: Exception) -> Usage:
         return Usage(f"--url {self.url!r} is not an address: {error}")
 
+    def _document(self, response: httpx.Response) -> dict[str, Any]:
+        told = self._json(response)
+        if not isinstance(told, dict):
+            raise self._no_coordinator("no JSON object")
+        return told
+
     def _json(self, response: httpx.Response) -> Any:
         try:
             return response.json()
         except ValueError:
-            raise CliError(
-                f"{self.url} is no Trainhall coordinator: what it answers is not JSON"
-            ) from None
+            raise self._no_coordinator("not JSON") from None
+
+    def _no_coordinator(self, answer: str) -> CliError:
+        return CliError(f"{self.url} is no Trainhall coordinator: what it answers is {answer}")
 
     def _unreachable(self, error: httpx.TransportError) -> Unreachable:
         if isinstance(error, httpx.ReadTimeout):
@@ -153,6 +160,8 @@ class Client:
         while left is None or left > 0:
             size = PAGE if left is None else min(PAGE, left)
             page = self.get(path, limit=size, cursor=cursor, **params)
+            if not isinstance(page, dict) or "items" not in page:
+                raise self._no_coordinator("no list")
             if left is not None:
                 page["items"] = page["items"][:left]
                 left -= len(page["items"])
@@ -167,10 +176,19 @@ class Client:
         told = self._json(reply) if reply.is_success else None
         return isinstance(told, dict) and told.get("simulated") is True
 
-    def submit(self, spec: dict[str, Any], *, dry_run: bool = False) -> Any:
-        """Submit a job once, however often the connection breaks."""
+    def submit(
+        self, spec: dict[str, Any], *, dry_run: bool = False, deadline: float = math.inf
+    ) -> Any:
+        """Submit a job once, however often the connection breaks.
+
+        Args:
+            deadline: of a dry run, as that of `request`.
+        """
         if dry_run:
-            return self.request("POST", "/training/jobs", json=spec, params={"dry_run": "true"})
+            asked = {"dry_run": "true"}
+            return self.request(
+                "POST", "/training/jobs", json=spec, params=asked, deadline=deadline
+            )
         key = {"Idempotency-Key": str(uuid.uuid4())}
         return self.request("POST", "/training/jobs", json=spec, headers=key)
 
@@ -282,9 +300,10 @@ def problem_of(response: httpx.Response) -> CliError:
         413: Usage,
         415: Usage,
         422: Usage,
+        **dict.fromkeys(AWAY, Unreachable),
     }
     kind = kinds.get(status, CliError)
-    if kind is CliError:
+    if kind in (CliError, Unreachable):
         message = f"the coordinator answered {status}: {message}"
     return kind(message, details)
 

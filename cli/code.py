@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 IGNORE_FILES = (".trainhallignore", ".gitignore")
 """The first of them that the folder has at its top says what stays behind."""
 _NEVER = {".git", "__pycache__"}
+_BINDERS = {"exec", "eval", "globals", "locals", "setattr", "vars"}
+_SPACES = {"__dict__", "modules"}
+"""Attributes through which a module is reached as an object: `sys.modules[__name__]`."""
 _SHOWN = 5
 _MEBIBYTE = 1024 * 1024
 
@@ -78,9 +81,11 @@ class Packed:
             return
         try:
             found = _names_of_module(decode_source((self.folder / file).read_bytes()), file)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-            say(f"Note: task.name: {file} is not what {here} reads: {error}")
+            say(
+                f"Note: task.name: {file} is not what {here} reads: {error or type(error).__name__}"
+            )
             return
         if found is not None and class_name not in found:
             near = get_close_matches(class_name, found, n=1)
@@ -91,7 +96,9 @@ class Packed:
         path = module.replace(".", "/")
         # As Python looks: a folder with an __init__.py comes before a file of the same name.
         files = (f"{path}/__init__.py", f"{path}.py")
-        return next((file for file in files if self._holds(file)), None)
+        return next(
+            (file for file in files if self._holds(file) and (self.folder / file).is_file()), None
+        )
 
     def _modules(self) -> list[str]:
         """Those that the folder's own files make."""
@@ -131,15 +138,25 @@ def _names_of_module(source: str, file: str) -> set[str] | None:
     """What a module binds at its top; None where only running it tells.
 
     Raises:
-        SyntaxError, ValueError: it is not what this Python reads.
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not what this Python reads.
     """
-    tree = ast.parse(source, file)
-    starred = any(
-        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
-    )
+    if any(_may_bind_more(node) for node in ast.walk(ast.parse(source, file))):
+        return None
     symbols = symtable.symtable(source, file, "exec").get_symbols()
     bound = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
-    return None if starred or "__getattr__" in bound else bound
+    return None if "__getattr__" in bound else bound
+
+
+def _may_bind_more(node: ast.AST) -> bool:
+    """Whether by this a module may get names that its own text does not bind at its top."""
+    match node:
+        case ast.ImportFrom():
+            return node.names[0].name == "*"
+        case ast.Name():
+            return node.id in _BINDERS
+        case ast.Attribute():
+            return node.attr in _SPACES
+    return isinstance(node, ast.Global | ast.NamedExpr)
 
 
 def packed(folder: Path) -> Packed:
@@ -193,7 +210,7 @@ def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator
             continue
         path = Path(entry.path)
         if is_folder:
-            if not (path / "pyvenv.cfg").exists():  # a virtual environment
+            if not _is_no_code(path):
                 yield from _selected(path, ignored, name + "/")
             continue
         check_name(name)
@@ -204,6 +221,12 @@ def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator
             yield Item(name, path, entry.stat().st_size)
         else:
             raise BadArchive(f"{name} is a device, a pipe or a socket")
+
+
+def _is_no_code(folder: Path) -> bool:
+    """Whether it is a virtual environment, or what `trainhall run` has left."""
+    left = (folder / "metrics.jsonl").exists() and (folder / "attempts").is_dir()
+    return left or (folder / "pyvenv.cfg").exists()
 
 
 def _check_size(folder: Path, items: Sequence[Item]) -> None:

@@ -63,6 +63,15 @@ def find_file() -> Path | None:
     return None
 
 
+def coordinator_url() -> str:
+    """Where commands look for a coordinator that are not told a `--url`."""
+    if told := os.environ.get("TRAINHALL_URL"):
+        return told
+    path = find_file()
+    data = tomllib.loads(path.read_text(encoding="utf-8")) if path is not None else {}
+    return str(data.get("url", DEFAULT_URL))
+
+
 def default_map(root: Command) -> dict[str, Any]:
     """Defaults for the commands below `root`, in the shape that click takes.
 

@@ -22,7 +22,8 @@ import psutil
 
 from trainhall import __version__
 from trainhall.api.guard import is_loopback
-from trainhall.cli.client import problem_of
+from trainhall.cli.client import Client, problem_of
+from trainhall.cli.errors import CliError
 from trainhall.cli.output import one_line, size
 
 Status = Literal["ok", "warn", "fail"]
@@ -69,6 +70,7 @@ def all_checks(
     yield check_torch(torch)
     yield from check_gpus(torch, driver())
     yield from check_coordinator(url, port, needed=needs_coordinator)
+    yield from check_nodes(url)
     yield check_data_dir(data_dir)
     if shared is not None:
         yield check_shared_storage(shared)
@@ -201,6 +203,21 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     if "date" in reply.headers:
         told_at = email.utils.parsedate_to_datetime(reply.headers["date"]).timestamp()
         yield check_clock(told_at - (began + time.time()) / 2)
+
+
+def check_nodes(url: str) -> Iterator[Check]:
+    """Which nodes take no jobs, and why; nothing where no coordinator tells."""
+    try:
+        with Client(url, attempts=1, timeout=ANSWER_SECONDS) as client:
+            nodes = list(client.items("/cluster/nodes"))
+    except CliError:
+        return  # told above, or not for programs of this host
+    for node in nodes:
+        told = f"{one_line(node['name'])} is {node['state']}: {one_line(node['reason'])}"
+        if node["state"] in ("draining", "drained"):
+            yield Check("node", "warn", told, f"`trainhall nodes undrain {node['name']}` ends that")
+        elif node["state"] in ("suspect", "lost"):
+            yield Check("node", "warn", told, "see whether its host and its agent run")
 
 
 def _version_in(reply: httpx.Response) -> str | None:

@@ -172,6 +172,7 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
     """The job at each look until the deadline, and at least once."""
     lost_at: float | None = None
     seen = False
+    lost: Unreachable | None = None
     while True:
         try:
             yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
@@ -179,15 +180,17 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
             if lost_at is not None:
                 say("The coordinator is back.")
             lost_at = None
-        except Unreachable:
-            now = time.monotonic()
+        except Unreachable as error:
+            lost = error
             if lost_at is None:
                 say("The coordinator does not answer; the job goes on. Trying again.")
-                lost_at = now
-            if now - lost_at > PATIENCE_SECONDS or (now >= deadline and not seen):
+                lost_at = time.monotonic()
+            if time.monotonic() - lost_at > PATIENCE_SECONDS:
                 raise
         left = deadline - time.monotonic()
         if left <= 0:
+            if lost is not None and not seen:
+                raise lost
             return
         time.sleep(min(every, left))
 

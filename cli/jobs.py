@@ -58,15 +58,22 @@ def submit(
     spec = specs.load(file, overrides)
     with connect(url) as client:
         if dry_run:
-            plan = specs.check(spec, client)
+            plan, words = specs.check(spec, client)
+            for line in words:
+                out.say(line)
             out.say("The spec is valid; nothing was submitted.")
             if output in (Format.JSON, Format.YAML):
                 print(out.rendered(plan, output))
             return
-        job = specs.submit(spec, client)
+        # What follows the job tells what it waits for.
+        job, outlook = (
+            (specs.submit(spec, client), None) if follow else specs.submit_foretold(spec, client)
+        )
         out.print_item(job, output, lambda: str(job["id"]))
         if not follow:
             out.say(f"{job['name']} is {job['state']}. See {client.page_of(job['id'])}")
+            if outlook is not None:
+                out.say(outlook)
             return
         from trainhall.cli import follow as following
 
@@ -161,18 +168,30 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
         out.say(f"The first {len(entries)} of {total} jobs that wait; --limit lists more.")
 
 
-def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+def show(
+    job: JobId,
+    all_events: Annotated[
+        bool, typer.Option("--events", help="List all that happened, not only the last of it.")
+    ] = False,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
     """Show one job: its state and why, progress, metrics and what happened last.
 
     \b
     Examples:
       trainhall show 3f2a
+      trainhall show 3f2a --events
       trainhall show 3f2a -o yaml
     """
     with connect(url) as client:
         found = client.job(job)
         out.say_if_simulated(client)
         events: list[Any] = []
+        if all_events or output is Format.TABLE:
+            events = list(client.items(f"/training/jobs/{found['id']}/events"))
+        if all_events:
+            found["events"] = events
         words: str | None = None
         failures: str | None = None
         more: dict[str, str | None] = {}
@@ -185,9 +204,14 @@ def show(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> N
             more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
             words = last_words(client, found)
             failures = incidents(client, found)
-            events = _recent(list(client.items(f"/training/jobs/{found['id']}/events")))
         page = client.page_of(found["id"])
-    out.print_item(found, output, lambda: _job_page(found, events, page, [failures, words], more))
+    listed = events if all_events else _recent(events)
+    left_out = len(events) - len(listed)
+    out.print_item(
+        found,
+        output,
+        lambda: _job_page(found, _events(found, listed, left_out), page, [failures, words], more),
+    )
 
 
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
@@ -375,7 +399,7 @@ def _workers(job: out.Json) -> str:
 
 def _job_page(
     job: out.Json,
-    events: list[Any],
+    events: str | None,
     page: str,
     last: list[str | None],
     more: dict[str, str | None],
@@ -401,13 +425,20 @@ def _job_page(
     if job.get("plan"):
         parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
     if job["metrics"]:
-        metrics = [(name, out.number(value)) for name, value in sorted(job["metrics"].items())]
+        metrics = [(name, out.measured(name, v)) for name, v in sorted(job["metrics"].items())]
         parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
-    if events:
-        # Hosts tell what happened there a little later, with its own time.
-        in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
-        parts.append("Events\n" + out.indented(out.table(in_order, _event_columns())))
-    return "\n\n".join([*parts, *(text for text in last if text)])
+    return "\n\n".join([*parts, *(text for text in (events, *last) if text)])
+
+
+def _events(job: out.Json, events: list[Any], left_out: int) -> str | None:
+    if not events:
+        return None
+    # Hosts tell what happened there a little later, with its own time.
+    in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
+    told = out.table(in_order, _event_columns())
+    if left_out:
+        told += f"\n{left_out} more; `trainhall show {job['id']} --events` lists all of them."
+    return "Events\n" + out.indented(told)
 
 
 def plan_page(plan: out.Json) -> str:
@@ -415,7 +446,7 @@ def plan_page(plan: out.Json) -> str:
     measured, errors = plan["measured"] or {}, plan["error"] or {}
     rows = [
         {"of": "memory", "key": "peak_memory_bytes", "told": lambda n: out.size(round(n))},
-        {"of": "step", "key": "step_seconds", "told": lambda n: f"{n:.3g} s"},
+        {"of": "step", "key": "step_seconds", "told": out.brief},
     ]
 
     def told(row: out.Json, values: out.Json) -> str:

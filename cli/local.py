@@ -25,7 +25,7 @@ from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
 from trainhall.cli.gradients_file import GradientsFile
 from trainhall.cli.metrics_file import ChainFile, MetricsFile
-from trainhall.cli.output import duration, number, say, size
+from trainhall.cli.output import brief, duration, number, say, size
 from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
@@ -316,7 +316,7 @@ def places(wanted: ResourcesSpec) -> list[RankPlace]:
 def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:
     """How well a plan has foretold a run."""
     return (
-        f"A step took {measured['step_seconds']:.3g} s ({prediction.step_seconds:.3g} s were "
+        f"A step took {brief(measured['step_seconds'])} ({brief(prediction.step_seconds)} were "
         f"predicted), and {size(measured['peak_memory_bytes'])} of memory "
         f"({size(prediction.peak_memory_bytes)})."
     )

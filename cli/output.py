@@ -1,6 +1,7 @@
 """What a command prints: data on stdout in the asked format, chatter on stderr."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -216,6 +217,16 @@ def number(value: Any) -> str:
     return str(value)
 
 
+def measured(name: str, value: Any) -> str:
+    """A metric in the units that its name tells."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        if name.endswith("_bytes"):
+            return size(round(value))
+        if name.endswith("_per_second") and abs(value) >= 1000:
+            return f"{value:,.0f}"
+    return number(value)
+
+
 def size(count: int | None) -> str:
     """Bytes in binary units."""
     if count is None:
@@ -226,6 +237,14 @@ def size(count: int | None) -> str:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError("unreachable")
+
+
+def brief(seconds: float) -> str:
+    """A measured time in three digits, as 40 µs or 1.25 s."""
+    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds:,.0f} s" if seconds >= 99.5 else f"{seconds:.3g} s"
 
 
 def duration(seconds: float) -> str:

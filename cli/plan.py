@@ -8,7 +8,7 @@ from trainhall.cli import quantities, specs
 from trainhall.cli.errors import Usage
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Overrides, SpecFile
-from trainhall.cli.output import Column, Json, rendered, say, size, table
+from trainhall.cli.output import Column, Json, brief, rendered, say, size, table
 from trainhall.cli.planner import planned
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def plan(
     """  # fmt: skip
     if output is Format.NAME:
         raise Usage("a plan has no ids to print; choose table, json or yaml")
-    spec = specs.load(file, overrides)
+    spec = specs.load_for(devices, file, overrides) if devices else specs.load(file, overrides)
     if spec.script is not None:
         raise Usage("`trainhall plan` plans tasks; a script spreads its model itself")
     check_installed("torch", "planning")
@@ -115,7 +115,7 @@ def as_table(made: Json) -> str:
         Column("PEAK", lambda item: size(item["peak_memory_bytes"]), right=True),
         Column("SENT", lambda item: size(item["communication_bytes"]), right=True),
         Column("BUBBLE", lambda item: f"{item['bubble_fraction']:.0%}", right=True),
-        Column("STEP", lambda item: f"{item['step_seconds']:.3g} s", right=True),
+        Column("STEP", lambda item: brief(item["step_seconds"]), right=True),
         Column("FITS", _fits),
     ]
     text = table(made["items"], columns) if made["items"] else "No strategy can train this job."

@@ -1,5 +1,6 @@
 """The progress of a job on stderr: one bar on a terminal, a line every few seconds elsewhere."""
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -22,8 +23,10 @@ class Progress:
         self._started: tuple[float, int] | None = None
         """When `_attempt` was last seen at its first step, and that step."""
         self._attempt: int | None = None
-        self._is_told = False
-        """Whether `passed` tells the states; a job that was read before them is older."""
+        self._passed: str | None = None
+        """The last state that `passed` told; a job that was read before it is older."""
+        self._waits_for: str | None = None
+        self._wait_at = -math.inf
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
@@ -83,7 +86,7 @@ class Progress:
 
     def passed(self, state: str, reason: str) -> None:
         """Tell a state that the job was in, perhaps too shortly for `show` to see it."""
-        self._is_told = True
+        self._passed = state
         if state not in FINAL_STATES:
             self._tell(state, reason)
 
@@ -97,9 +100,19 @@ class Progress:
             say(text)
 
     def _is_news(self, state: tuple[str, str]) -> bool:
-        return not self._is_told and state != self._said and state[0] not in FINAL_STATES
+        if self._passed is None:
+            return state != self._said and state[0] not in FINAL_STATES
+        # What a job waits for changes while its state does not.
+        if state[0] != "queued" or self._passed != "queued" or state[1] == self._waits_for:
+            return False
+        now = time.monotonic()
+        if now - self._wait_at < LINE_SECONDS:
+            return False
+        self._wait_at = now
+        return True
 
     def _tell(self, state: str, reason: str) -> None:
+        self._waits_for = reason
         self.line(state_and_reason(state, reason))
 
     def _told(self, job: Any, step: int, total: int | None) -> str:

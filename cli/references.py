@@ -34,3 +34,18 @@ def taken_for_id(reference: str) -> Iterator[None]:
     except (NotFound, Unreachable) as error:
         error.details.append(f"{reference} was taken for an id: there is no such folder here.")
         raise
+
+
+@contextlib.contextmanager
+def taken_for_job(reference: str, command: str) -> Iterator[None]:
+    """Where a job's id leads to nothing and is a folder here, say which commands take one."""
+    try:
+        yield
+    except (NotFound, Unreachable) as error:
+        if Path(reference).is_dir():
+            error.details.append(
+                f"{reference} is a folder, and `{command}` is for jobs of the coordinator; "
+                f"`trainhall ckpt export {reference} FILE` takes such a folder, and `trainhall "
+                "ckpt verify` that of a checkpoint"
+            )
+        raise

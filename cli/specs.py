@@ -3,12 +3,13 @@
 import getpass
 import json
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from trainhall.cli.errors import Usage
+from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.output import say, size
 
 if TYPE_CHECKING:
@@ -16,22 +17,48 @@ if TYPE_CHECKING:
     from trainhall.cli.code import Packed
     from trainhall.training.spec import JobSpec, SpecError
 
+OUTLOOK_SECONDS = 3.0
+"""How long a submission waits at most to be told when the job will start."""
 
-def load(file: str, overrides: list[str] | None) -> "JobSpec":
+
+def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec":
     """Read and check a spec. A relative `script.path` is taken from the folder of the file, or from
     the present one when the spec comes from standard input.
+
+    Args:
+        overrides: those of `--set`; or YAML values by their fields, where nobody typed an option.
 
     Raises:
         Usage: the file can't be read, or is not a valid spec; every wrong field is listed.
     """
-    name = "the spec on standard input" if file == "-" else file
     raw, form = _read(file)
     text = raw.decode(errors="replace")
-    return _parsed(name, text, raw, form, parse_overrides(overrides), _folder(file))
+    folder = _folder(file)
+    if isinstance(overrides, Mapping):
+        return _parsed(_named(file), text, raw, form, dict(overrides), folder, option="")
+    replaced = parse_overrides(overrides)
+    return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
 
 
-def of_document(document: Mapping[str, Any], overrides: list[str] | None) -> "JobSpec":
-    """Check what would be in a file of the present folder.
+def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
+    """As `load`, to see it on another number of workers: degrees may be for its own or for that.
+
+    Raises:
+        Usage: as `load`, with what is wrong of the spec as it is.
+    """
+    from trainhall.training.spec import SpecError, parse_spec
+
+    raw, form = _read(file)
+    replaced, folder = parse_overrides(overrides), _folder(file)
+    try:
+        return parse_spec(raw, form, replaced | {"resources.workers": str(workers)}, folder)
+    except SpecError:
+        text = raw.decode(errors="replace")
+        return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
+
+
+def of_document(document: Mapping[str, Any], overrides: Mapping[str, str]) -> "JobSpec":
+    """Check what would be in a file of the present folder, with YAML values by their fields.
 
     Raises:
         Usage: it is not a valid spec; every wrong field is listed.
@@ -40,7 +67,7 @@ def of_document(document: Mapping[str, Any], overrides: list[str] | None) -> "Jo
         raw = json.dumps(document).encode()
     except (TypeError, ValueError) as error:
         raise Usage(f"the spec holds what JSON cannot: {error}") from None
-    return _parsed("the spec", "", raw, "json", parse_overrides(overrides), Path.cwd())
+    return _parsed("the spec", "", raw, "json", dict(overrides), Path.cwd(), option="")
 
 
 def _parsed(
@@ -50,10 +77,13 @@ def _parsed(
     form: Literal["json", "yaml"],
     replaced: dict[str, str],
     folder: Path,
+    *,
+    option: str,
 ) -> "JobSpec":
     """
     Args:
         text: what people see of it, whose lines are told.
+        option: with what they gave `replaced`.
     """
     from trainhall.training.spec import SpecError, parse_spec
 
@@ -62,11 +92,13 @@ def _parsed(
     except SpecError as error:
         count = len(error.problems)
         told = f": {count} problems" if count > 1 else ""
-        details = _problem_lines(error, text, replaced)
+        details = _problem_lines(error, text, replaced, option)
         raise Usage(f"{name} is not a valid job spec{told}", details) from None
 
 
-def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> list[str]:
+def _problem_lines(
+    error: "SpecError", text: str, overrides: dict[str, str], option: str
+) -> list[str]:
     """A line for each problem, in the order of the text, with where the value was given."""
     from trainhall.cli.spec_lines import Lines
 
@@ -78,7 +110,7 @@ def _problem_lines(error: "SpecError", text: str, overrides: dict[str, str]) -> 
         line = lines.of(problem.field)
         where = f"line {line}: " if line else ""
         if any(problem.field == o or problem.field.startswith(o + ".") for o in overrides):
-            line, where = None, "--set "
+            line, where = None, option
         told.append((line or 0, f"{where}{field}{problem.message}{given}"))
     return [text for _, text in sorted(told, key=lambda pair: pair[0])]
 
@@ -90,36 +122,64 @@ def submit(spec: "JobSpec", client: "Client") -> Any:
         Usage: the folder cannot be sent, or lacks the script or the task; or the coordinator found
             a fault.
     """
+    return _sent(*_document(spec), client)
+
+
+def submit_foretold(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
+    """The same, and what the job waits for in a line; None when it starts now, or nobody knows.
+
+    Raises:
+        Usage: as `submit`.
+    """
     told, code = _document(spec)
+    # Asked for before: afterwards the job would be taken for another one that is ahead of it.
+    outlook = _outlook(told, client)
+    job = _sent(told, code, client)
+    if outlook is None or outlook["when"] == "now":
+        return job, None
+    return job, _told_outlook(outlook, submitted=True)
+
+
+def _sent(told: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
     if code is not None and client.upload_code(code.sha256, code.archive):
         say(f"Uploaded {code.folder} ({_size(code)}).")
     return client.submit(told)
 
 
-def check(spec: "JobSpec", client: "Client") -> Any:
-    """What a submission would create. Nothing is sent but the spec.
+def _outlook(told: dict[str, Any], client: "Client") -> Any:
+    """When the job would start; None where that is not told soon: it is submitted all the same."""
+    try:
+        deadline = time.monotonic() + OUTLOOK_SECONDS
+        return client.submit(told, dry_run=True, deadline=deadline)["outlook"]
+    except CliError:
+        return None
+
+
+def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
+    """What a submission would create, and that in words. Nothing is sent but the spec.
 
     Raises:
         Usage: as `submit`.
     """
     told, code = _document(spec)
     plan = client.submit(told, dry_run=True)
+    words = [_told_outlook(plan["outlook"], submitted=False)]
     if code is not None and plan["lacks_code"]:
-        say(f"{code.folder} would be uploaded ({_size(code)}).")
-    say(_told_outlook(plan["outlook"]))
-    return plan
+        words.insert(0, f"{code.folder} would be uploaded ({_size(code)}).")
+    return plan, words
 
 
-def _told_outlook(outlook: dict[str, Any]) -> str:
-    """When the job would start, in a line."""
+def _told_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
+    """When the job would start, or will, in a line."""
     reason = outlook["reason"]
+    will, will_be = ("will", "is") if submitted else ("would", "would be")
     match outlook["when"]:
         case "now":
-            return f"It would start now, {reason}."
+            return f"It {will} start now, {reason}."
         case "never":
-            return f"As the cluster is now, it would never start: {reason}."
+            return f"As the cluster is now, it {will} never start: {reason}."
         case _:
-            return f"It would be number {outlook['position']} in the queue: {reason}."
+            return f"It {will_be} number {outlook['position']} in the queue: {reason}."
 
 
 def _login_name() -> str | None:
@@ -179,6 +239,10 @@ def _say_what_is_not_here(field: str, path: str) -> None:
 def _size(code: "Packed") -> str:
     count = len(code.names)
     return f"{count:,} file{'s' if count != 1 else ''}, {size(code.size)}"
+
+
+def _named(file: str) -> str:
+    return "the spec on standard input" if file == "-" else file
 
 
 def _folder(file: str) -> Path:

@@ -6,7 +6,6 @@ at once, and while a coordinator that died is started again, requests wait inste
 
 import contextlib
 import errno
-import os
 import secrets
 import signal
 import socket
@@ -143,6 +142,8 @@ class Hall:
         if not self._until(self._is_ready, self.coordinator):
             return False
         say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C ends it)")
+        if config.coordinator_url().rstrip("/") != self.url:
+            say(f"Other commands find it with `export TRAINHALL_URL={self.url}`.")
         if told := _who_is_refused(self._host, self._insecure):
             say(told)
         token = self._prepare_agent()
@@ -274,23 +275,18 @@ def _only_one(folder: Path) -> Iterator[None]:
     Raises:
         Usage: the folder can't be used, or another `up` uses it.
     """
-    import fcntl
+    from trainhall.cluster.file_lock import FileLock
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = FileLock(folder / "up.lock")
     except OSError as error:
         raise Usage(f"cannot keep data in {folder}: {error.strerror}") from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with lock:
+        if not lock.taken():
             raise Usage(
                 f"another `trainhall up` uses {folder}; give this one a --data-dir of its own"
-            ) from None
+            )
         yield
-    finally:
-        os.close(lock)
 
 
 @contextlib.contextmanager

@@ -89,13 +89,17 @@ _CRASHES = frozenset(
 )  # fmt: skip
 _SHELL_SIGNAL = 128
 """A shell that a signal's end passes through adds this to the signal's number."""
+_WORKER = re.compile(
+    r"data worker \d+ \(process \d+\) was ended by (\w+)"
+    r"|DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)"
+)
+"""What a rank says whose data worker, ours or torch's, a signal has ended."""
+_SIGNALS = {text: each for each in signals.Signals for text in (each.name, signals.strsignal(each))}
 
 
 def judge(end: End) -> Judged:
     """The cause of one rank's end."""
-    number = end.signal
-    if number is None and end.exit_code is not None and end.exit_code > _SHELL_SIGNAL:
-        number = end.exit_code - _SHELL_SIGNAL
+    number = _signal(end)
     name = _name(number)
     if number == signals.SIGKILL:
         if end.memory_kills:
@@ -115,6 +119,17 @@ def judge(end: End) -> Judged:
     if end.exit_code:
         return Judged(Cause.USER_ERROR, f"exit code {end.exit_code}")
     return Judged(Cause.UNKNOWN, "")
+
+
+def _signal(end: End) -> int | None:
+    """What ended the rank, or the data worker without which it could not go on."""
+    if end.signal is not None:
+        return end.signal
+    if worker := _WORKER.search(end.words):
+        return _SIGNALS.get(worker[1] or worker[2].strip())
+    if end.exit_code is not None and end.exit_code > _SHELL_SIGNAL:
+        return end.exit_code - _SHELL_SIGNAL
+    return None
 
 
 def _in_words(end: End) -> Judged | None:

@@ -17,7 +17,7 @@ from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState,
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
 from trainhall.cluster.respec import changed_spec, columns_of
-from trainhall.cluster.resume import STORE, candidates
+from trainhall.cluster.resume import STORE, candidates, to_start_from
 from trainhall.cluster.run_time import run_times
 from trainhall.cluster.storable import storable
 from trainhall.cluster.store import Store
@@ -63,6 +63,9 @@ class CheckpointService:
         self._ids = ids
         self._store = store
         self._wakeups = wakeups
+        self._verifying: dict[str, asyncio.Task[Sequence[Problem]]] = {}
+        # Other work waits for these threads too: curves, what agents ship, uploads.
+        self._hashing = asyncio.Semaphore(1)
         self._recorded: set[tuple[str, str]] = set()
         """Job and name of what lies in the store and was found to have its record."""
 
@@ -140,16 +143,52 @@ class CheckpointService:
     async def verify(self, checkpoint_id: str) -> Sequence[Problem]:
         """Hash every file and compare it with the manifest; what is wrong, nothing for a good one.
 
-        A damaged checkpoint is marked: no attempt is told to start from it any more.
+        A damaged checkpoint is marked: no attempt is told to start from it while there is a good
+        one. Whoever asks while it is hashed, as all hosts of an attempt may, hears of that.
 
         Raises:
             WrongState: it is given up, or lies where the coordinator cannot see it.
         """
+        running = self._verifying.get(checkpoint_id)
+        if running is None:
+            running = asyncio.create_task(self._verify(checkpoint_id), name="verify")
+            self._verifying[checkpoint_id] = running
+            running.add_done_callback(lambda _: self._verifying.pop(checkpoint_id))
+        return await asyncio.shield(running)
+
+    async def _verify(self, checkpoint_id: str) -> Sequence[Problem]:
         folder = await self._folder(checkpoint_id)
-        problems = await asyncio.to_thread(verify_folder, folder)
-        if problems:
-            await self.mark_corrupt(checkpoint_id, str(problems[0]))
+        async with self._hashing:
+            problems = await asyncio.to_thread(verify_folder, folder)
+        damage = next((problem for problem in problems if problem.is_damage), None)
+        # Where even the folder of the job is gone, it may be the whole disk that is away.
+        if damage is not None and await asyncio.to_thread(_is_seen, folder):
+            await self.mark_corrupt(checkpoint_id, str(damage))
         return problems
+
+    async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
+        """What is wrong with a checkpoint in the store that a host could not have whole.
+
+        The host's word alone marks nothing: its own disk or the network may be to blame.
+
+        Raises:
+            NotFound: it is given up, or does not lie in the store.
+        """
+        async with self._db.session() as session:
+            checkpoint_id = await session.scalar(
+                select(Checkpoint.id).where(
+                    Checkpoint.job_id == job_id,
+                    Checkpoint.name == name,
+                    Checkpoint.location == STORE,
+                    Checkpoint.state.in_(("committed", "corrupt")),
+                )
+            )
+        if checkpoint_id is None:
+            raise NotFound("checkpoint", f"{job_id}/{name}"[:160])
+        try:
+            return [str(problem) for problem in await self.verify(checkpoint_id)]
+        except WrongState:
+            raise NotFound("checkpoint", checkpoint_id) from None  # given up meanwhile
 
     async def files(self, checkpoint_id: str) -> Sequence[FileRecord]:
         """Every file of a checkpoint, the manifest last: together they are the whole of it.
@@ -411,7 +450,8 @@ class CheckpointService:
         if attempt is None:
             raise NotFound("attempt", f"{parsed.attempt} of job {job_id}")
         if not _may_write(attempt, parsed):
-            raise Revoked(job_id, parsed.attempt)
+            regrouped = not attempt.revoked and attempt.generation > parsed.generation
+            raise Revoked(job_id, parsed.attempt, parsed.generation if regrouped else None)
 
     async def housekeep(self) -> None:
         """Remove files of what was given up in the coordinator's store; others are for agents."""
@@ -503,7 +543,7 @@ async def _starts_from(session: AsyncSession, job: Job, row: Checkpoint) -> bool
     """The job waits to start from this checkpoint, or its hosts may be fetching it."""
     if job.restore_checkpoint_id == row.id:
         return True
-    lineage, _ = await candidates(session, job)
+    lineage, _ = await to_start_from(session, job)
     return job.state == JobState.STARTING and lineage[:1] == [row.name]
 
 

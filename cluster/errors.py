@@ -74,13 +74,18 @@ class NodeWasRemoved(ClusterError):
 
 
 class Revoked(ClusterError):
-    """The attempt was replaced; it may change nothing any more."""
+    """The attempt was replaced, or its ranks regrouped after this `generation`; it may change
+    nothing any more."""
 
-    def __init__(self, job_id: str, attempt: int) -> None:
+    def __init__(self, job_id: str, attempt: int, generation: int | None = None) -> None:
         self.job_id = job_id
         self.attempt = attempt
+        which = f"attempt {attempt} of job {job_id}"
         super().__init__(
-            f"attempt {attempt} of job {job_id} was revoked; it may change nothing any more"
+            f"{which} was revoked; it may change nothing any more"
+            if generation is None
+            else f"the ranks of {which} regrouped after generation {generation}, and went on with "
+            "what they held"
         )
 
 

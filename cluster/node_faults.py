@@ -2,7 +2,7 @@
 
 A node that is set aside gets no new work until a user brings it back; what happened before that
 moment does not count again. What is to blame on the job (its code, its memory) is no evidence, and
-neither is the network, which has two ends.
+neither is the network, which has two ends, nor what the coordinator's store has of a checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class Ended:
     time: datetime
     job_id: str
     cause: Cause | None
-    """None: it ended well, or failed elsewhere."""
+    """None: it ended well, trained until it was told to end, or failed elsewhere."""
     message: str = ""
 
 

@@ -205,3 +205,8 @@ class Acked(Message):
 
 class LogAcked(Message):
     next_offset: int
+
+
+class Verified(Message):
+    problems: list[str]
+    """Of a checkpoint in the coordinator's store; none: it is whole."""

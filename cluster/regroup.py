@@ -11,7 +11,7 @@ from trainhall.cluster.decide_attempt import ranks_on
 from trainhall.cluster.decisions import Regroup
 from trainhall.cluster.lifecycle import AttemptState, JobState, lock_job
 from trainhall.cluster.node_lifecycle import hold_ready
-from trainhall.cluster.resume import candidates
+from trainhall.cluster.resume import to_start_from
 from trainhall.cluster.scheduling.placement import allocation_of
 from trainhall.cluster.told import read_told
 from trainhall.db.events import record_event
@@ -121,7 +121,7 @@ async def regroup(
     if size in (job.sizes or []):
         attempt.spec = None
     attempt.rendezvous = None
-    names, _ = await candidates(session, job)
+    names, _ = await to_start_from(session, job)
     plan = {**attempt.checkpoint_plan, "resume": names[:resume_candidates]}
     if any((found := parse_name(each)) and found.attempt == number for each in names):
         plan["unrecorded"] = None  # what it was to look for first is older

@@ -87,12 +87,14 @@ def _is_final(failure: Failure) -> bool:
 
 
 def in_vain(before: Failure, failure: Failure) -> bool:
-    """Whether two failures are one fault of what the user gave: code, data, parameters.
+    """Whether two failures are one fault of what the attempts begin with: code, data, parameters.
 
     A process that left with an exit code decided to; one that a signal ended, or that its host
-    could not start or went without, may fare better next time.
+    could not start or went without, may fare better next time. Not so where the checkpoints are
+    damaged: who comes next finds the same files.
     """
-    if failure.exit_code is None or failure.signal is not None or _PASSING.search(failure.message):
+    decided = failure.exit_code is not None or failure.cause is Cause.BAD_CHECKPOINT
+    if not decided or failure.signal is not None or _PASSING.search(failure.message):
         return False
     told = _told(failure)
     if _WORDLESS.fullmatch(told):

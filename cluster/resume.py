@@ -3,6 +3,10 @@
 The candidates follow the job's lineage: those that the last attempt wrote, newest first, then those
 that it was itself told to look for or to start from. So after a restore to an older step, what was
 written beyond that step is not taken up again by accident.
+
+A job that has lost all of them does not start over by itself: it is told those that were found
+damaged. Whoever loads one verifies it, so the attempt fails and says why for each, unless a host's
+own copy is good or the files were mended.
 """
 
 from typing import Any
@@ -16,8 +20,8 @@ STORE = "store:"
 """Location of a checkpoint in the coordinator's own store."""
 
 
-_GOOD = select(Checkpoint).where(
-    Checkpoint.job_id == bindparam("at_job"), Checkpoint.state == "committed"
+_IN_STATE = select(Checkpoint).where(
+    Checkpoint.job_id == bindparam("at_job"), Checkpoint.state == bindparam("in_state")
 )
 
 
@@ -27,7 +31,7 @@ async def checkpoint_plan(
     """`Attempt.checkpoint_plan` of the job's next attempt, and notes for people."""
     path = job.spec["checkpoint"].get("path")
     folder = f"{str(path).rstrip('/')}/{job.id}" if path else None
-    names, notes = await candidates(session, job)
+    names, notes = await to_start_from(session, job)
     plan: dict[str, Any] = {"folder": folder, "upload": folder is None, "resume": names[:limit]}
     if folder is not None and job.restore_checkpoint_id is None:
         plan["unrecorded"] = await _unrecorded(session, job)
@@ -69,9 +73,27 @@ async def _newest_step(
     return step
 
 
-async def candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
-    """What the job would go back to, best first, and notes for people."""
-    rows = await session.scalars(_GOOD, {"at_job": job.id})
+async def to_start_from(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
+    """What the job's ranks are told to start from, best first, and notes for people."""
+    names, notes = await candidates(session, job)
+    if names:
+        return names, notes
+    damaged, notes = await candidates(session, job, state="corrupt")
+    if damaged:
+        found = "it was" if len(damaged) == 1 else f"all {len(damaged)} that it has were"
+        notes.append(f"{found} found damaged, and it does not start over by itself")
+    return damaged, notes
+
+
+async def candidates(
+    session: AsyncSession, job: Job, *, state: str = "committed"
+) -> tuple[list[str], list[str]]:
+    """What the job would go back to, best first, and notes for people.
+
+    Args:
+        state: in which a checkpoint counts.
+    """
+    rows = await session.scalars(_IN_STATE, {"at_job": job.id, "in_state": state})
     good = {row.name: row for row in rows}
     if job.restore_checkpoint_id is None:
         return await _lineage(session, job.id, job.attempt, good, None), []

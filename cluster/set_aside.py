@@ -13,14 +13,21 @@ from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState
 from trainhall.cluster.node_faults import WINDOW, Ended, set_aside
 from trainhall.cluster.node_lifecycle import drain_node
 from trainhall.db.models import Attempt, Node
+from trainhall.training.cause import Cause
 from trainhall.training.link import Failure
 
 log = structlog.get_logger(__name__)
 
 # Of a day's attempts, which may be many: what is large about them stays in the database.
 _ENDS = select(
-    Attempt.job_id, Attempt.generations, Attempt.allocation, Attempt.finished_at, Attempt.failure
+    Attempt.job_id,
+    Attempt.state,
+    Attempt.generations,
+    Attempt.allocation,
+    Attempt.finished_at,
+    Attempt.failure,
 )
+_TOLD_TO_END = (AttemptState.PAUSED.value, AttemptState.CANCELLED.value)
 
 
 async def set_aside_failing(
@@ -33,13 +40,15 @@ async def set_aside_failing(
     """
     active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
     over = Attempt.state.in_([AttemptState.FAILED.value, AttemptState.COMPLETED.value])
+    # What was told to end before it trained says nothing of its nodes.
+    trained = Attempt.state.in_(_TOLD_TO_END) & Attempt.first_step.is_not(None)
     recent = (
         await session.execute(
             _ENDS.where(
                 or_(
                     # Ranks that regroup in place have failed although their attempt goes on.
                     active & Attempt.in_place & (Attempt.generation > 1),
-                    over & (Attempt.finished_at > now - WINDOW),
+                    (over | trained) & (Attempt.finished_at > now - WINDOW),
                 )
             )
         )
@@ -70,7 +79,11 @@ def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
     hosts = _hosts(attempt.allocation)
     if node.id not in hosts or attempt.finished_at is None:
         return
-    if attempt.failure is not None and _is_of(node, attempt.failure, hosts):
+    if attempt.state in _TOLD_TO_END:
+        # That it was failing while a user cancelled it is neither a fault nor a good end.
+        if attempt.failure is None or attempt.failure.get("cause") == Cause.PREEMPTED:
+            yield Ended(attempt.finished_at, attempt.job_id, None)
+    elif attempt.failure is not None and _is_of(node, attempt.failure, hosts):
         yield _ended(attempt.finished_at, attempt.job_id, attempt.failure)
     else:
         yield Ended(attempt.finished_at, attempt.job_id, None)

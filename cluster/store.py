@@ -48,6 +48,8 @@ class Store:
         self._ids = ids
         self._max_file_bytes = max_file_bytes
         self._committing: dict[tuple[str, str], asyncio.Lock] = {}
+        # Other work waits for these threads too: curves, what agents ship, other uploads.
+        self._comparing = asyncio.Semaphore(1)
 
     async def put(
         self,
@@ -74,7 +76,7 @@ class Store:
     ) -> None:
         target = _inside(self._uploads, job_id, name, path)
         committed = self.folder(job_id, name)
-        if await asyncio.to_thread(lambda: committed.is_dir() or _is_here(target, sha256)):
+        if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
             # Whoever did not hear that it came sends it again. A slow disk has to take it once.
             async for _ in chunks:
                 pass
@@ -100,6 +102,13 @@ class Store:
         finally:
             if not writer.is_done:
                 await asyncio.to_thread(writer.discard)
+
+    async def _is_here(self, file: Path, sha256: str | None) -> bool:
+        """Whether this file of an upload came before, whole."""
+        if sha256 is None or not await asyncio.to_thread(file.is_file):
+            return False
+        async with self._comparing:
+            return await asyncio.to_thread(_is_whole, file, sha256)
 
     async def commit(self, job_id: str, name: str) -> None:
         """Make an upload the checkpoint that it is, if it is complete and whole. Idempotent.
@@ -259,10 +268,8 @@ class _Writer:
             self._path.unlink(missing_ok=True)
 
 
-def _is_here(file: Path, sha256: str | None) -> bool:
-    """Whether this file of an upload came before, whole. If so, the upload counts as continued."""
-    if sha256 is None:
-        return False
+def _is_whole(file: Path, sha256: str) -> bool:
+    """Whether a file of an upload is what it should be. If so, the upload counts as continued."""
     try:
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()

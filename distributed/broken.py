@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import re
 from threading import Thread
 from typing import Any
 
@@ -30,6 +31,12 @@ _OWN = (
 fails, a `/dev/shm` that is too small. No other rank is gone, so nobody would say how to go on."""
 _GLOO = ("gloo/", "pair closure")
 """In the messages of Gloo's errors, which are of no class of their own."""
+_PEER = re.compile(
+    r"connection (closed|reset|refused|aborted)|broken pipe|timed out|pair closure", re.IGNORECASE
+)
+"""What Gloo says of another rank that is gone or does not come."""
+_SOURCE = re.compile(r"^\[[^\]]*\] ?")
+"""Where in its sources an error of Gloo's was raised."""
 
 
 def is_broken(error: BaseException) -> bool:
@@ -37,6 +44,22 @@ def is_broken(error: BaseException) -> bool:
     if isinstance(error, _LOST):
         return not any(mark in str(error) for mark in _OWN)
     return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _GLOO)
+
+
+def told(error: BaseException) -> str | None:
+    """What a broken connection is told as; None where it says more than that another rank is gone:
+    a call that others made with another shape, an interface that is not there.
+
+    Gloo's words are about its sources and other processes in general; it is named, as its errors
+    have no class that would tell of a network.
+    """
+    if isinstance(error, _LOST):
+        return str(error)
+    text = _SOURCE.sub("", str(error)).split("\n", 1)[0].split(". ", 1)[0]
+    if not _PEER.search(text):
+        return None
+    happened = "waited in vain for" if "Timed out" in text else "lost its connection to"
+    return f"this rank {happened} another rank (Gloo: {text})"
 
 
 def break_off() -> None:

@@ -4,6 +4,11 @@ from dataclasses import dataclass
 
 from trainhall.parallelism.degrees import STAGES_PER_RANK, BadDegrees, Degrees, Schedule
 
+_INSTEAD = (
+    "choose ddp or fsdp, or have a task of your own declare them in `declaration()` "
+    "(docs/strategies.md#models)"
+)
+
 Layer = tuple[str, ...]
 """Names of modules (as in `nn.Module.get_submodule`) that run one after the other."""
 
@@ -51,6 +56,15 @@ class Declaration:
     sequences: Sequences | None = None
     """What `sequence_parallel` divides besides."""
 
+    @property
+    def modules(self) -> list[str]:
+        """The names of all modules that it tells of."""
+        names = [name for layer in self.layers for name in layer]
+        names += [name for split in self.splits for name in (split.column, split.row)]
+        if (told := self.sequences) is not None:
+            names += [told.embedding, *told.norms, *told.mixers, told.head]
+        return names
+
 
 def check(
     declaration: Declaration,
@@ -68,7 +82,7 @@ def check(
     if tensor > 1 and not declaration.splits:
         raise BadDegrees(
             "tensor",
-            "the model declares no layers that tensor parallelism can divide; choose ddp or fsdp",
+            f"the model declares no layers that tensor parallelism can divide; {_INSTEAD}",
         )
     for split in declaration.splits:
         if split.parts % tensor != 0:
@@ -114,7 +128,7 @@ def _check_stages(declaration: Declaration, pipeline: int, per_rank: int) -> Non
     if not declaration.layers:
         raise BadDegrees(
             "pipeline",
-            "the model declares no layers between which it could be cut; choose ddp or fsdp",
+            f"the model declares no layers between which it could be cut; {_INSTEAD}",
         )
     stages, layers = pipeline * per_rank, len(declaration.layers)
     if layers < stages:

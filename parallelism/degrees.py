@@ -117,11 +117,28 @@ def solve(
         )
     degrees = Degrees(**known)
     if "pipeline" in allowed and degrees.pipeline == 1:
-        raise BadDegrees(
-            "pipeline",
-            f"strategy {strategy} with pipeline 1 divides nothing; take more workers, or ddp",
-        )
+        raise BadDegrees("pipeline", _no_pipeline(strategy, workers, given, degrees))
     return degrees
+
+
+def _no_pipeline(
+    strategy: StrategyName, workers: int, given: dict[str, int | None], degrees: Degrees
+) -> str:
+    """Why there is but one stage: it was asked for, or there are no more workers."""
+    if given.get("pipeline") == 1 and workers > 1:
+        return (
+            f"strategy {strategy} with pipeline 1 divides nothing; give a larger `pipeline`, or "
+            "choose ddp"
+        )
+    others = {name: n for name in DEGREES[strategy] if (n := degrees.sizes[name]) > 1}
+    if not others:
+        return f"strategy {strategy} with pipeline 1 divides nothing; take more workers, or ddp"
+    product = " × ".join(f"{name} {degree}" for name, degree in others.items())
+    divisor = f"({product})" if len(others) > 1 else product
+    return (
+        f"{workers} workers / {divisor} leave pipeline 1, which divides nothing; take more "
+        f"workers, a smaller {' or '.join(others)}, or ddp"
+    )
 
 
 def _check_names(strategy: StrategyName, given: dict[str, int | None]) -> None:

@@ -19,7 +19,7 @@ from trainhall.parallelism import tensor
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided, no_gradient
-from trainhall.parallelism.strategy import Loss, Tools, share_weights
+from trainhall.parallelism.strategy import Loss, NoGradient, Tools, share_weights
 
 
 class FullyShardedData(Divided):
@@ -73,6 +73,7 @@ class FullyShardedData(Divided):
             for group in self._groups:
                 if not group._post_forward_indices:
                     _raise_if_any(_trained(group))
+                    _raise_if_frozen(group)
             return measured
 
         return super().backward(batch, checked, tools, rounds=rounds, last=last)
@@ -147,6 +148,18 @@ def _trained(group: Any) -> list[Any]:
 def _raise_if_any(absent: list[Any]) -> None:
     if absent:
         raise no_gradient([str(each._param_fqn) for each in absent])
+
+
+def _raise_if_frozen(group: Any) -> None:
+    """Refuse a layer that has nothing to train and was not called: its weights are gathered by all
+    ranks together, and what this rank gathers next others would take for them."""
+    if group.fsdp_params:
+        names = ", ".join(str(each._param_fqn) for each in group.fsdp_params)
+        raise NoGradient(
+            f"{names} were not used by this rank in a step, and strategy fsdp gathers them from "
+            "all ranks together: call the layer in every micro-batch, or leave it out of the "
+            "layers of the task's declaration"
+        )
 
 
 def _check_before_reducing(group: Any) -> None:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from trainhall.parallelism import tensor
 from trainhall.parallelism.batches import pieces
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, Schedule
+from trainhall.parallelism.degrees import SPLIT, STAGES_PER_RANK, BadDegrees, Schedule
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided, Part, average, gathered, nothing_like
 from trainhall.parallelism.stages import (
@@ -80,7 +80,7 @@ class Pipeline(Divided):
         number = self._size * STAGES_PER_RANK[schedule]
         owners = [_owner(stage, self._size, schedule) for stage in range(number)]
         stages = cut(model, declaration, number)
-        names = {id(p): name for name, p in model.named_parameters()}
+        trained = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
         users = _users(stages, owners, model)
         self.degrees, self.samples, self._part = mesh.degrees, mesh.samples, mesh.samples
         self.stream = self.samples * self._size + self._place
@@ -93,12 +93,12 @@ class Pipeline(Divided):
         copies = mesh.degrees.data * mesh.degrees.tensor
         self._relay = Relay(model, mine, owners, self._group, device)
         self._parts = {
-            names[id(p)]: Part(p, holders=copies * len(users[id(p)]))
+            trained[id(p)]: Part(p, holders=copies * len(users[id(p)]))
             for p in model.parameters()
             if p.requires_grad
         }
         self.parameters = {name: part.memory for name, part in self._parts.items()}
-        self._tied = self._join_tied(users, names, mesh)
+        self._tied = self._join_tied(users, trained, mesh)
         self._layers = list(mine.values())
         self.expected_bubble = (self._size - 1) / (microbatches + self._size - 1)
         # With one micro-batch a rank that has sent it has nothing to compute before the next comes.
@@ -120,20 +120,23 @@ class Pipeline(Divided):
         )
 
     def _join_tied(
-        self, users: dict[int, list[int]], names: dict[int, str], mesh: Mesh
+        self, users: dict[int, list[int]], trained: dict[int, str], mesh: Mesh
     ) -> list[tuple[str, dist.ProcessGroup]]:
-        """Weights that several ranks of a pipeline use, with the group of these. A collective."""
+        """Trained weights that several ranks of a pipeline use, with the group of these.
+
+        A collective.
+        """
         tied = []
         order = list(mesh.degrees.sizes)
         columns = mesh.devices.mesh.movedim(order.index("pipeline"), -1).reshape(-1, self._size)
         for identity, places in users.items():
-            if len(places) == 1:
+            if len(places) == 1 or identity not in trained:
                 continue
             for column in columns.tolist():
                 ranks = [column[place] for place in places]
                 group = dist.new_group(ranks)
                 if dist.get_rank() in ranks:
-                    tied.append((names[identity], group))
+                    tied.append((trained[identity], group))
         return tied
 
     def gradients(
@@ -279,9 +282,23 @@ class _Stage(PipelineStage):
 
 
 def _joined(*parts: Any) -> Any:
-    """What the micro-batches have at one place of what the model is given."""
+    """What the micro-batches have at one place of what the model is given.
+
+    Raises:
+        BadDegrees: they differ in shape, and a schedule cuts what is joined into equal pieces.
+    """
     first = parts[0]
-    return torch.cat(parts) if isinstance(first, Tensor) and first.dim() else first
+    if not (isinstance(first, Tensor) and first.dim()):
+        return first
+    if any(part.shape != first.shape for part in parts):
+        shapes = ", ".join(str(list(part.shape)) for part in parts)
+        raise BadDegrees(
+            "pipeline",
+            f"the loss gives the model micro-batches of different shapes, {shapes}, and a pipeline "
+            "needs equal ones: have it keep every sample (weigh what does not count by 0), or name "
+            "another strategy",
+        )
+    return torch.cat(parts)
 
 
 def _owner(stage: int, size: int, schedule: Schedule) -> int:

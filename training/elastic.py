@@ -266,12 +266,18 @@ class ElasticLoop(Loop):
             code = self.settle()
             if code is not None:
                 return code
+            self.pulse.begin(self.state.step)  # its first step is told soon
         return self.train(self.begun)
 
     def train_step(self) -> None:
         with self.undo.step():
             super().train_step()
         self.membership.stepped()
+
+    def tell_first_step(self) -> None:
+        # A step that a group before has taken, and left unsettled, is none of this one.
+        if self.state.step > self.standing.step:
+            super().tell_first_step()
 
     def confirm(self) -> None:
         # A GPU computes behind the host. What a collective that was broken off leaves there looks

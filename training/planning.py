@@ -27,6 +27,7 @@ from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pret
 from trainhall.parallelism.strategy import NoGradient
 from trainhall.training.blame import Blame
 from trainhall.training.extra_state import refuse_extra_state
+from trainhall.training.network import duration
 from trainhall.training.optim import build_optimizer
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
@@ -70,6 +71,7 @@ class Plan:
     predictions: list[Prediction]
     choice: Prediction | None
     refused: list[Refused]
+    """Those that cannot be traced included."""
     rates: Rates
     memory: int | None
     """Bytes of a device; None: no limit is known."""
@@ -90,7 +92,7 @@ def plan(
         calibration: what predictions are multiplied by.
 
     Raises:
-        CannotTrace: the model cannot be run without values.
+        CannotTrace: the model cannot be run without values, under any strategy and mesh.
         TaskUnavailable, BadData, BadTask: the task cannot be built here.
     """
     with pretended(workers):
@@ -109,6 +111,7 @@ def _plan(
     refuse_extra_state(tracing.model)
     predictions: list[Prediction] = []
     refused: list[Refused] = []
+    untraced: list[CannotTrace] = []
     for strategy, mesh in candidates(workers):
         try:
             asked = traced_of(with_mesh(spec, workers, strategy, mesh))
@@ -124,8 +127,13 @@ def _plan(
             refused.append(Refused(strategy, mesh, "; ".join(p.message for p in error.problems)))
         except (BadDegrees, NoGradient) as error:
             refused.append(Refused(strategy, mesh, str(error)))
+        except CannotTrace as error:
+            untraced.append(error)
+            refused.append(Refused(strategy, mesh, _untraced(error, spec)))
         else:
             predictions.append(_calibrated(prediction, calibration))
+    if untraced and not predictions:
+        raise untraced[0]  # what all have in common is the model's own
     choice = best(predictions, memory)
 
     def order(prediction: Prediction) -> tuple[bool, bool, float]:
@@ -134,6 +142,21 @@ def _plan(
         return prediction is not choice, not fits, rank
 
     return Plan(sorted(predictions, key=order), choice, refused, rates, memory, calibration)
+
+
+def _untraced(error: CannotTrace, spec: JobSpec) -> str:
+    """Why one mesh was left out where others could be planned."""
+    return (
+        f"cannot be planned: a step on tensors without values fails{_blamed(error, spec)} "
+        f"({error}); `trainhall run` with a few steps shows whether it trains"
+    )
+
+
+def _blamed(error: CannotTrace, spec: JobSpec) -> str:
+    """The line of a task's own code from which it came, as ` at FILE, line N, in FUNCTION`."""
+    assert spec.task is not None, "only a task has a model that can be planned"
+    where = Blame(spec.task.name).where(error.__cause__ or error) if spec.task.is_own else None
+    return f" at {where}" if where is not None else ""
 
 
 def _calibrated(prediction: Prediction, calibration: Calibration) -> Prediction:
@@ -312,11 +335,12 @@ def reason(made: Plan) -> str:
     fitting = [p for p in made.predictions if made.memory is None or p.peak <= made.memory]
     quickest = min(fitting, key=lambda p: p.seconds)
     if quickest is choice:
-        told += f"has the shortest step, {choice.seconds:.3g} s"
+        told += f"has the shortest step, {duration(choice.seconds)}"
     else:
         told += (
-            f"is the simplest of those whose steps are about as short ({choice.seconds:.3g} s, and "
-            f"{quickest.seconds:.3g} s under {in_words(quickest.asked)})"
+            "is the simplest of those whose steps are about as short "
+            f"({duration(choice.seconds)}, and {duration(quickest.seconds)} under "
+            f"{in_words(quickest.asked)})"
         )
     if made.memory is None:
         return f"{told}; no memory limit is known"
@@ -325,7 +349,9 @@ def reason(made: Plan) -> str:
     if quicker:
         other = min(quicker, key=lambda p: p.seconds)
         missing = _gib(other.peak - made.memory)
-        told += f"; {in_words(other.asked)} would take {other.seconds:.3g} s, but lacks {missing}"
+        told += (
+            f"; {in_words(other.asked)} would take {duration(other.seconds)}, but lacks {missing}"
+        )
     return told
 
 
@@ -371,13 +397,10 @@ def main() -> int:
                 calibration=request.calibration,
             )
     except CannotTrace as error:
-        assert spec.task is not None, "only a task has a model that can be planned"
-        where = Blame(spec.task.name).where(error.__cause__ or error) if spec.task.is_own else None
-        at = f" at {where}" if where is not None else ""
         sys.stderr.write(
-            f"the model cannot be planned: it needs values of tensors while it runs{at} ({error}); "
-            "name a strategy, try it by `trainhall run` with a few steps, or take what depends on "
-            "values out of its forward pass and its loss\n"
+            "the model cannot be planned: it needs values of tensors while it runs"
+            f"{_blamed(error, spec)} ({error}); name a strategy, try it by `trainhall run` with a "
+            "few steps, or take what depends on values out of its forward pass and its loss\n"
         )
         return EXIT_REFUSED
     except (BadTask, BadData, TaskUnavailable) as error:

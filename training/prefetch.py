@@ -200,10 +200,12 @@ class _Worker:
         how = f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was ended by {signal.Signals(-code).name}"
-        return DataWorkerDied(
-            f"data worker {self.number} (process {self.process.pid}) {how}; if the host ran out of "
-            "memory, lower training.data_workers or training.data_prefetch"
-        )
+        if code == -signal.SIGKILL:
+            how += (
+                "; if the host is short of memory, lower training.data_workers or "
+                "training.data_prefetch"
+            )
+        return DataWorkerDied(f"data worker {self.number} (process {self.process.pid}) {how}")
 
 
 def _error(told: _Failed) -> Exception:

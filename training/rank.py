@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from trainhall.distributed import process_group
+from trainhall.distributed import broken, process_group
 from trainhall.distributed.collectives.errors import BadInput, BadSchedule, CollectiveError
 from trainhall.distributed.environment import BadEnvironment, RankEnvironment, required
 from trainhall.parallelism.degrees import BadDegrees
@@ -87,7 +87,7 @@ def main() -> int:
     except (Exception, SystemExit) as error:
         # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()
-        message = str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
+        message = _message(error, blame)
         if code is not None:
             # The user knows the folder that was sent, not this attempt's copy of it.
             message = message.replace(f"{code}/", "")
@@ -105,6 +105,12 @@ def main() -> int:
         words = f"{type(error).__name__}: {message}" if is_told else text
         logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, words)
         return EXIT_NOT_REGROUPED if isinstance(error, NotRegrouped) else EXIT_FAILED
+
+
+def _message(error: BaseException, blame: Blame | None) -> str:
+    if broken.is_broken(error) and (words := broken.told(error)) is not None:
+        return words  # no line of the user's is to blame
+    return str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
 
 
 def _typed(error: BaseException) -> str:

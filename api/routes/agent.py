@@ -24,7 +24,7 @@ from trainhall.cluster.channel import ChannelClosed, CloseCode
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
 from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
-from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked
+from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link import RankEvent
@@ -113,6 +113,14 @@ async def commit(request: Request) -> Response:
     job_id = checked_id("job", request.path_params["job_id"])
     await _coordinator(request).checkpoints.commit(job_id, request.path_params["name"])
     return Response(status_code=204)
+
+
+async def verify(request: Request) -> Response:
+    await authenticate(request)
+    job_id = checked_id("job", request.path_params["job_id"])
+    name = request.path_params["name"]
+    problems = await _coordinator(request).checkpoints.verify_stored(job_id, name)
+    return _json(Verified(problems=[*problems]).model_dump_json())
 
 
 async def connect(websocket: WebSocket) -> None:
@@ -216,6 +224,7 @@ ROUTES = [
     Route(_FILE, put_file, methods=["PUT"]),
     Route(_FILE, get_file, methods=["GET"]),
     Route(_JOB + "/checkpoints/{name}/commit", commit, methods=["POST"]),
+    Route(_JOB + "/checkpoints/{name}/verify", verify, methods=["POST"]),
     Route("/code/{sha256}", get_code, methods=["GET"]),
 ]
 MOUNT = "/agent"

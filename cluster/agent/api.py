@@ -8,13 +8,14 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx
 
 from trainhall.cluster.agent.options import AgentOptions, JoinRefused, ProtocolMismatch
-from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked
+from trainhall.cluster.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 DISK_SECONDS = 1800.0
@@ -45,6 +46,10 @@ which is dealt with there."""
 
 class Unreachable(Exception):
     """No answer, or one that says to try again later."""
+
+
+class NoRoom(Unreachable):
+    """The coordinator's disk is full: one to clear by hand, most often."""
 
 
 class Refused(Exception):
@@ -164,6 +169,12 @@ class CoordinatorApi:
         path = f"/jobs/{job_id}/checkpoints/{name}/commit"
         await self._request("POST", path, timeout=_for_the_disk())
 
+    async def verify(self, job_id: str, name: str) -> list[str]:
+        """What the coordinator finds wrong with its own copy of a checkpoint, which it reads."""
+        path = f"/jobs/{job_id}/checkpoints/{name}/verify"
+        content = await self._request("POST", path, timeout=_for_the_disk())
+        return Verified.model_validate_json(content).problems
+
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
         """Fetch a file of an uploaded checkpoint, durably; returns its size and SHA-256."""
         return await self._fetch(f"/jobs/{job_id}/checkpoints/{name}/files/{path}", to)
@@ -233,6 +244,8 @@ def _check(answer: httpx.Response) -> None:
 
 def failure_of(status: int, detail: str, expected: int | None = None) -> Unreachable | Refused:
     """What an answer of this status means."""
+    if status == HTTPStatus.INSUFFICIENT_STORAGE:
+        return NoRoom(f"{status}: {detail}")
     if status >= 500 or status in _LATER:
         return Unreachable(f"{status}: {detail}")
     return Refused(status, detail, expected)

@@ -242,9 +242,11 @@ class Attempts:
         message = "the processes of this attempt cannot be started on this host"
         self._refuse(attempt, message, tail)
 
-    def _refuse(self, attempt: Attempt, message: str, log_tail: str = "") -> None:
+    def _refuse(
+        self, attempt: Attempt, message: str, tail: str = "", cause: Cause = Cause.NOT_STARTED
+    ) -> None:
         """Its ranks cannot be started here."""
-        failure = Failure(message=message, log_tail=log_tail, cause=Cause.NOT_STARTED)
+        failure = Failure(message=message, log_tail=tail, cause=cause)
         self._end(attempt, Outcome.FAILED, failure)
 
     def _end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
@@ -407,13 +409,17 @@ class Attempts:
             folder.mkdir(parents=True, exist_ok=True)
             plan = plan.model_copy(update={"folder": str(folder)})
             if plan.resume:
+                # Who comes later is handed what the others hold.
+                joins = launch.in_place and launch.generation > 1
                 others = launch.num_nodes > 1
                 try:
                     fetched = await transfer.fetch(
-                        self._api, folder, launch.job_id, plan.resume, other_hosts=others
-                    )
+                        self._api, folder, launch.job_id, plan.resume,
+                        other_hosts=others, needed=not joins,
+                    )  # fmt: skip
                 except transfer.NotFetched as error:
-                    self._refuse(attempt, str(error))
+                    cause = Cause.BAD_CHECKPOINT if error.is_damaged else Cause.NOT_STARTED
+                    self._refuse(attempt, str(error), cause=cause)
                     return
                 there = {"resume": fetched.names, "lacking": fetched.lacking}
                 plan = plan.model_copy(update=there)

@@ -12,7 +12,6 @@
     logs/                       output of the warm parent
 """
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainhall.cluster.agent.options import AgentError, DataDirInUse
+from trainhall.cluster.file_lock import FileLock
 from trainhall.cluster.protocol import JoinReply
 from trainhall.training.link import AttemptFolder, Launch
 
@@ -69,22 +69,18 @@ class DataDir:
             for folder in (self.path, self.attempts, self.path / "checkpoints", self.path / "logs"):
                 folder.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            lock = os.open(self.path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = FileLock(self.path / "agent.lock")
         except OSError as error:
             raise AgentError(
                 f"--data-dir {self.path} cannot be used: {error.strerror}; give another"
             ) from None
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with lock:
+            if not lock.taken():
                 raise DataDirInUse(
                     f"another agent works in {self.path}; end it, or give this one a --data-dir "
                     "of its own"
-                ) from None
+                )
             yield
-        finally:
-            os.close(lock)
 
     def read_credential(self, coordinator: str) -> JoinReply | None:
         """The credential for this coordinator, if the node joined it."""

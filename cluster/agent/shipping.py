@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainhall.cluster.agent import ranks, recovered, transfer
-from trainhall.cluster.agent.api import Shipping, Source, Unreachable, Uploading
+from trainhall.cluster.agent.api import NoRoom, Shipping, Source, Unreachable, Uploading
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.recovered import RecoveredSpool
 from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
@@ -159,8 +159,8 @@ class AttemptShipper:
                 more = await spool.ship()
             except Unreachable as error:
                 backoff.failed(str(error))
-                if backoff.successes > successes:
-                    # Others get through. It is refused itself: a checkpoint by a full disk, say.
+                if isinstance(error, NoRoom) or backoff.successes > successes:
+                    # It is refused itself: there is no room for it, or others get through.
                     pause = min(max(2 * pause, RETRY_SECONDS), OWN_RETRY_LIMIT_SECONDS)
                     successes = backoff.successes
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import logging
 import shutil
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from trainhall.cluster.agent.api import Refused, Unreachable, Uploading
 from trainhall.training.checkpoint.errors import BadCheckpoint, NotRemoved, Problem
@@ -15,6 +17,7 @@ from trainhall.training.checkpoint.names import MANIFEST, parse_name, scan
 from trainhall.training.checkpoint.removal import remove_checkpoint, vanish
 
 logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 RETRY_LIMIT_SECONDS = 10.0
 FILES_AT_ONCE = 4
@@ -27,8 +30,17 @@ What else is kept, and for how long, is the coordinator's affair."""
 class NotFetched(Exception):
     """None of the checkpoints to start from can be had; the message says why."""
 
+    def __init__(self, lacking: dict[str, str], *, is_damaged: bool) -> None:
+        reasons = "; ".join(f"{name}: {why}" for name, why in lacking.items())
+        verdict = "is whole" if is_damaged else "could be fetched"
+        super().__init__(f"no checkpoint to start from {verdict}: {reasons}")
+        self.is_damaged = is_damaged
+        """The coordinator found each of them damaged in its store: no host is to blame."""
+
 
 class Fetching(Protocol):
+    async def verify(self, job_id: str, name: str) -> list[str]: ...
+
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]: ...
 
 
@@ -99,7 +111,13 @@ class Fetched:
 
 
 async def fetch(
-    api: Fetching, folder: Path, job_id: str, names: list[str], *, other_hosts: bool = False
+    api: Fetching,
+    folder: Path,
+    job_id: str,
+    names: list[str],
+    *,
+    other_hosts: bool = False,
+    needed: bool = True,
 ) -> Fetched:
     """Have the best of `names` in `folder`, verified.
 
@@ -108,11 +126,14 @@ async def fetch(
     Args:
         other_hosts: others start from the same names. Where the best one is a copy of this host
             they may not get it, the coordinator's being damaged; so the next one is made sure of.
+        needed: there is no other way to start. Ranks that join others are handed what these hold;
+            should none of them be left, they tell what is lacking.
 
     Raises:
-        NotFetched: none can be had.
+        NotFetched: none can be had, and one is needed.
     """
     lacking: dict[str, str] = {}
+    damaged: set[str] = set()
     sure: list[str] = []
     for name in names:
         if parse_name(name) is None:
@@ -121,18 +142,23 @@ async def fetch(
         try:
             is_local = await asyncio.to_thread(_is_good, folder / name, job_id)
             if not is_local:
-                await _fetch_patiently(api, folder, job_id, name)
+                await _patiently(partial(_fetch_one, api, folder, job_id, name), name)
         except (Refused, BadCheckpoint) as error:
-            logger.warning("checkpoint %s of job %s is passed over: %s", name, job_id, error)
+            problems = await _stored_problems(api, job_id, name)
             lacking[name] = str(error)
+            if problems:
+                damaged.add(name)
+                lacking[name] = f"damaged in the coordinator's store: {problems[0]}"
+            logger.warning(
+                "checkpoint %s of job %s is passed over: %s", name, job_id, lacking[name]
+            )
             continue
         sure.append(name)
         if len(sure) == 2 or not (is_local and other_hosts):
             break
-    if not sure:
-        reasons = "; ".join(f"{name}: {why}" for name, why in lacking.items())
-        raise NotFetched(f"no checkpoint to start from could be fetched: {reasons}")
-    rest = names[names.index(sure[-1]) + 1 :]
+    if not sure and needed:
+        raise NotFetched(lacking, is_damaged=damaged == set(lacking))
+    rest = names[names.index(sure[-1]) + 1 :] if sure else []
     others = [name for name in rest if (folder / name / MANIFEST).is_file()]
     return Fetched(sure + others, lacking)
 
@@ -160,13 +186,23 @@ def verified(path: Path, job_id: str) -> Manifest:
     return manifest
 
 
-async def _fetch_patiently(api: Fetching, folder: Path, job_id: str, name: str) -> None:
+async def _stored_problems(api: Fetching, job_id: str, name: str) -> list[str]:
+    """What the coordinator finds wrong with its own copy, which it then tells nobody again."""
+    try:
+        return await _patiently(partial(api.verify, job_id, name), name)
+    except Refused as error:  # it is given up, or the coordinator is of an older version
+        logger.info("checkpoint %s of job %s is not verified: %s", name, job_id, error.detail)
+        return []
+
+
+async def _patiently(ask: Callable[[], Awaitable[_T]], name: str) -> _T:
+    """The answer of a coordinator that may be away for long."""
     pause = 0.2
     while True:
         try:
-            return await _fetch_one(api, folder, job_id, name)
+            return await ask()
         except Unreachable as error:
-            logger.info("checkpoint %s of job %s waits: %s", name, job_id, error)
+            logger.info("checkpoint %s waits: %s", name, error)
         await asyncio.sleep(pause)
         pause = min(pause * 2, RETRY_LIMIT_SECONDS)
 

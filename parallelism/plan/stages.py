@@ -35,9 +35,9 @@ from trainhall.parallelism.plan.trace import (
     name_gradients,
     prepared,
 )
-from trainhall.parallelism.plan.tracker import KINDS, Tracker
+from trainhall.parallelism.plan.tracker import Tracker
 from trainhall.parallelism.stages import cut, inputs_of, loss_given
-from trainhall.parallelism.strategy import Strategy
+from trainhall.parallelism.strategy import Strategy, share_weights
 
 _ROUNDS = 2
 """Backward passes that are taken where all are alike: the first finds no gradients yet."""
@@ -165,7 +165,10 @@ class Stages:
         equal = declaration.layers[row.first : row.first + row.length] if row else ()
         self.equal = [name for layer in equal for name in layer]
         self.width = len(equal[0]) if equal else 1
-        self.forms = self._forms()
+        with tracing.fakes, explained():
+            whole = copied(tracing.model)
+            self.start = self._start(whole)
+            self.forms = self._forms(whole)
 
     def traces(self) -> list[Trace]:
         """Of the first ranks, which keep the most micro-batches, and of the last, with the loss."""
@@ -173,8 +176,9 @@ class Stages:
         return [self._trace(place) for place in places]
 
     def _trace(self, place: int) -> Trace:
-        if self.mesh is not None and place == 0:
-            # As in `Tracing.step`: operators that DTensor has not met would count.
+        if self.mesh is not None and (place == 0 or not self.equal):
+            # As in `Tracing.step`: operators that DTensor has not met would count. Of equal layers
+            # all ranks have the same.
             self._step(place, [self._shortened(self.stages[s], SHORT) for s in self._mine(place)])
         names = [self.stages[stage] for stage in self._mine(place)]
         lengths = [sum(n in self.equal for n in stage) // self.width for stage in names]
@@ -203,10 +207,25 @@ class Stages:
         batch, number = self.tracing.batch(self.size), self.asked.microbatches
         return pieces(batch, number, "parallelism.microbatches")
 
-    def _forms(self) -> list[Any]:
-        """What goes into each stage, and behind the last what comes out."""
-        subject, asked = self.tracing.subject, self.asked
-        with self.tracing.fakes, torch.no_grad(), explained():
+    def _start(self, model: nn.Module) -> dict[str, float]:
+        """Divide the whole model as each rank does before it leaves layers to others, and tell what
+        that takes."""
+        tracker = Tracker()
+        tracker.watch([*model.parameters(), *model.buffers()], "parameters")
+        with tracker:
+            share_weights(model)
+            if self.mesh is not None:
+                self._divide(model, self.mesh)
+        return dict[str, float](tracker.peaks()["start"])
+
+    def _forms(self, model: nn.Module) -> list[Any]:
+        """What goes into each stage, and behind the last what comes out.
+
+        Where `tensor` ranks compute layers together it is what the first of them has: a part of the
+        outputs within a split, of the positions under sequence parallelism, else the whole.
+        """
+        subject = self.tracing.subject
+        with torch.no_grad():
             batch = self._microbatches()[0]
             (x,) = inputs_of(subject.loss, batch, training=True)
             forms = [x]
@@ -216,15 +235,11 @@ class Stages:
                     for name in names:
                         if name in same:
                             continue
-                        y = self.tracing.model.get_submodule(name)(x)
+                        y = model.get_submodule(name)(x)
                         if self.width == 1 and name in self.equal and _alike(x, y):
                             same = set(self.equal)  # the others hand on the same form
                         x = y
-                forms.append(x)
-            if asked.sequence_parallel:
-                # Between the first and the last layer each rank has some of the positions.
-                ranks = asked.degrees.tensor
-                forms[1:-1] = [form.chunk(ranks, dim=1)[0].contiguous() for form in forms[1:-1]]
+                forms.append(torch.empty(x.shape, dtype=x.dtype))
         return forms
 
     def _step(self, place: int, names: list[list[str]]) -> Trace:
@@ -260,6 +275,8 @@ class Stages:
 
                 def forward(stage: int, chunk: int, index: int) -> _Way:
                     inputs, _ = received[chunk]
+                    if stage - 1 in mine:  # handed on in place
+                        inputs[index] = under_way[mine.index(stage - 1), index].output
                     if stage:
                         x = inputs[index]
                     else:
@@ -300,17 +317,14 @@ class Stages:
                 optimizer.step()
         trained = sum(p.numel() * p.element_size() for p in strategy.parameters.values())
         for stage in mine:
-            sent["send"] += asked.microbatches * (
-                (_bytes(self.forms[stage]) if stage else 0)
-                + (_bytes(self.forms[stage + 1]) if stage < last else 0)
-            )
+            # Between two stages of its own a rank sends nothing.
+            ends = [s for s, other in ((stage, stage - 1), (stage + 1, stage + 1))
+                    if 0 <= other <= last and other not in mine]  # fmt: skip
+            sent["send"] += asked.microbatches * sum(_bytes(self.forms[end]) for end in ends)
         copies = asked.degrees.data
         sent["all-reduce"] += round(2 * (copies - 1) / copies * trained)
         peaks = {phase: dict[str, float](held) for phase, held in tracker.peaks().items()}
-        # Each rank builds the whole model before it leaves layers to others.
-        whole = sum(p.numel() * p.element_size() for p in tracing.model.parameters())
-        if whole > sum(peaks["start"].values()):
-            peaks["start"] = dict.fromkeys(KINDS, 0.0) | {"parameters": float(whole)}
+        peaks["start"] = max(self.start, peaks["start"], key=lambda held: sum(held.values()))
         return Trace(
             peaks,
             flops * subject.rounds,
@@ -321,18 +335,23 @@ class Stages:
 
     def _spread(self, part: nn.Module, names: list[list[str]]) -> Strategy:
         """Have the layers computed by `tensor` ranks, and again in the backward pass, as asked."""
-        asked, whole = self.asked, self.tracing.subject.declaration
-        held = {name for stage in names for name in stage}
-        gone = [layer for layer in whole.layers if not held.issuperset(layer)]
-        declaration = without(whole, gone)
-        if asked.recompute:
-            recompute(part, declaration)
+        if self.asked.recompute:
+            whole = self.tracing.subject.declaration
+            held = {name for stage in names for name in stage}
+            gone = [layer for layer in whole.layers if not held.issuperset(layer)]
+            recompute(part, without(whole, gone))
         if self.mesh is None:
             return Alone(part)
+        self._divide(part, self.mesh)
+        return _Parts(part, self.mesh)
+
+    def _divide(self, model: nn.Module, mesh: Mesh) -> None:
+        """As the engine does before it leaves layers to other ranks: the halves of a split need not
+        be on one rank."""
+        declaration = self.tracing.subject.declaration
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of layers that other ranks hold
-            tensor.divide(part, declaration, self.mesh, sequence_parallel=asked.sequence_parallel)
-        return _Parts(part, self.mesh)
+            tensor.divide(model, declaration, mesh, sequence_parallel=self.asked.sequence_parallel)
 
     def _order(self, place: int) -> list[Pass]:
         """What a rank does, with as many micro-batches under way as in the whole step."""

@@ -8,6 +8,7 @@ ranks ask each other for shapes (`stage_trace`).
 
 import copy
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -345,10 +346,15 @@ def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float)
 
 @contextmanager
 def pretended(world_size: int, rank: int = 0) -> Iterator[None]:
-    """A default process group of so many ranks, of which this is one and the others do nothing."""
+    """A default process group of so many ranks, of which this is one and the others do nothing.
+
+    What torch itself warns of is no concern of who plans: a step that is taken warns again.
+    """
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world_size)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module=r"torch\.")
+            yield
     finally:
         dist.destroy_process_group()
         _clear_sharding_prop_cache()  # it holds meshes, whose groups are gone

@@ -85,7 +85,8 @@ class Client:
         self, spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None
     ) -> Json:
         """What `submit` would create, and when that would start (`outlook`); nothing is created."""
-        found: Json = specs.check(_read(spec, changes), self._rest)
+        found: Json
+        found, _ = specs.check(_read(spec, changes), self._rest)
         return found
 
     def job(self, job_id: str) -> Json:
@@ -226,7 +227,7 @@ class Client:
 
 
 def _read(spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None) -> Any:
-    overrides = [f"{field}={json.dumps(value)}" for field, value in (changes or {}).items()]
+    overrides = {field: json.dumps(value) for field, value in (changes or {}).items()}
     if isinstance(spec, Mapping):
         return specs.of_document(spec, overrides)
     return specs.load(str(spec), overrides)

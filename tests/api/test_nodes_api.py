@@ -105,6 +105,7 @@ ROUTES = [
     ("PUT", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/files/x"),
     ("GET", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/files/x"),
     ("POST", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/commit"),
+    ("POST", "/agent/jobs/abc/checkpoints/step-00000001-a1-g1/verify"),
 ]
 
 

@@ -5,49 +5,17 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+from support.coordinator_process import coordinator, url_of
 from websockets.sync.client import connect
-
-PROGRAM = """
-import sys
-from pathlib import Path
-from trainhall.api.server import serve
-sys.exit(serve(host=sys.argv[1], port=int(sys.argv[2]), data_dir=Path(sys.argv[3]),
-               database_url=sys.argv[4] or None))
-"""
-
-
-@contextmanager
-def server(
-    folder: Path, host: str = "127.0.0.1", port: int = 0, database: str = ""
-) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, host, str(port), str(folder / "data"), database],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
-        env={**os.environ, "PYTHONWARNINGS": "error::RuntimeWarning"},
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def url_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("Trainhall is at http://127.0.0.1:"), line
-    return line.split()[-1]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal.Signals) -> None:
-    with server(tmp_path) as process:
+    with coordinator(tmp_path) as process:
         url = url_of(process)
         assert httpx.get(f"{url}/readyz").status_code == 200
         spec = {"name": "x", "task": {"name": "digits"}}
@@ -63,7 +31,7 @@ def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal
             _, errors = process.communicate(timeout=15)
         assert process.returncode == 0, errors
         assert "Traceback" not in errors
-    with server(tmp_path) as again:
+    with coordinator(tmp_path) as again:
         read = httpx.get(f"{url_of(again)}/api/v1/training/jobs/{job}")
         assert read.json()["name"] == "x", "what was submitted is kept"
 
@@ -72,7 +40,7 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with server(tmp_path, port=taken.getsockname()[1]) as process:
+        with coordinator(tmp_path, port=taken.getsockname()[1]) as process:
             output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert output == ""
@@ -91,7 +59,7 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
 def test_what_it_cannot_start_with_is_told_in_one_line(
     tmp_path: Path, host: str, database: str, told: str
 ) -> None:
-    with server(tmp_path, host=host, database=database) as process:
+    with coordinator(tmp_path, host=host, database=database) as process:
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert output == ""

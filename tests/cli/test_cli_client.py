@@ -70,6 +70,19 @@ def serve() -> Iterator[Callable[[Callable[[int, str, str], Answer]], Server]]:
         server.close()
 
 
+@pytest.fixture
+def silent(serve) -> Iterator[Server]:
+    """Answers nothing as long as the test goes on."""
+    ended = threading.Event()
+
+    def answer(n: int, method: str, path: str) -> Answer:
+        ended.wait(60)
+        return None
+
+    yield serve(answer)
+    ended.set()
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
@@ -126,7 +139,7 @@ def test_one_that_cannot_serve_is_as_good_as_away(serve) -> None:
         assert caught.value.message == f"the coordinator answered 503: {body['detail']}"
         assert len(server.requests) == 2
         # Sent once: what it did before it failed is not known.
-        with pytest.raises(CliError, match="503: the database"):
+        with pytest.raises(Unreachable, match="503: the database"):
             client.request("PUT", "/training/jobs/x/pause")
     assert len(server.requests) == 3
 
@@ -138,46 +151,31 @@ def test_other_failures_are_not_tried_again(serve) -> None:
     assert len(server.requests) == 1
 
 
-def test_an_answer_that_takes_too_long_is_told_as_that(serve) -> None:
-    going = threading.Event()
-    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
-    try:
-        with Client(server.url, attempts=1, timeout=0.2) as client:
-            with pytest.raises(Unreachable) as caught:
-                client.get("/anything")
-            told = f"the coordinator at {server.url} did not answer in time"
-            assert caught.value.message == told
-    finally:
-        going.set()
+def test_an_answer_that_takes_too_long_is_told_as_that(silent: Server) -> None:
+    with Client(silent.url, attempts=1, timeout=0.2) as client:
+        with pytest.raises(Unreachable) as caught:
+            client.get("/anything")
+        assert caught.value.message == f"the coordinator at {silent.url} did not answer in time"
 
 
-def test_a_deadline_holds_where_nothing_is_answered(serve) -> None:
-    going = threading.Event()
-    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
-    try:
-        with Client(server.url, timeout=20) as client:
-            with pytest.raises(Unreachable, match="did not answer in time"):
-                client.request("GET", "/anything", deadline=time.monotonic())
-            assert not going.is_set()
-        # Without a deadline it would be four tries of 20 s each.
-        assert len(server.requests) == 1
-    finally:
-        going.set()
+def test_a_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
+    with (
+        Client(silent.url, timeout=20) as client,
+        pytest.raises(Unreachable, match="did not answer in time"),
+    ):
+        client.request("GET", "/anything", deadline=time.monotonic())
+    # Without a deadline it would be four tries of 20 s each.
+    assert len(silent.requests) == 1
 
 
-def test_a_wait_ends_at_its_time_where_nothing_is_answered(serve) -> None:
-    going = threading.Event()
-    server = serve(lambda n, method, path: (200, {}) if going.wait(20) else None)
-    try:
-        with trainhall.client.Client(server.url) as hall:
-            with pytest.raises(TimeoutError, match="nothing was heard of job 4f2a"):
-                hall.wait("4f2a", timeout=0.1)
-            with pytest.raises(Unreachable):
-                follow.wait(hall._rest, "4f2a", 0.1)
-        # As it is asked for by its id, without four tries of 30 s each.
-        assert len(server.requests) == 2
-    finally:
-        going.set()
+def test_a_wait_ends_at_its_time_where_nothing_is_answered(silent: Server) -> None:
+    with trainhall.client.Client(silent.url) as hall:
+        with pytest.raises(TimeoutError, match="nothing was heard of job 4f2a"):
+            hall.wait("4f2a", timeout=0.1)
+        with pytest.raises(Unreachable):
+            follow.wait(hall._rest, "4f2a", 0.1)
+    # As it is asked for by its id, without four tries of 30 s each.
+    assert len(silent.requests) == 2
 
 
 def test_a_verification_takes_as_long_as_it_takes(serve) -> None:
@@ -202,6 +200,21 @@ def test_another_web_server_is_told_from_a_coordinator(serve) -> None:
             f"{server.url} is no Trainhall coordinator: what it answers is not JSON"
         )
         assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("answer", [[], "ok", 3])
+def test_an_answer_that_is_no_object_is_another_servers(serve, answer: Any) -> None:
+    server = serve(lambda n, method, path: (200, answer))
+    with Client(server.url) as client:
+        for ask in (lambda: client.job("4f2a"), lambda: list(client.items("/training/jobs"))):
+            with pytest.raises(CliError, match=r"no Trainhall coordinator.* no JSON object"):
+                ask()
+
+
+def test_a_list_without_items_is_another_servers(serve) -> None:
+    server = serve(lambda n, method, path: (200, {"status": "ok"}))
+    with Client(server.url) as client, pytest.raises(CliError, match="no Trainhall coordinator"):
+        list(client.items("/training/jobs"))
 
 
 def test_what_another_server_says_of_its_health_is_nothing_simulated(serve) -> None:

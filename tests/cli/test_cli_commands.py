@@ -200,7 +200,9 @@ def test_ls_in_every_format(cli: Cli, finished: str) -> None:
 
 
 def test_the_queue_is_listed_with_what_each_job_waits_for(cli: Cli) -> None:
-    waiting = cli("submit", cli.file(QUICK), "--set", "resources.workers=64", "-o", "name").out
+    submitted = cli("submit", cli.file(QUICK), "--set", "resources.workers=64", "-o", "name")
+    waiting = submitted.out
+    assert "\nAs the cluster is now, it will never start: needs 64 CPU slots; the" in submitted.err
     try:
         header, line, *_ = cli("ls", "--queue").out.splitlines()
         assert header.split() == ["#", "ID", "NAME", "PRIORITY", "WAITS", "FOR"]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -78,6 +79,22 @@ def test_each_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("peak_memory_bytes", 3.099e8, "295.5 MiB"),
+        ("peak_memory_bytes", float("nan"), "nan"),
+        ("samples_per_second", 63561.2, "63,561"),
+        ("samples_per_second", 3.14159, "3.142"),
+        ("loss", 0.0123456, "0.01235"),
+        ("loss", "NaN", "NaN"),
+        ("bytes_sent", None, "-"),
+    ],
+)
+def test_a_metric_is_told_in_the_units_of_its_name(name: str, value: Any, told: str) -> None:
+    assert output.measured(name, value) == told
+
+
 def test_durations_and_sizes() -> None:
     assert [output.duration(s) for s in (-1, 5.9, 75, 9000, 200000)] == [
         "0s", "5s", "1m15s", "2h30m", "2d07h",
@@ -118,6 +135,17 @@ def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
     assert found["server"] == {"port": 9}
     assert found["up"] == {"port": 10, "data_dir": "d"}
     assert found["doctor"] == {"url": "http://lab:8000", "port": 10, "data_dir": "d"}
+
+
+def test_commands_look_where_the_environment_or_the_file_says(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRAINHALL_URL", raising=False)
+    assert config.coordinator_url() == config.DEFAULT_URL
+    (folder / "trainhall.toml").write_text('url = "http://lab:8000"\n')
+    assert config.coordinator_url() == "http://lab:8000"
+    monkeypatch.setenv("TRAINHALL_URL", "http://other:8000")
+    assert config.coordinator_url() == "http://other:8000"
 
 
 def test_what_the_coordinator_alone_reads_may_be_in_its_table(folder: Path) -> None:

@@ -137,6 +137,24 @@ def test_what_answers_otherwise_is_told(
     assert [(c.name, c.status) for c in found] == [("coordinator", "warn"), ("port", "ok")]
 
 
+def test_nodes_that_take_no_jobs_are_told(coordinator: tuple[str, type[Coordinator]]) -> None:
+    url, handler = coordinator
+    nodes = [
+        {"name": "alpha", "state": "ready", "reason": "it reports"},
+        {"name": "beta", "state": "drained", "reason": "set aside: 9 attempts in a row\nfailed"},
+        {"name": "gamma", "state": "lost", "reason": "nothing was heard of it for 90 s"},
+    ]
+    handler.instead = 200, json.dumps({"items": nodes, "next_cursor": None}).encode()
+    drained, lost = checks.check_nodes(url)
+    assert drained.told == "beta is drained: set aside: 9 attempts in a row failed"
+    assert drained.status == lost.status == "warn"
+    assert "trainhall nodes undrain beta" in drained.remedy
+    assert lost.told == "gamma is lost: nothing was heard of it for 90 s"
+    for status, body in ((403, b"{}"), (200, b"[]"), (200, b"{}"), (200, b"<!doctype html>")):
+        handler.instead = status, body
+        assert list(checks.check_nodes(url)) == []
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[", "nonsense"])
 def test_no_coordinator_is_a_failure_only_where_one_was_named(url: str) -> None:
     (needed,) = checks.check_coordinator(url, 8000, needed=True)

@@ -127,6 +127,17 @@ def test_a_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.Monke
     assert client.now == pytest.approx(101.0)
 
 
+def test_a_time_that_is_up_as_this_is_told_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = Away(0, monkeypatch)
+
+    def slow(_: str) -> None:
+        client.now += 0.02
+
+    monkeypatch.setattr(follow, "say", slow)
+    with pytest.raises(Unreachable):
+        follow.watch(client, "j", lambda job: None, 0.4, timeout=0.01)
+
+
 def test_a_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(100, monkeypatch)
     follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)

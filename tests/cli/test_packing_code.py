@@ -27,7 +27,8 @@ def names(folder: Path, tmp_path: Path) -> set[str]:
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "lab"
     for name in ("train.py", "pkg/a.py", "pkg/__pycache__/a.pyc", ".git/HEAD", "env/pyvenv.cfg",
-                 "env/lib/x.py", "data/big.bin", "data/keep.txt", "notes.md"):  # fmt: skip
+                 "env/lib/x.py", "ran/metrics.jsonl", "ran/attempts/1/a.log", "ran/result.json",
+                 "data/big.bin", "data/keep.txt", "notes.md"):  # fmt: skip
         path = made / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
@@ -105,6 +106,47 @@ def test_a_task_must_be_in_the_module_that_is_sent(
     ):  # fmt: skip
         packed.check_task(name)
         assert note in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for n in (1, 2):\n    globals()[f'Digits{n}'] = type(f'Digits{n}', (), {})\n",
+        "def make():\n    global Digits1\n    class Digits1: ...\nmake()\n",
+        "import sys\nsetattr(sys.modules[__name__], 'Digits' + '1', object)\n",
+        "import sys\nsys.modules[__name__].Digits1 = object\n",
+        "exec('class Digits1: ...')\n",
+        "[Digits1 := object for _ in range(1)]\n",
+    ],
+    ids=["globals", "global", "setattr", "modules", "exec", "walrus"],
+)
+def test_a_task_that_only_running_makes_is_not_refused(folder: Path, text: str) -> None:
+    (folder / "dynamic.py").write_text(text)
+    code.packed(folder).check_task("dynamic:Digits1")
+
+
+def test_a_task_beside_files_like_its_name_is_found(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "run").write_text("#!/bin/sh\n")
+    (folder / "run.py").write_text("class Digits: ...\n")
+    (folder / "linked").symlink_to("pkg")
+    (folder / "pkg" / "tasks.py").write_text("class Digits: ...\n")
+    packed = code.packed(folder)
+    packed.check_task("run:Digits")
+    packed.check_task("linked.tasks:Digits")
+    assert not capsys.readouterr().err
+    with pytest.raises(Usage, match=r"run\.py has no Digitz"):
+        packed.check_task("run:Digitz")
+
+
+@pytest.mark.parametrize("text", ["-" * 100_000 + "1", "+".join("1" * 30_000)], ids=["-", "+"])
+def test_a_module_too_deep_to_be_read_is_no_fault(
+    folder: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (folder / "deep.py").write_text(f"class Digits: ...\nx = {text}\n")
+    code.packed(folder).check_task("deep:Digits")
+    assert "Note: task.name: deep.py is not what" in capsys.readouterr().err
 
 
 def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

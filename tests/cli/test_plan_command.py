@@ -1,6 +1,7 @@
 """`trainhall plan`: what it refuses, and how a plan reads."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -32,6 +33,32 @@ def test_wrong_input_is_told(tmp_path: Path, spec: str, options: list[str], told
     assert told in result.exception.message
 
 
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_degrees_may_be_for_the_spec_s_own_workers_or_for_those_planned_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tensor: int
+) -> None:
+    given: list[int] = []
+
+    def planned(_: Any, workers: int, __: Any) -> Any:
+        given.append(workers)
+        return {"items": [], "refused": [], "assumed": "", "not_predicted": [],
+                "choice": {}, "reason": ""}  # fmt: skip
+
+    monkeypatch.setattr("trainhall.cli.plan.planned", planned)
+    (tmp_path / "job.yaml").write_text(
+        f"{TASK}resources: {{workers: 2, device: cpu}}\n"
+        f"parallelism: {{strategy: pipeline, pipeline: 2, data: 1, tensor: {tensor}}}\n"
+        "training: {steps: 1, global_batch_size: 64}\n"
+    )
+    command = ["plan", str(tmp_path / "job.yaml"), "--devices"]
+    assert CliRunner().invoke(app, [*command, "4"]).exit_code == 0
+    assert given == [4]
+    if tensor == 2:
+        result = CliRunner().invoke(app, [*command, "3"])
+        assert isinstance(result.exception, CliError)
+        assert "does not divide the number of workers, 2" in str(result.exception)
+
+
 def test_an_unknown_gpu_is_told_with_those_known(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(TASK)
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), "--gpu", "Voodoo 2"])
@@ -51,8 +78,10 @@ def test_a_table_says_what_is_missing_and_groups_what_is_impossible() -> None:
         {"strategy": "tensor", "mesh": {"tensor": tensor, "data": 4 // tensor}, "reason": "why"}
         for tensor in (4, 2)
     ]
-    lines = as_table({"items": [item], "refused": refused}).splitlines()
+    quick = {**item, "step_seconds": 4e-05}
+    lines = as_table({"items": [item, quick], "refused": refused}).splitlines()
     assert lines[1].split()[:3] == ["ddp", "data", "2"]
+    assert [line.split()[-5:-3] for line in lines[1:3]] == [["500", "ms"], ["40", "µs"]]
     assert lines[1].endswith("lacks 1.0 KiB")
     assert lines[-1] == "  tensor (tensor 4; tensor 2 × data 2): why"
 
@@ -67,9 +96,9 @@ def test_a_job_s_plan_shows_what_was_predicted_beside_what_was_measured() -> Non
     reason, heads, memory, step = plan_page(plan).splitlines()
     assert reason == plan["reason"]
     assert heads.split() == ["OF", "PREDICTED", "MEASURED", "ERROR"]
-    assert step.split() == ["step", "0.5", "s", "-", "-"]
+    assert step.split() == ["step", "500", "ms", "-", "-"]
     plan["measured"] = {"peak_memory_bytes": 3.0 * 2**30, "step_seconds": 0.45}
     plan["error"] = {"peak_memory_bytes": 0.5, "step_seconds": -0.1}
     *_, memory, step = plan_page(plan).splitlines()
     assert memory.split() == ["memory", "2.0", "GiB", "3.0", "GiB", "+50%"]
-    assert step.split() == ["step", "0.5", "s", "0.45", "s", "-10%"]
+    assert step.split() == ["step", "500", "ms", "450", "ms", "-10%"]

@@ -49,3 +49,28 @@ def test_the_time_left_follows_from_new_steps_alone(
     # A restart that was too quick to be seen.
     assert "left" not in told(30, "running", 3, seconds=300.0)
     assert "left" not in told(30, "running", 3, seconds=300.0)
+
+
+def test_what_a_job_waits_for_is_told_as_it_changes(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = Progress()
+
+    def told(reason: str, *, seconds: float) -> str:
+        clock.now += seconds
+        shown.show({**job(0, "queued"), "reason": reason})
+        return capsys.readouterr().err
+
+    shown.passed("queued", "submitted")
+    assert capsys.readouterr().err == "queued: submitted\n"
+    assert told("submitted", seconds=0.25) == ""
+    assert told("needs 2 CPU slots: 1 free", seconds=0.25) == "queued: needs 2 CPU slots: 1 free\n"
+    assert told("needs 2 CPU slots: 1 free", seconds=60) == ""
+    assert told("needs 2 CPU slots: 0 free", seconds=1) == "queued: needs 2 CPU slots: 0 free\n"
+    # Not with every look, however often it changes.
+    assert told("needs 2 CPU slots: 1 free", seconds=1) == ""
+    assert told("needs 2 CPU slots: 1 free", seconds=5) == "queued: needs 2 CPU slots: 1 free\n"
+    # The events were read a moment after the job.
+    shown.passed("starting", "granted")
+    capsys.readouterr()
+    assert told("needs 2 CPU slots: 0 free", seconds=60) == ""

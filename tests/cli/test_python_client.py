@@ -45,11 +45,14 @@ def hall(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         yield client
 
 
-def test_a_job_is_submitted_waited_for_and_read(hall: Client, tmp_path: Path) -> None:
+def test_a_job_is_submitted_waited_for_and_read(
+    hall: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(QUICK))
     changes = {"training.learning_rate": 1e-05, "name": "by: file", "resources.workers": 2}
     assert hall.check(file, changes)["outlook"]["when"] == "now"
+    assert capsys.readouterr() == ("", "")
     job = hall.submit(file, changes)
     assert (job["name"], job["world_size"]) == ("by: file", 2)
     assert job["spec"]["training"]["learning_rate"] == 1e-05

@@ -76,3 +76,17 @@ def test_an_export_says_what_to_do_where_it_cannot_write(tmp_path: Path) -> None
     gone = tmp_path / "no" / "model.safetensors"
     error = refused(("ckpt", "export", "{}", str(gone)), "91bc")
     assert error.message == f"{gone} is in a folder that does not exist; make it first"
+
+
+@pytest.mark.parametrize("command", [("ckpt", "ls", "{}"), ("ckpt", "gc", "{}")])
+def test_a_folder_is_no_job(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    told = (
+        "out is a folder, and `trainhall ckpt {}` is for jobs of the coordinator; `trainhall ckpt "
+        "export out FILE` takes such a folder, and `trainhall ckpt verify` that of a checkpoint"
+    )
+    assert refused(command, "out").details == [told.format(command[1])]
+    assert refused(command, "other").details == []

@@ -6,6 +6,7 @@ import pytest
 
 from trainhall.cli.errors import Usage
 from trainhall.cli.specs import load
+from trainhall.client import Client
 
 WRONG = """\
 name: wrong
@@ -88,3 +89,23 @@ def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path)
 def test_broken_yaml_is_told_by_line_and_column(tmp_path: Path) -> None:
     (line,) = told(tmp_path / "job.yaml", "name: x\ntask: {name: digits\n").details
     assert line == "not valid YAML: line 2, column 7: this '{' is not closed"
+
+
+def test_from_python_a_wrong_field_is_told_without_the_option_of_the_command(
+    tmp_path: Path,
+) -> None:
+    document = {"name": "x", "task": {"name": "digits"}, "training": {"steps": 1}}
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\ntask: {name: digits}\ntraining:\n  steps: 1\n")
+    changes = {"training.lr": 0.1, "training.steps": "many"}
+    with Client("http://127.0.0.1:9") as client:
+        for spec in (document, file):
+            with pytest.raises(Usage) as caught:
+                client.check(spec, changes)
+            assert sorted(caught.value.details) == [
+                "training.lr: unknown key; did you mean 'learning_rate'?",
+                "training.steps: must be a whole number (given: many)",
+            ]
+        with pytest.raises(Usage) as caught:
+            client.check(document, {"": 1})
+        assert "--set" not in str(caught.value)

@@ -246,6 +246,8 @@ def test_after_the_demo_it_goes_on_and_says_so(start, tmp_path: Path) -> None:
     goes_on = f"Trainhall goes on at {up.url()}; Ctrl-C ends it.\n"
     eventually("it to say so", lambda: up.told.endswith(goes_on), timeout=PATIENCE)
     assert up.told.startswith("Starting the coordinator …\n")
+    # It is at another port than where they look.
+    assert f"Other commands find it with `export TRAINHALL_URL={up.url()}`.\n" in up.told
     # One data folder serves one.
     second = start()
     assert second.process.wait(PATIENCE) == 2

@@ -7,6 +7,9 @@ import pytest
 from trainhall.cluster.causes import End, judge
 from trainhall.training.cause import Cause
 
+OURS = "data worker 0 (process 7) was ended by"
+TORCHS = "DataLoader worker (pid 7) is killed by signal:"
+
 
 @pytest.mark.parametrize(
     ("end", "cause", "evidence"),
@@ -111,6 +114,40 @@ from trainhall.training.cause import Cause
             End(words="rank 0 failed: NotSaved: rank 0 could not", exception="NotSaved"),
             Cause.STORAGE,
             "NotSaved",
+        ),
+        # A rank ends by what ended its data worker.
+        (
+            End(words=f"rank 0 failed: DataWorkerDied: {OURS} SIGKILL; if the host is short of",
+                exception="DataWorkerDied", exit_code=1),
+            Cause.KILLED,
+            "SIGKILL from outside",
+        ),
+        (
+            End(words=f"rank 0 failed: DataWorkerDied: {OURS} SIGKILL; if the host is short of",
+                exception="DataWorkerDied", exit_code=1, memory_kills=True),
+            Cause.OUT_OF_MEMORY,
+            "SIGKILL, and the kernel",
+        ),
+        (
+            End(words=f"rank 0 failed: DataWorkerDied: {OURS} SIGSEGV", exception="DataWorkerDied"),
+            Cause.CRASH,
+            "SIGSEGV",
+        ),
+        (
+            End(words=f"RuntimeError: {TORCHS} Killed. ", exit_code=1),
+            Cause.KILLED,
+            "SIGKILL from outside",
+        ),
+        (
+            End(words=f"RuntimeError: {TORCHS} Segmentation fault.", exit_code=1),
+            Cause.CRASH,
+            "SIGSEGV",
+        ),
+        (
+            End(words="rank 0 failed: DataWorkerDied: data worker 0 (process 7) ended with exit",
+                exception="DataWorkerDied", exit_code=1),
+            Cause.USER_ERROR,
+            "DataWorkerDied",
         ),
         # What is final is the user's, whatever words it comes with.
         (

@@ -1,10 +1,8 @@
-"""Uploaded checkpoints: whole or not there; records, retention, restore."""
+"""Files of uploaded checkpoints: whole or not there."""
 
 import asyncio
 import errno
-import hashlib
 import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,66 +10,27 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.simulated import CountingIds, SimulatedCluster, failure
+from support.simulated import CountingIds
+from support.stored import FILES, NAME, manifest, pieces, upload, upload_and_commit
 
 from trainhall.cluster import store as store_module
 from trainhall.cluster.errors import (
     Damaged,
-    InvalidCursor,
     InvalidValue,
     NoRoom,
     NotFound,
-    Revoked,
     TooLarge,
-    WrongState,
 )
 from trainhall.cluster.store import Store
-from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
-from trainhall.training.link import Outcome, RankEvent, Unrecorded
-from trainhall.training.spec import SpecError
-
-NAME = "step-00000010-a1-g1"
-
-
-async def pieces(data: bytes, size: int = 7) -> AsyncIterator[bytes]:
-    for at in range(0, len(data), size):
-        yield data[at : at + size]
-
-
-def manifest(files: dict[str, bytes], job_id: str = "job", step: int = 10) -> bytes:
-    return encode_manifest(
-        Manifest(
-            job_id=job_id,
-            attempt=1,
-            generation=1,
-            step=step,
-            created_at="2026-01-01T00:00:00Z",
-            world_size=1,
-            files=[
-                FileRecord(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-                for path, data in files.items()
-            ],
-        )
-    )
 
 
 def files_below(folder: Path) -> list[Path]:
     return [p for p in folder.rglob("*") if p.is_file()]
 
 
-FILES = {"model/rank-0.safetensors": b"weights" * 1000, "state.json": b"{}"}
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path, CountingIds(), max_file_bytes=10_000)
-
-
-async def upload(store: Store, files: dict[str, bytes] = FILES, job_id: str = "job") -> None:
-    for path, data in files.items():
-        digest = hashlib.sha256(data).hexdigest()
-        await store.put(job_id, NAME, path, pieces(data), sha256=digest)
-    await store.put(job_id, NAME, "manifest.json", pieces(manifest(files, job_id)))
 
 
 async def test_a_whole_upload_becomes_a_checkpoint(store: Store, tmp_path: Path) -> None:
@@ -220,11 +179,6 @@ async def test_a_full_disk_is_told_and_the_upload_succeeds_later(
     assert store.has("job", NAME)
 
 
-async def upload_and_commit(store: Store) -> None:
-    await upload(store)
-    await store.commit("job", NAME)
-
-
 async def test_abandoned_uploads_go(store: Store) -> None:
     await upload(store)
     assert await store.sweep(60) == []
@@ -238,350 +192,3 @@ async def test_many_commit_at_once(store: Store) -> None:
 
 
 # Records
-
-
-async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
-    if not hall.nodes:
-        await hall.add_node("alpha", 2)
-    job_id = await hall.submit(checkpoint=checkpoint)
-    await hall.run_until(job_id, "running")
-    return job_id
-
-
-async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
-    page = await hall.coordinator.checkpoints.list(job_id)
-    return [view.step for view in page.items]
-
-
-async def test_upload_mode_records_only_what_was_committed(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    (node,) = hall.nodes.values()
-    plan = node.running(job_id).assignment.launch.checkpoint
-    assert (plan.folder, plan.upload) == ("", True)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    assert await steps_of(hall, job_id) == []
-    for path, data in FILES.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
-    await service.commit(job_id, NAME)
-    for _ in range(2):
-        await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    assert await steps_of(hall, job_id) == [10]
-    assert (await service.fetch(job_id, NAME, "state.json")).read_bytes() == b"{}"
-    (view,) = (await service.list(job_id)).items
-    assert (await service.delete(view.id)).state == "deleting"
-    assert (await service.get(view.id)).state == "deleted"
-    with pytest.raises(NotFound):
-        await service.fetch(job_id, NAME, "state.json")
-
-
-async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, path=None)
-    (node,) = hall.nodes.values()
-    await hall.disconnect(node)
-    hall.clock.advance(100)
-    await hall.settle()
-    service = hall.coordinator.checkpoints
-    with pytest.raises(Revoked):
-        await service.receive(job_id, NAME, "state.json", pieces(b"{}"))
-    with pytest.raises(Revoked):
-        await service.commit(job_id, NAME)
-    with pytest.raises(NotFound):
-        await service.commit(job_id, "step-00000010-a9-g1")
-    with pytest.raises(NotFound):
-        await service.commit("nothing", NAME)
-
-
-async def test_what_is_committed_while_its_token_is_revoked_does_not_stay(
-    hall: SimulatedCluster,
-) -> None:
-    job_id = await running_job(hall, path=None)
-    service, store = hall.coordinator.checkpoints, hall.coordinator.store
-    later = NAME.replace("10-a", "20-a")
-    for name, step in ((NAME, 10), (later, 20)):
-        for path, data in {**FILES, "manifest.json": manifest(FILES, job_id, step)}.items():
-            await service.receive(job_id, name, path, pieces(data))
-        await service.commit(job_id, name)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    await service.remove_unrecorded()
-    assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
-    (node,) = hall.nodes.values()
-    await hall.disconnect(node)
-    hall.clock.advance(100)
-    await hall.settle()
-    await service.remove_unrecorded()
-    assert await store.committed() == {(job_id, NAME)}
-
-
-async def test_what_another_database_knows_is_left_alone(hall: SimulatedCluster) -> None:
-    await upload_and_commit(hall.coordinator.store)
-    await hall.coordinator.checkpoints.remove_unrecorded()
-    assert await hall.coordinator.store.committed() == {("job", NAME)}
-
-
-async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=2)
-    service = hall.coordinator.checkpoints
-    await hall.save_checkpoint(job_id, 10)
-    (first,) = (await service.list(job_id)).items
-    assert (await service.pin(first.id)).pinned
-    for step in (20, 30, 40):
-        await hall.save_checkpoint(job_id, step)
-    views = {v.step: v for v in (await service.list(job_id)).items}
-    assert {s: v.state for s, v in views.items()} == {
-        40: "committed", 30: "committed", 20: "deleting", 10: "committed",
-    }  # fmt: skip
-    with pytest.raises(WrongState, match="unpin"):
-        await service.delete(first.id)
-    (node,) = hall.nodes.values()
-    await hall.heartbeat()
-    assert node.gave_up == {f"/shared/{job_id}/step-00000020-a1-g1"}
-    assert await steps_of(hall, job_id) == [40, 30, 10], "the agent said that it is gone"
-    await hall.heartbeat()
-    assert node.removed == []
-    page = await service.list(job_id, limit=2)
-    rest = await service.list(job_id, limit=2, cursor=page.next_cursor)
-    assert [v.step for v in rest.items] == [10]
-    with pytest.raises(InvalidCursor):
-        await service.list(job_id, cursor="x")
-
-
-async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
-    hall: SimulatedCluster,
-) -> None:
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
-    assert node.running(job_id).assignment.launch.checkpoint.unrecorded is None
-    await hall.save_checkpoint(job_id, 10)
-
-    async def next_one() -> Unrecorded | None:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
-        return node.running(job_id).assignment.launch.checkpoint.unrecorded
-
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    assert await next_one() == Unrecorded(attempt=1, generation=1, after_step=10)
-    await hall.finish(job_id, Outcome.FAILED, failure(2))
-    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
-    # What a revoked attempt commits does not count.
-    await hall.disconnect(node)
-    hall.clock.advance(hall.options.lost_after_seconds)
-    await hall.settle()
-    assert (await hall.job(job_id)).state == "recovering"
-    await hall.connect(node)
-    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
-
-
-async def test_what_is_told_late_of_an_earlier_attempt_is_gone_back_to(
-    hall: SimulatedCluster,
-) -> None:
-    """The second attempt goes on from what the first had saved and not told, and falls before it
-    saves anything itself."""
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
-
-    async def next_one() -> tuple[list[str], Unrecorded | None]:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
-        plan = node.running(job_id).assignment.launch.checkpoint
-        return plan.resume, plan.unrecorded
-
-    async def tell_of_the_first(step: int) -> str:
-        name = f"step-{step:08d}-a1-g1"
-        event = RankEvent(
-            sequence=step + 1,
-            time=hall.clock.now().timestamp(),
-            rank=0,
-            kind="checkpoint",
-            data={"name": name, "step": step, "size": 10, "metrics": {}},
-        )
-        await hall.coordinator.events(job_id, 1, "recovered-00000000", [event])
-        return name
-
-    before = await hall.save_checkpoint(job_id, 5)
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    assert await next_one() == ([before], Unrecorded(attempt=1, generation=1, after_step=5))
-    first, second = await tell_of_the_first(10), await tell_of_the_first(20)
-    await hall.finish(job_id, Outcome.FAILED, failure(2))
-    names, unrecorded = await next_one()
-    assert names == [second, first, before]
-    assert unrecorded == Unrecorded(attempt=2, generation=1, after_step=-1)
-    # And what the third one saves comes before them.
-    saved = await hall.save_checkpoint(job_id, 15)
-    await hall.finish(job_id, Outcome.FAILED, failure(3))
-    assert (await next_one())[0] == [saved, second, first]
-
-
-async def test_a_revoked_attempt_passes_on_what_it_was_to_look_for(
-    hall: SimulatedCluster,
-) -> None:
-    job_id = await running_job(hall, path="/shared")
-    (node,) = hall.nodes.values()
-
-    async def next_one() -> Unrecorded | None:
-        hall.clock.advance(60)
-        await hall.heartbeat()
-        await hall.run_until(job_id, "running")
-        return node.running(job_id).assignment.launch.checkpoint.unrecorded
-
-    async def lose() -> None:
-        await hall.disconnect(node)
-        hall.clock.advance(hall.options.lost_after_seconds)
-        await hall.settle()
-        await hall.connect(node)
-
-    await hall.finish(job_id, Outcome.FAILED, failure())
-    of_the_first = Unrecorded(attempt=1, generation=1, after_step=-1)
-    assert await next_one() == of_the_first
-    await lose()
-    assert await next_one() == of_the_first
-    # What it saved itself and told is later than all that.
-    await hall.save_checkpoint(job_id, 10)
-    await lose()
-    assert await next_one() is None
-
-
-async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=10)
-    for step in (10, 20, 30):
-        await hall.save_checkpoint(job_id, step)
-    service = hall.coordinator.checkpoints
-    views = {v.step: v for v in (await service.list(job_id)).items}
-    with pytest.raises(WrongState, match="running"):
-        await service.restore(views[20].id)
-    await hall.finish(job_id)
-    assert (await hall.job(job_id)).state == "completed"
-    with pytest.raises(SpecError, match="workers"):
-        await service.restore(views[20].id, resources={"workers": 0})
-    assert (await hall.job(job_id)).state == "completed"
-    restored = await service.restore(
-        views[20].id, resources={"workers": 2}, parallelism={"strategy": "fsdp"}
-    )
-    assert restored.spec["parallelism"]["strategy"] == "fsdp"
-    assert restored.spec["parallelism"]["data"] is None, "it followed from the old strategy"
-    assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
-    (node,) = hall.nodes.values()
-    launch = node.running(job_id).assignment.launch
-    names = [f"step-000000{s}-a1-g1" for s in (20, 10)]
-    assert launch.checkpoint.resume == names, "what lies beyond the restored step is left out"
-    assert launch.spec.resources.workers == 2
-    await hall.save_checkpoint(job_id, 25)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
-    resume = node.running(job_id).assignment.launch.checkpoint.resume
-    assert resume == ["step-00000025-a2-g1", *names]
-
-
-async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
-    hall: SimulatedCluster,
-) -> None:
-    await hall.add_node("alpha", 2)
-    synchronised = {"gradient_sync": {"algorithm": "ring"}}
-    job_id = await hall.submit(workers=2, parallelism=synchronised)
-    await hall.run_until(job_id, "running")
-    await hall.save_checkpoint(job_id, 10)
-    await hall.finish(job_id)
-    service = hall.coordinator.checkpoints
-    (view,) = (await service.list(job_id)).items
-    restored = await service.restore(view.id, resources={"workers": 1})
-    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "ring"
-    await hall.run_until(job_id, "running")
-    await hall.finish(job_id)
-    restored = await service.restore(view.id, parallelism={"strategy": "fsdp"})
-    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
-
-
-@pytest.mark.parametrize("stored_is_bad", [False, True])
-async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
-    hall: SimulatedCluster, stored_is_bad: bool
-) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    for path, data in FILES.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
-    await service.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    if stored_is_bad:
-        (await service.fetch(job_id, NAME, "state.json")).write_bytes(b"[]")
-    passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
-    await hall.tell(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
-    (view,) = (await service.list(job_id)).items
-    assert view.state == ("corrupt" if stored_is_bad else "committed")
-
-
-async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
-    hall: SimulatedCluster,
-) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    shutil.rmtree((await service.fetch(job_id, NAME, "state.json")).parent)
-    passed_over = [{"name": NAME, "reason": "missing", "text": "no host could get it: not found"}]
-    await hall.tell(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
-    (view,) = (await service.list(job_id)).items
-    assert view.state == "corrupt"
-    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
-    assert "the folder: expected a folder, found nothing" in events[-1].reason
-
-
-async def test_a_job_that_is_resumed_in_another_way_keeps_its_lineage(
-    hall: SimulatedCluster,
-) -> None:
-    """It was to go back to an older checkpoint, and was paused before it did."""
-    job_id = await running_job(hall, keep_latest=4)
-    for step in (5, 10):
-        await hall.save_checkpoint(job_id, step)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
-    _, older = (await hall.coordinator.checkpoints.list(job_id)).items
-    await hall.coordinator.checkpoints.restore(older.id)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.coordinator.jobs.resume(
-        job_id, resources={"workers": 1}, parallelism={"strategy": "fsdp"}
-    )
-    job = await hall.run_until(job_id, "running")
-    assert (job.attempt, job.world_size) == (2, 1)
-    (node,) = hall.nodes.values()
-    launch = node.running(job_id).assignment.launch
-    assert launch.spec.strategy == "fsdp"
-    assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
-
-
-async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
-    job_id = await running_job(hall, keep_latest=4)
-    for step in (5, 10, 20, 30):
-        await hall.save_checkpoint(job_id, step)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
-    passed_over = [
-        {"name": "step-00000030-a1-g1", "reason": "gone", "text": "the folder: found nothing"},
-        {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
-        {"name": "step-00000010-a1-g1", "reason": "missing", "text": "rank 1 does not have it"},
-        {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
-    ]
-    told = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
-    await hall.tell(job_id, "started", {**told, "passed_over": passed_over})
-    states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
-    assert states == {30: "corrupt", 20: "corrupt", 10: "committed", 5: "committed"}
-    await hall.coordinator.jobs.cancel(job_id)
-    await hall.run_until(job_id, "cancelled")
-    (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
-    with pytest.raises(WrongState, match="corrupt"):
-        await hall.coordinator.checkpoints.restore(corrupt.id)

@@ -10,6 +10,14 @@ from trainhall.training.link import Outcome
 TOO_SMALL = "the whole cluster has 2 CPU slots"
 
 
+async def contended(hall: SimulatedCluster) -> tuple[SimulatedNode, str, str]:
+    """A node of four slots, the job that runs on all of them, and one that waits for them."""
+    node = await hall.add_node("alpha", slots=4)
+    first = await hall.submit(4)
+    await hall.run_until(first, "running")
+    return node, first, await hall.submit(4)
+
+
 async def with_slots(hall: SimulatedCluster, node: SimulatedNode, slots: int) -> None:
     """Its agent starts anew with so many devices; its ranks live on."""
     node.slots = slots
@@ -30,10 +38,7 @@ def indices(node: SimulatedNode, job_id: str) -> list[int]:
 
 
 async def test_they_are_held_to_the_end_and_never_granted_again(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha", slots=4)
-    first = await hall.submit(4)
-    await hall.run_until(first, "running")
-    second = await hall.submit(4)
+    alpha, first, second = await contended(hall)
     await with_slots(hall, alpha, 2)
     assert TOO_SMALL in (await hall.job(second)).reason
     held = [(0, False, first), (1, False, first), (2, True, first), (3, True, first)]
@@ -56,10 +61,7 @@ async def test_they_are_held_to_the_end_and_never_granted_again(hall: SimulatedC
 
 
 async def test_one_that_comes_back_is_as_good_as_before(hall: SimulatedCluster) -> None:
-    alpha = await hall.add_node("alpha", slots=4)
-    first = await hall.submit(4)
-    await hall.run_until(first, "running")
-    second = await hall.submit(4)
+    alpha, first, second = await contended(hall)
     await with_slots(hall, alpha, 2)
     await with_slots(hall, alpha, 4)
     assert [gone for _, gone, _ in await seen(hall, alpha)] == [False] * 4

@@ -124,7 +124,7 @@ async def test_an_earlier_generation_of_the_same_attempt(hall: SimulatedCluster)
          "data": {"name": STALE, "step": 90, "size": 1}}
     )  # fmt: skip
     await hall.coordinator.events(job_id, 1, "0-cccccccc", [stale])
-    with pytest.raises(Revoked):
+    with pytest.raises(Revoked, match="regrouped after generation 1, and went on with what"):
         await hall.coordinator.checkpoints.commit(job_id, STALE)
     async with hall.db.transaction() as session:
         token, now = (job_id, 1, 1), hall.clock.now()

@@ -58,7 +58,9 @@ def test_ranks_that_die_here_in_different_jobs_have_the_node_in_common() -> None
 
 
 def test_the_faults_of_jobs_and_networks_never_set_a_node_aside() -> None:
-    causes = (Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED)
+    causes = (
+        Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED, Cause.BAD_CHECKPOINT,
+    )  # fmt: skip
     ended = [at(n, cause, job=f"{n}") for n in range(50) for cause in causes]
     assert set_aside(NOW, ended) is None
     assert not any(is_node_fault(cause) for cause in causes)

@@ -361,6 +361,37 @@ async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedClust
     assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
 
 
+@pytest.mark.parametrize("steps", [True, False])
+@pytest.mark.parametrize("end", ["pause", "cancel"])
+async def test_an_attempt_that_trained_here_ends_a_row_of_failed_starts(
+    hall: SimulatedCluster, end: str, steps: bool
+) -> None:
+    alpha = await hall.add_node("alpha")
+    jobs = hall.coordinator.jobs
+
+    async def fail_to_start() -> None:
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        fault = Failure(message="no processes", cause=Cause.NOT_STARTED)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+
+    await fail_to_start()
+    await fail_to_start()
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    if steps:
+        await hall.tell(job_id, "started", {"resumed_from": None})
+    await getattr(jobs, end)(job_id)
+    await hall.run_until(job_id, "paused" if end == "pause" else "cancelled")
+    hall.clock.advance(40)
+    await hall.heartbeat()
+    await fail_to_start()
+    node = await hall.coordinator.nodes.get(alpha.node_id)
+    assert node.state == ("ready" if steps else "drained")
+
+
 async def test_what_is_no_fault_of_a_node_has_no_attempts_looked_through(
     hall: SimulatedCluster,
 ) -> None:

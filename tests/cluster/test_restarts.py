@@ -116,5 +116,15 @@ def test_what_may_pass_is_tried_again(one: Failure) -> None:
     assert not in_vain(one, one)
 
 
+def test_a_damaged_checkpoint_is_not_started_from_for_a_third_time() -> None:
+    told = Failure(
+        message="no checkpoint to start from is whole: step-00000010-a1-g1: state.json",
+        cause=Cause.BAD_CHECKPOINT,
+    )
+    assert after_failure(job(), told).goes_on, "the next one may find an older one that is good"
+    after = after_failure(job(restarts=1, failed_before=told), told)
+    assert (after.goes_on, after.repeated, after.is_free) == (False, True, False)
+
+
 def test_another_exit_code_is_another_failure() -> None:
     assert not in_vain(failure("it ended", exit_code=1), failure("it ended", exit_code=2))

@@ -3,7 +3,9 @@
 import pytest
 import torch.distributed as dist
 
-from trainhall.distributed.broken import is_broken
+from trainhall.cluster.causes import End, judge
+from trainhall.distributed.broken import is_broken, told
+from trainhall.training.cause import Cause
 from trainhall.training.out_of_memory import is_out_of_memory
 
 OWN = (
@@ -30,6 +32,53 @@ def test_an_error_of_its_own_is_not_waited_out(text: str) -> None:
 @pytest.mark.parametrize("text", OTHERS)
 def test_a_lost_rank_is(text: str) -> None:
     assert is_broken(dist.DistBackendError(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "cause"),
+    [
+        (
+            "[/__w/pytorch/gloo/transport/tcp/pair.cc:553] Connection closed by peer [::1]:8089. "
+            "This is typically caused by a remote worker crashing. GLHF! 🏖️",
+            "lost its connection to another rank (Gloo: Connection closed by peer [::1]:8089)",
+            Cause.NETWORK,
+        ),
+        (
+            "[/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation"
+            " to complete",
+            "waited in vain for another rank (Gloo: Timed out waiting 2000ms for recv operation to "
+            "complete)",
+            Cause.HANG,
+        ),
+        (
+            "Application timeout caused pair closure",
+            "lost its connection to another rank (Gloo: Application timeout caused pair closure)",
+            Cause.NETWORK,
+        ),
+    ],
+)
+def test_what_gloo_says_is_told_in_words(text: str, expected: str, cause: Cause) -> None:
+    message = told(RuntimeError(text))
+    assert message == f"this rank {expected}"
+    assert judge(End(words=f"rank 0: RuntimeError: {message}", exit_code=1)).cause is cause
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[enforce fail at ../gloo/transport/tcp/device.cc:84] ifa != nullptr. Unable to find "
+        "interface for: eth7",
+        "[enforce fail at ../gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 8192 "
+        "vs 4096",
+    ],
+)
+def test_what_is_no_other_ranks_end_keeps_its_words(text: str) -> None:
+    assert told(RuntimeError(text)) is None
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_what_others_say_stays(text: str) -> None:
+    assert told(dist.DistBackendError(text)) == text
 
 
 def test_memory_that_cuda_or_nccl_lacks_is_told_as_such() -> None:

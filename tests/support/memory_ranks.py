@@ -1,4 +1,4 @@
-"""Ranks that train a few steps under PyTorch's own memory tracker."""
+"""Ranks that train a few steps under PyTorch's own memory tracker, and count what stages send."""
 
 import json
 import os
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.parallelism import choose
+from trainhall.parallelism import choose, pipeline
 from trainhall.training.clock import NoClock
 from trainhall.training.link import AttemptFolder, Launch
 from trainhall.training.optim import build_optimizer
@@ -55,10 +56,12 @@ def measured(path: Path) -> int:
 
 
 def _measure(path: Path) -> None:
-    """Write this rank's peak, from building the model on, to `peak-<rank>.json`."""
+    """Write this rank's peak, from building the model on, to `peak-<rank>.json`, and the bytes that
+    it hands on to other stages in a step to `sent-<rank>.json`."""
     torch.set_num_threads(1)
     folder = AttemptFolder(path)
     environment = RankEnvironment.read(os.environ)
+    sent = _count_sent()
     spec = Launch.model_validate_json(folder.launch.read_bytes()).spec
     device = torch.device("cpu")
     with process_group.joined(environment, device=device, namespace="memory"):
@@ -86,3 +89,17 @@ def _measure(path: Path) -> None:
                 step.run([batch] * strategy.held, 1, task.loss)
     peak = tracker.get_tracker_snapshot("peak")[device]["Total"]
     (path / f"peak-{environment.rank}.json").write_text(json.dumps(peak))
+    (path / f"sent-{environment.rank}.json").write_text(json.dumps(sum(sent) / STEPS))
+
+
+def _count_sent() -> list[int]:
+    """The sizes of all messages between stages, from now on."""
+    sizes: list[int] = []
+    watched = pipeline._Stage._watched
+
+    def counted(stage: Any, sends: list[dist.P2POp]) -> list[dist.P2POp]:
+        sizes.extend(send.tensor.numel() * send.tensor.element_size() for send in sends)
+        return watched(stage, sends)
+
+    pipeline._Stage._watched = counted  # type: ignore[method-assign]
+    return sizes

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -330,11 +331,34 @@ class Named(Normed):
         return nn.functional.cross_entropy(output, batch.labels, label_smoothing=smoothing), ()
 
 
+class Misnamed(Named):
+    """It divides a layer that its model has not."""
+
+    def build_model(self) -> nn.Module:
+        last = nn.Sequential()
+        last.add_module("up", nn.Linear(9, 3))
+        return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), last)
+
+    def declaration(self) -> Declaration:
+        return Declaration(layers=(("0", "1"), ("2",)), splits=(Split("0", "2.down", 9, "units"),))
+
+
+class Killed(Named):
+    """Rank 1 is killed as it computes a loss."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        if os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().loss(model, batch)
+
+
 class Frozen(Named):
-    """Some of its four layers are not trained."""
+    """Some of its four layers are not trained; where told, the second and third are `tied`."""
 
     def build_model(self) -> nn.Module:
         layers = [nn.Linear(6, 9), nn.Linear(9, 9), nn.Linear(9, 9), nn.Linear(9, 3)]
+        if self.params.get("tied"):
+            layers[2].weight = layers[1].weight
         for index in self.params["frozen"]:
             layers[index].requires_grad_(False)
         return nn.Sequential(*layers)
@@ -356,6 +380,15 @@ class Augmented(Named):
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         features = batch.features + 3 if model.training else batch.features
         return nn.functional.cross_entropy(model(features), batch.labels), ()
+
+
+class Chosen(Named):
+    """Its loss shows the model some samples of a batch alone."""
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        chosen = batch.features[:, 0] > 0
+        output = model(batch.features[chosen])
+        return nn.functional.cross_entropy(output, batch.labels[chosen]), ()
 
 
 class Drawn(Named):
@@ -400,10 +433,12 @@ class LeavesOut(nn.Sequential):
 
 
 class LeftOutLayer(Named):
-    """The ranks of `without` leave a layer out, in the first of `rounds` passes."""
+    """The ranks of `without` leave a layer out, in the first of `rounds` passes; it may be
+    `frozen`."""
 
     def build_model(self) -> nn.Module:
         layers: list[nn.Module] = [nn.Linear(6, 6) for _ in range(3)]
+        layers[1].requires_grad_(not self.params.get("frozen", False))
         return LeavesOut(layers, self.params["without"], self.params["rounds"])
 
     def declaration(self) -> Declaration:
@@ -420,6 +455,27 @@ class LeftOut(Named):
         return Declaration(
             layers=(("0",), ("1",)), splits=(Split("0.up", "0.down", 8, "hidden units"),)
         )
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return nn.functional.cross_entropy(model(batch.features), batch.labels), ()
+
+
+class Doubting(nn.Sequential):
+    """Looks at what it has computed, but for where its layers are called by themselves."""
+
+    def forward(self, x: Any) -> Any:
+        output = super().forward(x)
+        if not output.isfinite().all():
+            raise ValueError("that is no number")
+        return output
+
+
+class LooksAtValues(Named):
+    def build_model(self) -> nn.Module:
+        return Doubting(nn.Linear(6, 8), nn.Linear(8, 3))
+
+    def declaration(self) -> Declaration:
+        return Declaration(layers=(("0",), ("1",)))
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         return nn.functional.cross_entropy(model(batch.features), batch.labels), ()

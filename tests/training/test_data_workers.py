@@ -126,7 +126,7 @@ def test_the_end_of_a_worker_is_told(ranks: RankServer, running: tuple[Path, Any
     )
     assert failure["data"]["type"] == "DataWorkerDied"
     message = failure["data"]["message"]
-    assert f"(process {worker}) was ended by SIGKILL; if the host ran out of memory" in message
+    assert f"(process {worker}) was ended by SIGKILL; if the host is short of memory" in message
 
 
 def test_a_worker_that_leaves_by_itself_is_told() -> None:

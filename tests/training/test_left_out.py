@@ -61,6 +61,21 @@ def test_a_layer_that_some_rank_leaves_out_of_fsdp_is_named(
     assert not attempt.events(kind="stepped")
 
 
+def test_a_frozen_layer_that_some_rank_leaves_out_of_fsdp_is_named(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    """Nothing is reduced of it, but all ranks gather its weights together: those of the next layer
+    would be taken for them."""
+    spec = job(2, {"strategy": "fsdp"}, [1])
+    params = {"without": [1], "rounds": 1, "frozen": True}
+    spec["task"] = {"name": "support.own_tasks:LeftOutLayer", "params": params}
+    attempt = ranks.run(tmp_path, spec)
+    failure = attempt.event("failure", 1)
+    assert failure["type"] == "NoGradient"
+    assert failure["message"].startswith("1.weight, 1.bias were not used by this rank in a step")
+    assert not attempt.events(kind="stepped")
+
+
 @pytest.mark.parametrize(
     ("workers", "parallelism"),
     [

@@ -55,6 +55,15 @@ def test_what_a_loss_does_to_its_inputs_in_training_alone_is_done(
         assert values == pytest.approx(expected, rel=1e-5), name
 
 
+def test_micro_batches_that_differ_in_shape_are_refused(ranks: RankServer, tmp_path: Path) -> None:
+    parallelism = {"strategy": "pipeline", "microbatches": 4}
+    attempt = ranks.run(tmp_path, job("Chosen", 2, parallelism))
+    assert attempt.codes == [1, 1]
+    failure = attempt.event("failure", 0)
+    assert failure["final"]
+    assert "gives the model micro-batches of different shapes, [" in failure["message"]
+
+
 @pytest.mark.parametrize(
     ("workers", "parallelism"),
     [*PIECES, pytest.param(4, {"strategy": "pipeline", "data": 2}, id="pipeline × data")],

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from torch.utils.data.datapipes.map import SequenceWrapper
 
-from trainhall.task import Task, TensorData
+from trainhall.task import Declaration, Task, TensorData
 from trainhall.training.blame import Blame
 from trainhall.training.reading import Reader, Request
 from trainhall.training.spec import SpecError
@@ -81,6 +81,14 @@ def test_batches_of_named_tuples_train_in_a_pipeline_as_on_one_rank(
         ("TooFewMetrics", "BadTask", ["returned 0 metrics", "has 1: size"]),
         ("Detached", "BadTask", ["depends on no parameter"]),
         ("NoModel", "BadTask", ["build_model() returned nothing, not a torch.nn.Module"]),
+        (
+            "Misnamed",
+            "BadTask",
+            [
+                "{file}, line {line}: declaration() names '2.down', but the model has no such "
+                "module; it has 2.up"
+            ],
+        ),
         ("NothingToTrain", "BadTask", ["without parameters to train"]),
         (
             "Counted",
@@ -128,9 +136,11 @@ def test_what_is_wrong_with_a_task_is_said_with_its_place(
         if "{line}" in word:
             first = {"Empty": f"class {name}", "Unfinished": f"class {name}"}.get(name)
             raising = {"Raises": "return batch", "RaisesAtFirst": "raise", "LeavesEarly": "raise"}
+            raising["Misnamed"] = "def declaration"
             line = line_of(first) if first else line_of(raising[name], f"class {name}")
             expected = expected.replace("{line}", str(line))
         assert expected in failure["message"]
+    assert failure["final"] or kind != "BadTask"
     assert not attempt.events(kind="completed")
     # The user's own lines are worth reading, those that have found a mistake are not.
     if name in ("NoData", "TakenName", "Plan"):
@@ -238,6 +248,22 @@ class _OneElement(Task):
         return away.square().mean(dim=0), (away.abs().mean(),)
 
 
+def test_a_rank_that_others_left_blames_no_task(ranks: RankServer, tmp_path: Path) -> None:
+    spec = {**job("Killed"), "parallelism": {"strategy": "pipeline", "microbatches": 2}}
+    attempt = ranks.run(tmp_path, spec)
+    assert attempt.codes[0] == 1
+    message = attempt.event("failure")["message"]
+    assert message.startswith("this rank lost its connection to another rank (Gloo: ")
+
+
+def test_a_layer_is_a_tuple_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers: Any = ("0", "2")
+    monkeypatch.setattr(own_tasks.Named, "declaration", lambda _: Declaration(layers))
+    task = CheckedTask(own_tasks.Named({}, None), "support.own_tasks:Named")
+    with pytest.raises(BadTask, match=r"gives the layer '0'; each one is .*, as in \('0',\)"):
+        task.build_model()
+
+
 def test_a_loss_of_one_element_is_a_scalar_beside_metrics_of_none() -> None:
     checked = CheckedTask(_OneElement(), "module:Task")
     loss, (error,) = checked.loss(checked.build_model(), checked.train_data.batch(torch.arange(4)))
@@ -268,8 +294,19 @@ class _MakesBatches(Dataset[Tensor]):
         raise AssertionError
 
 
+class _KnowsABatch(_MakesBatches):
+    """As sets that keep the size of a batch."""
+
+    batch = 4  # type: ignore[assignment]
+
+
 @pytest.mark.parametrize(
-    "data", [_MakesBatches(), SequenceWrapper([torch.tensor([float(i)]) for i in range(8)])]
+    "data",
+    [
+        _KnowsABatch(),
+        _MakesBatches(),
+        SequenceWrapper([torch.tensor([float(i)]) for i in range(8)]),
+    ],
 )
 def test_sets_of_other_libraries_that_make_batches_are_read_sample_by_sample(data: Any) -> None:
     task = _OneElement()

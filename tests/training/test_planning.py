@@ -13,6 +13,7 @@ from torch import nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.plan.devices import Rates, of_gpu
+from trainhall.parallelism.plan.stages import Stages
 from trainhall.parallelism.plan.trace import (
     CannotTrace,
     Trace,
@@ -165,6 +166,56 @@ def test_what_is_special_is_within_a_tenth_too(
     assert predicted == pytest.approx(max(peaks), rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("hidden", "parallelism"),
+    [
+        ([512], {}),
+        ([512, 384], {"microbatches": 8}),
+        ([384, 512, 384], {}),  # cut between two splits
+        ([512, 384, 512], {"schedule": "interleaved_1f1b"}),
+        pytest.param([512, 384, 512], {"schedule": "zbv"}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_cut_within_a_split_hands_on_a_part(
+    ranks: RankServer, tmp_path: Path, hidden: list[int], parallelism: dict[str, Any]
+) -> None:
+    document_ = {
+        "name": "test",
+        "task": {"name": "synthetic", "params": {"features": 16, "hidden": hidden}},
+        "resources": {"workers": 4},
+        "parallelism": {"strategy": "pipeline", "pipeline": 2, "tensor": 2, **parallelism},
+        "training": {"steps": 3, "global_batch_size": 4096, "gradient_clip": 1.0},
+    }
+    folder = ranks.start(tmp_path / "run", document_, function="support.memory_ranks:measured")
+    attempt = ranks.wait(folder)
+    assert attempt.codes == [0] * 4, attempt.stderr()
+    peaks, sent = (
+        [json.loads((folder.path / f"{what}-{r}.json").read_text()) for r in range(4)]
+        for what in ("peak", "sent")
+    )
+    spec = validate_spec(document_)
+    with pretended(4):
+        traces = Stages(Tracing(subject_of(spec)), traced_of(spec)).traces()
+    # The first two ranks hold the first stages, and each has as much to send as the other.
+    assert [trace.sent["send"] for trace in traces for _ in range(2)] == sent
+    predicted = sum(predicted_memory(spec).values())
+    assert predicted == pytest.approx(max(peaks), rel=0.1)
+
+
+@pytest.mark.parametrize("workers", [4, 8])
+@pytest.mark.parametrize("hidden", [[32], [64, 32], [64, 32, 16], [32] * 4, [32] * 9])
+def test_every_mesh_of_an_mlp_is_planned_that_has_layers_enough(
+    hidden: list[int], workers: int
+) -> None:
+    spec = job({"name": "digits", "params": {"hidden": hidden, "dropout": 0.2}}, "ddp", batch=64)
+    made = plan(spec, workers, RATES, None)
+    assert not [
+        r.reason for r in made.refused if "divide" not in r.reason and "cut" not in r.reason
+    ]
+    meshes = {(p.asked.degrees.pipeline, p.asked.degrees.tensor) for p in made.predictions}
+    assert (2, 2) in meshes
+
+
 @pytest.mark.parametrize(("workers", "vocabulary"), [(2, 1024), (4, 50_000)])
 def test_a_deep_model_is_predicted_from_few_of_its_layers(
     tmp_path: Path, workers: int, vocabulary: int
@@ -246,6 +297,27 @@ def test_a_model_that_looks_at_values_cannot_be_planned(
     monkeypatch.setattr(LanguageModel, "declaration", lambda _: Declaration())
     with pytest.raises(CannotTrace, match="DataDependentOutputException"):
         predicted_memory(job(gpt(tmp_path, layers=2), "ddp"))
+
+
+def test_a_mesh_that_cannot_be_traced_leaves_the_others_planned(tmp_path: Path) -> None:
+    """Here only those strategies call the model as a whole that do not cut it into stages."""
+    task_ = {"name": "support.own_tasks:LooksAtValues"}
+    spec = job(task_, "ddp")
+    made = plan(spec, 2, RATES, None)
+    assert {p.asked.strategy for p in made.predictions} == {"pipeline", "model"}
+    reasons = {r.strategy: r.reason for r in made.refused}
+    assert {"ddp", "fsdp", "parameter_server"} <= set(reasons)
+    for strategy in ("ddp", "fsdp", "parameter_server"):
+        told = reasons[strategy]
+        assert told.startswith("cannot be planned: a step on tensors without values fails")
+        assert "own_tasks.py, line " in told
+        assert "DataDependentOutputException: " in told
+    assert document(made, spec)["choice"]["strategy"] in ("pipeline", "model")
+
+
+def test_what_torch_warns_of_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+    plan(job({"name": "digits"}, "ddp"), 2, RATES, None)
+    assert not [w for w in recwarn if "torch" in Path(w.filename).parts]
 
 
 def test_what_an_own_task_prints_is_no_part_of_the_plan(

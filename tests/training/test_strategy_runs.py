@@ -213,7 +213,11 @@ def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_
     ("strategy", "words"),
     [
         ("tensor", "declares no layers that tensor parallelism can divide"),
-        ("pipeline", "declares no layers between which it could be cut"),
+        (
+            "pipeline",
+            "declares no layers between which it could be cut; choose ddp or fsdp, or have"
+            " a task of your own declare them in `declaration()` (docs/strategies.md#models)",
+        ),
     ],
 )
 def test_a_model_that_cannot_do_it_ends_at_its_start_with_the_reason(

@@ -301,7 +301,7 @@ class Checkpointer:
         merged = _merged(lists)
         nowhere = {n: why for _, whys, _ in told for n, why in whys.items() if n not in merged}
         notes = [
-            PassedOver(name, Reason.MISSING, f"no host could get it: {why}")
+            PassedOver(name, Reason.MISSING, f"no host has a good copy: {why}")
             for name, why in nowhere.items()
         ]
         for name in merged:

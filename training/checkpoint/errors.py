@@ -23,6 +23,9 @@ class Problem:
     """The file within the folder; `.` is the folder itself."""
     expected: str
     found: str
+    is_damage: bool = True
+    """False where it may yet be as it was written: the system lets nobody read it, or it is of a
+    newer format."""
 
     def __str__(self) -> str:
         what = "the folder" if self.path == "." else self.path

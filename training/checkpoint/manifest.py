@@ -30,6 +30,9 @@ FORMAT_VERSION = 1
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 HASH_BLOCK_BYTES = 4 * 1024 * 1024
 
+_OTHER_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+"""Errors that tell of another file than was written, or none. Others tell of the system: a disk
+that does not read, a right that is missing."""
 _HEAD = re.compile(rb'\{"sha256":"([0-9a-f]{64})",\n')
 
 
@@ -129,7 +132,7 @@ def decode_manifest(data: bytes) -> Manifest:
     if type(version) is int and version > FORMAT_VERSION:
         expected = f"format version {FORMAT_VERSION} or older"
         told = f"version {version}, written by a newer Trainhall; upgrade this one to read it"
-        raise NewerFormat([Problem(MANIFEST, expected, told)])
+        raise NewerFormat([Problem(MANIFEST, expected, told, is_damage=False)])
     try:
         return Manifest.model_validate(fields)
     except ValidationError as error:
@@ -170,7 +173,7 @@ def _manifest_bytes(folder: Path) -> bytes:
                 raise _bad(f"at most {MAX_MANIFEST_BYTES} bytes", f"{size} bytes")
             return file.readall()
     except OSError as error:
-        raise _bad("a manifest", describe(error)) from error
+        raise BadCheckpoint([_not_read(MANIFEST, "a manifest", error)]) from error
 
 
 def _manifest_of(folder: Path, data: bytes) -> Manifest:
@@ -267,11 +270,16 @@ def _verify_file(folder: Path, record: FileRecord) -> Problem | None:
             while read := file.readinto(block):
                 digest.update(view[:read])
     except OSError as error:
-        return Problem(record.path, f"a file of {record.size} bytes", describe(error))
+        return _not_read(record.path, f"a file of {record.size} bytes", error)
     found = digest.hexdigest()
     if found != record.sha256:
         return Problem(record.path, f"SHA-256 {record.sha256}", found)
     return None
+
+
+def _not_read(path: str, expected: str, error: OSError) -> Problem:
+    is_other = error.errno is None or error.errno in _OTHER_FILE
+    return Problem(path, expected, describe(error), is_damage=is_other)
 
 
 def _bad(expected: str, found: str) -> BadCheckpoint:

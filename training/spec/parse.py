@@ -1,18 +1,19 @@
 """From bytes to a `JobSpec`: YAML and JSON are read safely, errors become advice by field."""
 
-import difflib
 import json
 import os
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
+from trainhall.training.spec.keys import told_unknown
 from trainhall.training.spec.problems import problems_in
 from trainhall.training.spec.resources import making_room
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
@@ -21,6 +22,10 @@ from trainhall.training.spec.wording import UNKNOWN_KEY, value_in_words
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 _SHOWN_VALUE = 80
+_MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
+"""The keys of these parts whose value is taken by many for the whole part."""
+_PLAIN_TEXT = re.compile(r"[\w.:/-]{1,80}")
+"""What YAML takes for text also within braces."""
 
 
 @dataclass(frozen=True)
@@ -317,34 +322,18 @@ def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
     problems: list[SpecProblem] = []
     for loc, value, message in problems_in(error):
         if message == UNKNOWN_KEY:
-            told = unknown_key(str(loc[-1]), _known_keys(loc[:-1], data))
-            problems.append(SpecProblem(_dotted(loc), told))
+            problems.append(SpecProblem(_dotted(loc), told_unknown(loc, data)))
+        elif isinstance(value, str) and loc in _MAIN_KEYS:
+            told = f"{message}; write {_as_mapping(str(loc[0]), value)}"
+            problems.append(SpecProblem(_dotted(loc), told, _shown(value)))
         else:
             problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
     return problems
 
 
-def unknown_key(key: str, known: Collection[str]) -> str:
-    """What to say of a key that is not among those known."""
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
-    return f"unknown key; known here: {', '.join(sorted(known))}"
-
-
-def _known_keys(loc: tuple[str | int, ...], data: object) -> list[str]:
-    model: type[BaseModel] | None = JobSpec
-    for i, part in enumerate(loc):
-        if loc[: i + 1] == ("task", "params"):
-            task = data.get("task", {}) if isinstance(data, dict) else {}
-            model = TASK_PARAMS.get(task.get("name", "")) if isinstance(task, dict) else None
-            continue
-        if model is None or part not in model.model_fields:
-            return []
-        annotation = model.model_fields[str(part)].annotation
-        kinds = [annotation, *get_args(annotation)]
-        model = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
-    return list(model.model_fields) if model else []
+def _as_mapping(part: str, text: str) -> str:
+    """How the part is written of which somebody gave the main key's value alone."""
+    return f"{part}: {{{_MAIN_KEYS[(part,)]}: {text if _PLAIN_TEXT.fullmatch(text) else '…'}}}"
 
 
 def _dotted(loc: tuple[str | int, ...]) -> str:

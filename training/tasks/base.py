@@ -58,6 +58,8 @@ def gives_batches(data: Any) -> TypeGuard[Data]:
     by a method."""
     if not hasattr(data, "__len__") or inspect.getattr_static(data, "batch", None) is None:
         return False
+    if not callable(data.batch):
+        return False  # the size of one, say
     return next(iter(inspect.signature(data.batch).parameters), None) != "batch_size"
 
 

@@ -17,7 +17,7 @@ from trainhall.parallelism.declaration import Declaration
 from trainhall.training.blame import Blame
 from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.parse import unknown_key
+from trainhall.training.spec.keys import unknown_key
 from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
 from trainhall.training.tasks.base import BadData, Data, Task, gives_batches
 
@@ -30,6 +30,7 @@ _TAKEN_NAMES = {
 _TAKEN_BEGINNINGS = ("eval_", "chain_")
 """Of what evaluation and the hash chain write; `keep_best` chooses by the former."""
 _SHOWN_FOLDERS = 4
+_SHOWN_MODULES = 12
 
 
 class BadTask(TypeError):
@@ -146,12 +147,29 @@ class CheckedTask(Task):
             raise self._wrong("build_model", f"returned {_kind(model)}, not a torch.nn.Module")
         if not any(p.requires_grad for p in model.parameters()):
             raise self._wrong("build_model", "returned a model without parameters to train")
+        for name in self.declaration().modules:
+            self._must_have(model, str(name))
         return model
+
+    def _must_have(self, model: nn.Module, name: str) -> None:
+        try:
+            model.get_submodule(name)
+        except AttributeError:
+            raise self._wrong(
+                "declaration", f"names {name!r}, but the model has no such module; it has "
+                f"{_beside(model, name)}"
+            ) from None  # fmt: skip
 
     def declaration(self) -> Declaration:
         declared = self._own.declaration()
         if not isinstance(declared, Declaration):
             raise self._wrong("declaration", f"returned {_kind(declared)}, not a Declaration")
+        for layer in declared.layers:
+            if isinstance(layer, str):  # whose letters would be taken for names
+                raise self._wrong(
+                    "declaration", f"gives the layer {layer!r}; each one is a tuple of names, as "
+                    f"in ({layer!r},)"
+                )  # fmt: skip
         return declared
 
     def collate(self, samples: Sequence[Any]) -> Any:
@@ -191,7 +209,10 @@ class CheckedTask(Task):
 
     def _scalar(self, name: str, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
-            raise self._wrong("loss", f"returned {_kind(value)} as {name}, not a tensor")
+            raise self._wrong(
+                "loss", f"returned {_kind(value)} as {name}, not a tensor; torch.tensor makes one "
+                "of a number"
+            )  # fmt: skip
         if value.numel() != 1:
             raise self._wrong(
                 "loss", f"returned a tensor of shape {list(value.shape)} as {name}, not a scalar; "
@@ -257,6 +278,19 @@ class CheckedBatches:
                 f"of shape {list(first.shape)}; its first dimension must be {len(indices)}"
             )
         return batch
+
+
+def _beside(model: nn.Module, name: str) -> str:
+    """The modules of the model that stand where one of that name would."""
+    inside, prefix = model, ""
+    for part in name.split("."):
+        child = dict(inside.named_children()).get(part)
+        if child is None:
+            break
+        inside, prefix = child, f"{prefix}{part}."
+    found = [f"{prefix}{part}" for part, _ in inside.named_children()]
+    shown = ", ".join(found[:_SHOWN_MODULES]) or f"none in {prefix or 'it'}".removesuffix(".")
+    return shown + (" …" if len(found) > _SHOWN_MODULES else "")
 
 
 def _change(before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> str:

@@ -220,6 +220,21 @@ def test_a_save_that_a_rank_dies_in_is_made_without_it(start: Start) -> None:
     assert [found.name.step for found in scan(run.checkpoints)] == [steps]
 
 
+def test_a_step_that_a_group_left_unsettled_is_not_the_first_of_the_next(start: Start) -> None:
+    """It has been told already, and would count as done again."""
+    spec = dying(by=1, at="saving", before=1)
+    spec["checkpoint"] = {"every_steps": 7}
+    run = start(spec, 2)
+    run.reach(1)
+    run.wait_for_fallen(1)
+    run.regroup([0])
+    run.result()
+    assert [(told["generation"], told["step"]) for told in run.events("stepped")] == [
+        (1, 1),
+        (2, 8),
+    ]
+
+
 def test_what_rank_0_did_not_come_to_write_the_others_tell(start: Start) -> None:
     """All have exchanged what they measured, so nobody tells it as numbers of the next group."""
     run = start(dying(by=0, at="writing", before=4), 2)

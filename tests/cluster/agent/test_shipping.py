@@ -13,7 +13,7 @@ import pytest
 from support.agent_process import launch_of
 
 from trainhall.cluster.agent import shipping
-from trainhall.cluster.agent.api import Source, Unreachable
+from trainhall.cluster.agent.api import Source, Unreachable, failure_of
 from trainhall.cluster.agent.shipping import AttemptShipper, Backoff
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.training.link import AttemptFolder, EventSpool, Launch, MetricSpool, MetricTable
@@ -160,7 +160,7 @@ class Full(Coordinator):
     async def commit(self, job_id: str, name: str) -> None:
         self.uploads.append(self.now())
         if not self.room:
-            raise Unreachable("507: the disk with the coordinator's data folder is full")
+            raise failure_of(507, "the disk with the coordinator's data folder is full")
 
     async def send_events(self, source: Source, lines: bytes) -> int:
         return 1
@@ -196,6 +196,33 @@ def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_thro
         full.room = True
         await ship(shipping.OWN_RETRY_LIMIT_SECONDS + 1)
         assert not host.shipper.spools[0].has_more()
+        await host.shipper.close()
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(run())
+
+
+def test_an_upload_that_is_refused_waits_longer_and_longer_where_nothing_else_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = VirtualLoop()
+    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+
+    async def run() -> None:
+        host = Host(tmp_path)
+        full = Full(loop.time)
+        host.shipper = AttemptShipper(host.folder, host.launch, full)  # type: ignore[arg-type]
+        told = EventSpool(host.folder.events(0), rank=0)
+        told.append("checkpoint", {"name": "step-00000010-a1-g1"})
+        host.shipper.ended = True
+        host.shipper.start_growing(Backoff(), lambda: None)
+        await asyncio.sleep(600)
+        assert len(full.uploads) < 150, "every 5 to 10 s at last"
+        full.room = True
+        await asyncio.sleep(shipping.OWN_RETRY_LIMIT_SECONDS + shipping.RETRY_LIMIT_SECONDS)
+        assert not host.shipper.spools[0].has_more(), [
+            (s.name, s.has_more()) for s in host.shipper.spools
+        ]
         await host.shipper.close()
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -16,7 +16,7 @@ from trainhall.cluster.agent import transfer
 from trainhall.cluster.agent.api import CoordinatorApi, Refused, Source, Unreachable
 from trainhall.cluster.agent.options import AgentOptions
 from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
-from trainhall.training.checkpoint.names import parse_name
+from trainhall.training.checkpoint.names import MANIFEST, parse_name
 
 NAME = "step-00000120-a1-g1"
 
@@ -54,6 +54,9 @@ class Store:
         self.files: dict[tuple[str, str], bytes] = {}
         self.steps: list[str] = []
         self.away = 0
+        self.problems: list[str] = []
+        """What it finds when it verifies one that it has."""
+        self.verified: list[str] = []
 
     def _answer(self) -> None:
         if self.away:
@@ -72,6 +75,13 @@ class Store:
         if (name, "manifest.json") not in self.files:
             raise Refused(404, f"there is no upload {name}")
         self.steps.append("commit")
+
+    async def verify(self, job_id: str, name: str) -> list[str]:
+        self._answer()
+        self.verified.append(name)
+        if (name, MANIFEST) not in self.files:
+            return ["the folder: expected a folder, found nothing"]
+        return self.problems
 
     async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
         self._answer()
@@ -233,10 +243,50 @@ async def test_what_came_damaged_is_passed_over(tmp_path: Path, damage: str) -> 
 
 
 async def test_none_that_can_be_had_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(transfer.NotFetched, match="there is no file"):
+    with pytest.raises(transfer.NotFetched, match="found nothing"):
         await transfer.fetch(Store(), tmp_path, "job", [NAME])
     with pytest.raises(transfer.NotFetched, match="no checkpoint's name"):
         await transfer.fetch(Store(), tmp_path, "job", ["../../etc"])
+
+
+async def test_the_store_says_whether_it_is_to_blame_for_a_damaged_checkpoint(
+    tmp_path: Path,
+) -> None:
+    store, here, there = Store(), tmp_path / "here", tmp_path / "there"
+    there.mkdir()
+    write_checkpoint(here, FILES)
+    await transfer.upload(store, here, "job", {"name": NAME})
+    store.files[(NAME, "rank-0.safetensors")] = b"rotten"
+    # Whole there: it was damaged on its way, or by this host.
+    with pytest.raises(transfer.NotFetched, match="could be fetched") as found:
+        await transfer.fetch(store, there, "job", [NAME])
+    assert not found.value.is_damaged
+    assert "rank-0.safetensors: expected 7000 bytes" in str(found.value)
+    store.problems, store.away = ["rank-0.safetensors: expected 7000 bytes, found 6"], 1
+    with pytest.raises(transfer.NotFetched) as found:
+        await transfer.fetch(store, there, "job", [NAME])
+    assert found.value.is_damaged
+    # Ranks that join others have their state from them.
+    joins = await transfer.fetch(store, there, "job", [NAME], needed=False)
+    assert joins.names == []
+    assert joins.lacking[NAME].startswith("damaged in the coordinator's store: ")
+    assert str(found.value) == (
+        f"no checkpoint to start from is whole: {NAME}: damaged in the coordinator's store: "
+        "rank-0.safetensors: expected 7000 bytes, found 6"
+    )
+    assert store.verified == [NAME, NAME, NAME]
+
+
+async def test_a_coordinator_that_does_not_verify_for_hosts_leaves_the_blame_open(
+    tmp_path: Path,
+) -> None:
+    async with (coordinator := FakeCoordinator()).serving():
+        api = CoordinatorApi(AgentOptions(coordinator=coordinator.url, data_dir=tmp_path))
+        api.credential = CREDENTIAL
+        with pytest.raises(transfer.NotFetched) as found:
+            await transfer.fetch(api, tmp_path, "job", [NAME])
+        assert not found.value.is_damaged
+        await api.close()
 
 
 async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:

@@ -231,9 +231,9 @@ def test_a_better_one_that_no_host_could_get_is_told(job: Job) -> None:
     (note,) = loaded.notes
     assert note.reason == "missing"
     assert str(note) == (
-        "step-00000009-a1-g1 was not used: no host could get it: it is not in the store"
+        "step-00000009-a1-g1 was not used: no host has a good copy: it is not in the store"
     )
-    with pytest.raises(NoGoodCheckpoint, match="no host could get it"):
+    with pytest.raises(NoGoodCheckpoint, match="no host has a good copy"):
         job.checkpointer.load([], small_state(), lacking=lacking)
 
 

@@ -231,7 +231,30 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"parallelism": {"strategy": "pipeline"}},
             "parallelism.pipeline",
-            "with pipeline 1 divides nothing",
+            "with pipeline 1 divides nothing; take more workers, or ddp",
+        ),
+        (
+            {"parallelism": {"strategy": "pipeline", "tensor": 2}, "resources": {"workers": 2}},
+            "parallelism.pipeline",
+            "2 workers / tensor 2 leave pipeline 1, which divides nothing; take more workers, a "
+            "smaller tensor, or ddp",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "pipeline", "tensor": 2, "data": 2},
+                "resources": {"workers": 4},
+            },
+            "parallelism.pipeline",
+            "4 workers / (data 2 × tensor 2) leave pipeline 1, which divides nothing; take more "
+            "workers, a smaller data or tensor, or ddp",
+        ),
+        (
+            {
+                "parallelism": {"strategy": "pipeline", "tensor": 2, "pipeline": 1},
+                "resources": {"workers": 2},
+            },
+            "parallelism.pipeline",
+            "with pipeline 1 divides nothing; give a larger `pipeline`, or choose ddp",
         ),
         (
             {

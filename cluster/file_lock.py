@@ -1,0 +1,49 @@
+"""A file that one process at a time may hold, by flock(2)."""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+class FileLock:
+    """Held from `taken` to the end of the `with`, or of the process however it ends: the kernel
+    frees it.
+
+    Raises:
+        OSError: the file, or a folder above it, cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def taken(self) -> bool:
+        """Whether it is ours now. On file systems without locks nobody can have it: all may."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            log.warning(
+                "nothing keeps a second process out of this folder",
+                folder=str(self._path.parent), error=error.strerror,
+            )  # fmt: skip
+        return True

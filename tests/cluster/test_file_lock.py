@@ -1,0 +1,59 @@
+"""A file that one process at a time may hold."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from trainhall.cluster.file_lock import FileLock
+
+HOLDS = """
+import sys
+from pathlib import Path
+from trainhall.cluster.file_lock import FileLock
+with FileLock(Path(sys.argv[1])) as lock:
+    print(lock.taken(), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_holds_it_until_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "a.lock"
+    with FileLock(path) as first, FileLock(path) as second:
+        assert first.taken()
+        assert not second.taken()
+    with FileLock(path) as third:
+        assert third.taken()
+
+
+def test_the_kernel_frees_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    command = [sys.executable, "-c", HOLDS, str(path)]
+    with (
+        FileLock(path) as lock,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as holder,
+    ):
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        assert not lock.taken()
+        holder.kill()
+        holder.wait(10)
+        assert lock.taken()
+
+
+def test_where_nobody_can_have_one_all_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with capture_logs() as logged, FileLock(tmp_path / "a.lock") as lock:
+        assert lock.taken()
+    assert [(entry["folder"], entry["error"]) for entry in logged] == [
+        (str(tmp_path), "No locks available")
+    ]

@@ -1,0 +1,74 @@
+"""Which key was meant by one that a job spec has not."""
+
+from typing import Any
+
+import pytest
+
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.keys import ALIASES
+from trainhall.training.spec.parse import validate_spec
+
+DIGITS = {"name": "a", "task": {"name": "digits"}, "training": {"steps": 1}}
+
+
+def told(data: dict[str, Any]) -> list[tuple[str, str]]:
+    with pytest.raises(SpecError) as caught:
+        validate_spec({**DIGITS, **data})
+    return [(problem.field, problem.message) for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize(
+    ("data", "field", "meant"),
+    [
+        ({"training": {"steps": 1, "lr": 0.1}}, "training.lr", "'learning_rate'"),
+        ({"training": {"steps": 1, "batch_size": 8}}, "training.batch_size", "'global_batch_size'"),
+        ({"lr": 0.1}, "lr", "'training.learning_rate'"),
+        ({"workers": 2}, "workers", "'resources.workers'"),
+        ({"steps": 20}, "steps", "'training.steps'"),
+        ({"epochs": 20}, "epochs", "'training.epochs'"),
+        ({"batch_size": 8}, "batch_size", "'training.global_batch_size'"),
+        ({"learning_rat": 8}, "learning_rat", "'training.learning_rate'"),
+        ({"training": {"workers": 2}}, "training.workers", "'resources.workers'"),
+        ({"training": {"priority": 2}}, "training.priority", "'priority' at the top of the spec"),
+        (
+            {"parallelism": {"compression": "topk"}},
+            "parallelism.compression",
+            "'parallelism.gradient_sync.compression'",
+        ),
+        (
+            {"task": {"name": "digits", "params": {"learning_rate": 1}}},
+            "task.params.learning_rate",
+            "'training.learning_rate'",
+        ),
+        # Its own part is nearer, though another has one like it.
+        ({"trainning": {}}, "trainning", "'training'"),
+        ({"training": {"steps": 1, "stepz": 2}}, "training.stepz", "'steps'"),
+    ],
+)
+def test_a_key_in_a_wrong_place_or_of_another_name_is_told_where_it_is(
+    data: dict[str, Any], field: str, meant: str
+) -> None:
+    assert (field, f"unknown key; did you mean {meant}?") in told(data)
+
+
+def test_a_key_of_several_parts_is_not_guessed() -> None:
+    ((_, message),) = told({"resources": {"path": "/x"}})
+    assert message.startswith("unknown key; known here: device, ")
+
+
+def test_what_others_call_a_key_leads_to_one_that_there_is() -> None:
+    for meant in ALIASES.values():
+        fields: Any = JobSpec
+        for name in meant.split("."):
+            fields = fields.model_fields[name].annotation
+
+
+def test_a_task_or_a_script_given_as_text_is_told_how_it_is_written() -> None:
+    assert told({"task": "digits"}) == [
+        ("task", "must be a mapping of keys; write task: {name: digits}")
+    ]
+    ((field, message),) = told({"task": None, "script": "train.py"})
+    assert (field, message) == (
+        "script", "must be a mapping of keys; write script: {path: train.py}"
+    )  # fmt: skip
+    assert told({"task": "a {b"}) == [("task", "must be a mapping of keys; write task: {name: …}")]

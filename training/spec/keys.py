@@ -1,0 +1,95 @@
+"""The keys of a job spec, and which one was meant by a key that there is not."""
+
+import difflib
+from collections.abc import Collection, Iterator
+from typing import get_args
+
+from pydantic import BaseModel
+
+from trainhall.training.spec.job import JobSpec
+from trainhall.training.spec.tasks import TASK_PARAMS
+
+Place = tuple[str | int, ...]
+"""Where a value stands in the document: `("training", "steps")`."""
+
+ALIASES = {
+    "lr": "training.learning_rate",
+    "batch_size": "training.global_batch_size",
+    "max_steps": "training.steps",
+    "num_steps": "training.steps",
+    "max_epochs": "training.epochs",
+    "num_epochs": "training.epochs",
+    "grad_clip": "training.gradient_clip",
+    "max_grad_norm": "training.gradient_clip",
+    "warmup": "training.learning_rate_schedule.warmup_steps",
+    "gpus": "resources.workers",
+    "num_gpus": "resources.workers",
+    "world_size": "resources.workers",
+    "max_retries": "recovery.max_restarts",
+}
+"""What other systems call a key, which resembles ours too little or not alone."""
+_SIMILAR, _CLOSE = 0.5, 0.75
+"""How much a key of the same part has to resemble (as `difflib` counts), and one of another."""
+
+
+def told_unknown(where: Place, data: object) -> str:
+    """What to say of the unknown key at that place: the key that was meant, else all there are."""
+    key, inside = str(where[-1]), ".".join(map(str, where[:-1]))
+    known = _known(where[:-1], data)
+    others = {part: model for part, model in _parts() if part != inside}
+    meant = ALIASES.get(key) or _only(key, others)
+    if meant is None and not _near(key, known, _CLOSE):
+        elsewhere = {name for model in others.values() for name in model.model_fields}
+        near = _near(key, elsewhere, _CLOSE)
+        meant = _only(near, others) if near else None
+    if meant is None:
+        return unknown_key(key, known)
+    part, _, name = meant.rpartition(".")
+    if part == inside:
+        return f"unknown key; did you mean {name!r}?"
+    return f"unknown key; did you mean {meant!r}{'' if part else ' at the top of the spec'}?"
+
+
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """What to say of a key that is not among those known."""
+    if near := _near(key, known, _SIMILAR):
+        return f"unknown key; did you mean {near!r}?"
+    return f"unknown key; known here: {', '.join(sorted(known))}"
+
+
+def _near(key: str, known: Collection[str], cutoff: float) -> str | None:
+    found = difflib.get_close_matches(key, known, n=1, cutoff=cutoff)
+    return found[0] if found else None
+
+
+def _only(key: str, parts: dict[str, type[BaseModel]]) -> str | None:
+    """The key with its part, where exactly one of the parts has it."""
+    having = [part for part, model in parts.items() if key in model.model_fields]
+    return ".".join(filter(None, (having[0], key))) if len(having) == 1 else None
+
+
+def _parts(model: type[BaseModel] = JobSpec, at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """The spec and all of its parts, each with its dotted name."""
+    yield at, model
+    for name in model.model_fields:
+        if (part := _part(model, name)) is not None:
+            yield from _parts(part, f"{at}.{name}" if at else name)
+
+
+def _part(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    annotation = model.model_fields[name].annotation
+    kinds = [annotation, *get_args(annotation)]
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+
+
+def _known(where: Place, data: object) -> list[str]:
+    model: type[BaseModel] | None = JobSpec
+    for i, part in enumerate(where):
+        if where[: i + 1] == ("task", "params"):
+            task = data.get("task", {}) if isinstance(data, dict) else {}
+            model = TASK_PARAMS.get(task.get("name", "")) if isinstance(task, dict) else None
+            continue
+        if model is None or part not in model.model_fields:
+            return []
+        model = _part(model, str(part))
+    return list(model.model_fields) if model else []
