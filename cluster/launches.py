@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import gradients, plans
 from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES
 from trainhall.cluster.protocol import Assignment
-from trainhall.cluster.regroup import joined
+from trainhall.cluster.regroup import broken, joined
 from trainhall.cluster.untold import Token
 from trainhall.db.models import Attempt, Grant, Job, Node
 from trainhall.training.spec import JobSpec, SpecError
@@ -152,6 +152,7 @@ def assignment(
                 "rendezvous": attempt.rendezvous if host["node_rank"] > 0 else None,
                 "address": address,
                 "in_place": attempt.in_place,
+                "broken": broken(attempt),
                 "isolation_seconds": attempt.isolation_seconds,
                 "prediction": chosen.prediction if chosen is not None else None,
                 "checkpoint": {

@@ -67,6 +67,12 @@ def joined(attempt: Attempt, node_id: str) -> int:
     return first
 
 
+def broken(attempt: Attempt) -> int:
+    """The newest generation of the attempt that has lost a rank; 0: none has."""
+    lost = [entry["generation"] for entry in attempt.generations if entry["failure"] is not None]
+    return max(lost, default=1) - 1
+
+
 def holds(allocation: list[Any], node_id: str, device_indices: Iterable[int]) -> bool:
     """Whether an allocation has one of these devices."""
     wanted = {(node_id, index) for index in device_indices}

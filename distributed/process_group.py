@@ -76,11 +76,13 @@ def join(
     device: torch.device,
     namespace: str,
     superseded: Callable[[], bool] | None = None,
+    has_lost: Callable[[], bool] = lambda: False,
 ) -> None:
     """Become a member of the default process group, as `joined` does.
 
     Args:
         superseded: asked every now and then while other ranks are waited for, by other threads too.
+        has_lost: the same; a rank of this group is known to be gone.
 
     Raises:
         NotJoined: not every rank came in time.
@@ -92,7 +94,7 @@ def join(
     call_roll(ours, environment.rank, environment.world_size, ROLL_CALL_TIMEOUT, superseded)
     # Groups are named by a number, which one that could not be joined would have used up.
     dist.distributed_c10d._world.group_count = 0
-    with _unless(superseded, environment.master_port):
+    with _unless(superseded, has_lost, environment.master_port):
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
             store=ours,
@@ -155,10 +157,14 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
 
 
 @contextmanager
-def _unless(superseded: Callable[[], bool] | None, port: int) -> Iterator[None]:
+def _unless(
+    superseded: Callable[[], bool] | None, has_lost: Callable[[], bool], port: int
+) -> Iterator[None]:
     """Within it ranks connect, which is broken off once `superseded` says so.
 
     A rank that died behind the roll call tells no address, and the others wait for it in the store.
+    One that breaks off may leave others waiting, and ranks that all live come to connect: unless
+    one of them has been lost it is put off for long enough for that.
 
     Args:
         port: of the store.
@@ -172,11 +178,10 @@ def _unless(superseded: Callable[[], bool] | None, port: int) -> Iterator[None]:
     connected, broken_off = Event(), Event()
 
     def look() -> None:
-        # One that breaks off may leave others waiting: ranks that all live come to connect.
-        if connected.wait(_SLOW_SECONDS):
-            return
+        slow_at = time.monotonic() + _SLOW_SECONDS
         while not connected.wait(_ASK_SECONDS):
-            if broken_off.is_set() or superseded():
+            is_slow = time.monotonic() > slow_at
+            if broken_off.is_set() or (superseded() and (is_slow or has_lost())):
                 broken_off.set()
                 _hang_up(port)
 

@@ -161,6 +161,9 @@ class Launch(LinkModel):
     in_place: bool = False
     """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
     generation, in which a process keeps its device and may get another number."""
+    broken: int = 0
+    """The newest generation that has lost a rank: what still waits in a group of it, or of an
+    earlier one, waits in vain."""
     isolation_seconds: float | None = None
     """Under `recovery.on_isolation: stop`: the silence after which the coordinator may start the
     job elsewhere. The shim ends the ranks before that."""

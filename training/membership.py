@@ -51,6 +51,8 @@ class Membership:
         self._left = Event()
         self._is_broken_off = False
         """Connections of the present group were closed here."""
+        self._newest = launch
+        """The newest launch that was read."""
         self._steps = 0
         self.progress = Progress()
         """What this rank does, and how long that takes it."""
@@ -63,6 +65,13 @@ class Membership:
         """There is a newer group to join, or no more reason to join any."""
         return self._control.generation > self.generation or self._must_end()
 
+    def has_lost(self) -> bool:
+        """A rank of the present group is known to be gone."""
+        newest = self._control.generation
+        if newest > self._newest.generation:
+            self._newest = read_group(self._folder, newest)
+        return self._newest.broken >= self.generation
+
     def join(self, launch: Launch, environment: RankEnvironment) -> None:
         """
         Raises:
@@ -74,6 +83,7 @@ class Membership:
             device=self._device,
             namespace=f"{launch.job_id}/{launch.attempt}/{launch.generation}",
             superseded=self.is_superseded,
+            has_lost=self.has_lost,
         )
         self._left, self._is_broken_off = Event(), False
         Thread(target=self._watch, args=(self._left,), name="regrouping", daemon=True).start()
@@ -137,16 +147,20 @@ class Membership:
     def _watch(self, left: Event) -> None:
         """Break up the present group if a newer one waits and this rank is stuck in it."""
         steps, since = self._steps, time.monotonic()
+        broken_off = since
         while not left.wait(WATCH_SECONDS):
             now = time.monotonic()
             if steps != self._steps:
                 steps, since = self._steps, now
-            elif self._control.generation > self.generation and now - since > self._stuck_after():
-                if self._is_broken_off and self._is_stepping():
+            elif self._control.generation > self.generation:
+                stuck = self._stuck_after()
+                if self._is_broken_off and self._is_stepping() and now - since > 2 * stuck:
                     _give_up()
-                self._is_broken_off = True  # first: what fails then is looked at at once
-                broken.break_off()
-                since = now
+                is_stuck = now - max(since, broken_off) > stuck
+                if is_stuck or (self.has_lost() and not self._is_broken_off):
+                    self._is_broken_off = True  # first: what fails then is looked at at once
+                    broken.break_off()
+                    broken_off = now
 
 
 def _give_up() -> None:

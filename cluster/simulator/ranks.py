@@ -39,6 +39,8 @@ BEGIN_SECONDS = (0.05, 0.5)
 """Until a new process looks for its group."""
 NOTICE_SECONDS = (0.01, 0.3)
 """Until connections that close are noticed at their other ends."""
+TOLD_SECONDS = (0.02, 0.5)
+"""Until ranks that wait in a group heed a launch which says that it has lost one."""
 FATE_SHARE = 0.15
 """Of processes that fail by themselves."""
 
@@ -263,7 +265,10 @@ class Rank:
             if not self._enter(newest):
                 self.end(EXIT_STOPPED)
         elif self.alive and self.group is not None and is_newer:
-            later(STUCK_SECONDS, self._break_up, self.group, self.step)
+            assert newest is not None
+            lost = newest.broken >= self.launch.generation
+            after = self.group.chance.uniform(*TOLD_SECONDS) if lost else STUCK_SECONDS
+            later(after, self._break_up, self.group, self.step)
 
     def _break_up(self, group: "Group", step: int) -> None:
         """It is stuck in a group, and a newer one waits."""

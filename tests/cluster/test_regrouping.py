@@ -49,6 +49,7 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     after = node.running(job_id)
     assert after is before, "another process supervises it"
     assert ranks(after) == [(0, 0), (1, 1), (2, 2)]
+    assert (after.assignment.launch.generation, after.assignment.launch.broken) == (2, 1)
     assert await generations(hall, job_id) == [(1, 3), (2, 3)]
     job = await hall.job(job_id)
     assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 3)
@@ -216,6 +217,7 @@ async def test_a_job_goes_on_smaller_when_a_node_is_lost_and_grows_again(
     await hall.work(4)
     job = await hall.job(job_id)
     assert (job.attempt, job.generation, job.world_size) == (1, 3, 4)
+    assert kept.assignment.launch.broken == 1, "nobody was lost to grow"
     assert job.reason == "4 ranks on alpha, beta"
     assert ranks(kept) == [(0, 0), (1, 1)]
     assert ranks(beta.running(job_id)) == [(2, 0), (3, 1)]

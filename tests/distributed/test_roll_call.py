@@ -68,11 +68,12 @@ def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.Monke
         )
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setattr(process_group, "_SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(process_group, "_SLOW_SECONDS", 3600 if is_known else 0.1)
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     server.set("2/here/1", "")
     called = server.num_keys() + 1
@@ -83,6 +84,7 @@ def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
             namespace="2",
             # Behind its own call rank 0 tells its address, and waits for that of rank 1.
             superseded=lambda: server.num_keys() > called,
+            has_lost=lambda: is_known,
         )
 
 

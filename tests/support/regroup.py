@@ -83,6 +83,7 @@ class Elastic(Run):
         return self.launch.model_copy(
             update={
                 "generation": generation or self.launch.generation + 1,
+                "broken": self.launch.generation if self.status.fallen else self.launch.broken,
                 "spec": self.launch.spec.model_copy(
                     update={
                         "resources": self.launch.spec.resources.model_copy(
