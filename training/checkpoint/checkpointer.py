@@ -523,6 +523,8 @@ def _reason_of(error: CheckpointError | SafetensorError) -> Reason:
             return Reason.MISMATCH
         case BadCheckpoint() if all(problem.path == "." for problem in error.problems):
             return Reason.MISSING
+        case BadCheckpoint() if not any(problem.is_damage for problem in error.problems):
+            return Reason.UNREADABLE
     return Reason.DAMAGED
 
 

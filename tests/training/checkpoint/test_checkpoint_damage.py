@@ -1,7 +1,10 @@
 """Damage to a checkpoint is found before any file is used, and nothing is ever unpickled."""
 
 import base64
+import errno
+import io
 import json
+import os
 import pickle
 import random
 import shutil
@@ -16,6 +19,7 @@ from support.forged import forge
 from support.traced_saves import state
 
 from trainhall.cluster.agent.transfer import verified
+from trainhall.training.checkpoint import manifest as manifests
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.errors import CheckpointError, NoGoodCheckpoint
 from trainhall.training.checkpoint.export import export
@@ -112,6 +116,28 @@ def test_one_of_a_newer_format_is_passed_over_and_the_message_says_what_to_do(
     # Its files are not bad: it is not marked corrupt for those who can read it.
     assert (loaded.name, note.reason) == (OLD, "mismatch")
     assert "written by a newer Trainhall; upgrade this one to read it" in note.text
+
+
+@pytest.mark.parametrize("name", [MANIFEST, SHARD])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(errno.EIO, "unreadable"), (errno.EACCES, "unreadable"), (errno.ENOENT, "damaged")],
+)
+def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
+    saver: Checkpointer, monkeypatch: pytest.MonkeyPatch, name: str, error: int, reason: str
+) -> None:
+    """What is told as damaged is marked for good, and what it saved is lost to the job."""
+    whole = manifests.open_within
+
+    def opened(folder: Path, path: str) -> io.FileIO:
+        if (folder.name, path) == (NEW, name):
+            raise OSError(error, os.strerror(error))
+        return whole(folder, path)
+
+    monkeypatch.setattr(manifests, "open_within", opened)
+    loaded = saver.load([NEW, OLD], state(0))
+    assert loaded is not None
+    assert (loaded.name, loaded.notes[0].reason) == (OLD, reason)
 
 
 class Trap:
