@@ -49,8 +49,9 @@ _TYPES: dict[str, Cause] = {
         Cause.NETWORK,
     ),
     **dict.fromkeys(
-        ("NotSaved", "SaveFailed", "NoGoodCheckpoint", "BadCheckpoint", "NotShared"), Cause.STORAGE
+        ("NotSaved", "SaveFailed", "NotReadable", "BadCheckpoint", "NotShared"), Cause.STORAGE
     ),
+    "NoGoodCheckpoint": Cause.BAD_CHECKPOINT,
     **dict.fromkeys(
         ("LossNotFinite", "DifferentData", "DifferentModels", "NoGradient"), Cause.USER_ERROR
     ),

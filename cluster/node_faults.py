@@ -2,7 +2,7 @@
 
 A node that is set aside gets no new work until a user brings it back; what happened before that
 moment does not count again. What is to blame on the job (its code, its memory) is no evidence, and
-neither is the network, which has two ends, nor what the coordinator's store has of a checkpoint.
+neither is the network, which has two ends, nor a checkpoint that is damaged for all hosts.
 """
 
 from collections.abc import Iterable, Sequence

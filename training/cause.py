@@ -25,7 +25,7 @@ class Cause(StrEnum):
     KILLED = "killed"
     """A signal from outside ended a process, and nobody here had sent it."""
     BAD_CHECKPOINT = "bad_checkpoint"
-    """No checkpoint to start from is whole in the coordinator's store: no fault of a node."""
+    """No checkpoint to start from is whole, for whichever host: no fault of a node."""
     NOT_STARTED = "not_started"
     """The host could not start the ranks, or not in time."""
     PREEMPTED = "preempted"

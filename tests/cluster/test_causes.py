@@ -115,6 +115,21 @@ TORCHS = "DataLoader worker (pid 7) is killed by signal:"
             Cause.STORAGE,
             "NotSaved",
         ),
+        # It is no better on another node; what one's disk does not read may be.
+        (
+            End(words="rank 0 failed: NoGoodCheckpoint: no checkpoint can be loaded: "
+                "step-00000010-a1-g1 was not used: state.json: expected SHA-256 0, found 1",
+                exception="NoGoodCheckpoint", exit_code=1),
+            Cause.BAD_CHECKPOINT,
+            "NoGoodCheckpoint",
+        ),
+        (
+            End(words="rank 0 failed: NoGoodCheckpoint: no checkpoint can be loaded: "
+                "step-00000010-a1-g1 was not used: state.json: expected a file of 2 bytes, found "
+                "Permission denied", exception="NotReadable", exit_code=1),
+            Cause.STORAGE,
+            "NotReadable",
+        ),
         # A rank ends by what ended its data worker.
         (
             End(words=f"rank 0 failed: DataWorkerDied: {OURS} SIGKILL; if the host is short of",

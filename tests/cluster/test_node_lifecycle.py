@@ -12,12 +12,14 @@ from sqlalchemy import Engine, event, select, text
 from support.simulated import SimulatedCluster, failure, spec, wipe
 
 from trainhall.cluster.apply import Applier
+from trainhall.cluster.causes import End, judge
 from trainhall.cluster.decide import decide
 from trainhall.cluster.decisions import StartAttempt
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import IllegalTransition
 from trainhall.cluster.load import load_facts
+from trainhall.cluster.node_faults import DEATHS
 from trainhall.cluster.node_lifecycle import (
     DRAINS,
     KEPT_EVENTS,
@@ -390,6 +392,26 @@ async def test_an_attempt_that_trained_here_ends_a_row_of_failed_starts(
     await fail_to_start()
     node = await hall.coordinator.nodes.get(alpha.node_id)
     assert node.state == ("ready" if steps else "drained")
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"), [("NoGoodCheckpoint", "ready"), ("NotReadable", "drained")]
+)
+async def test_damaged_checkpoints_of_several_jobs_set_no_node_aside(
+    hall: SimulatedCluster, kind: str, state: str
+) -> None:
+    """Unless it is their node that does not read them."""
+    alpha = await hall.add_node("alpha")
+    told = "no checkpoint can be loaded: step-00000010-a1-g1 was not used"
+    cause = judge(End(words=told, exception=kind, exit_code=1)).cause
+    for _ in range(DEATHS):
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        fault = Failure(rank=0, exit_code=1, message=told, cause=cause)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == state
 
 
 async def test_what_is_no_fault_of_a_node_has_no_attempts_looked_through(

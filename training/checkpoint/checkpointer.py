@@ -25,6 +25,7 @@ from trainhall.training.checkpoint.errors import (
     CheckpointError,
     NewerFormat,
     NoGoodCheckpoint,
+    NotReadable,
     PassedOver,
     Reason,
     StateMismatch,
@@ -331,6 +332,8 @@ class Checkpointer:
             return Loaded(manifest.step, name, from_json(manifest.extra), notes, manifest)
         if not notes:
             return None
+        if any(note.reason is Reason.UNREADABLE for note in notes):
+            raise NotReadable(notes)
         raise NoGoodCheckpoint(notes)
 
     @property

@@ -4,6 +4,7 @@ CheckpointError
 ├── BadCheckpoint      a folder is damaged, incomplete or not understood
 │   └── NewerFormat    it is whole, and written by a newer Trainhall
 ├── NoGoodCheckpoint   none of the candidates can be loaded
+│   └── NotReadable    of one of them that is since a host's system does not read it
 ├── StateMismatch      a good checkpoint does not fit the model or the optimizer
 ├── NoModel            a script's checkpoint has no model in it
 ├── SaveFailed         another rank could not write its part
@@ -84,6 +85,11 @@ class NoGoodCheckpoint(CheckpointError):
     def __init__(self, notes: Sequence[PassedOver]) -> None:
         self.notes = list(notes)
         super().__init__("no checkpoint can be loaded: " + "; ".join(map(str, self.notes)))
+
+
+class NotReadable(NoGoodCheckpoint):
+    """None of the candidates can be loaded, of one since a host's system does not read it: it may
+    be good, and the host to blame."""
 
 
 class StateMismatch(CheckpointError):

@@ -21,7 +21,7 @@ from support.traced_saves import state
 from trainhall.cluster.agent.transfer import verified
 from trainhall.training.checkpoint import manifest as manifests
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.errors import CheckpointError, NoGoodCheckpoint
+from trainhall.training.checkpoint.errors import CheckpointError, NoGoodCheckpoint, NotReadable
 from trainhall.training.checkpoint.export import export
 from trainhall.training.checkpoint.manifest import (
     FORMAT_VERSION,
@@ -138,6 +138,10 @@ def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
     loaded = saver.load([NEW, OLD], state(0))
     assert loaded is not None
     assert (loaded.name, loaded.notes[0].reason) == (OLD, reason)
+    with pytest.raises(NoGoodCheckpoint) as caught:
+        saver.load([NEW], state(0))
+    # A host may be to blame for the one, and none for the other.
+    assert isinstance(caught.value, NotReadable) == (reason == "unreadable")
 
 
 class Trap:
