@@ -1,14 +1,14 @@
 """A file that one process at a time may hold, by flock(2)."""
 
 import fcntl
+import logging
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import structlog
-
-log = structlog.get_logger(__name__)
+# Not structlog's: commands and agents do not set that up, and it would write to stdout.
+logger = logging.getLogger(__name__)
 
 
 class FileLock:
@@ -42,8 +42,7 @@ class FileLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            log.warning(
-                "nothing keeps a second process out of this folder",
-                folder=str(self._path.parent), error=error.strerror,
-            )  # fmt: skip
+            logger.warning(
+                "nothing keeps a second process out of %s: %s", self._path.parent, error.strerror
+            )
         return True
