@@ -83,9 +83,8 @@ class Packed:
             found = _names_of_module(decode_source((self.folder / file).read_bytes()), file)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-            say(
-                f"Note: task.name: {file} is not what {here} reads: {error or type(error).__name__}"
-            )
+            why = str(error) or type(error).__name__
+            say(f"Note: task.name: {file} is not what {here} reads: {why}")
             return
         if found is not None and class_name not in found:
             near = get_close_matches(class_name, found, n=1)

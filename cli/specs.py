@@ -150,7 +150,7 @@ def _outlook(told: dict[str, Any], client: "Client") -> Any:
     """When the job would start; None where that is not told soon: it is submitted all the same."""
     try:
         deadline = time.monotonic() + OUTLOOK_SECONDS
-        return client.submit(told, dry_run=True, deadline=deadline)["outlook"]
+        return client.submit(told, dry_run=True, deadline=deadline).get("outlook")
     except CliError:
         return None
 
