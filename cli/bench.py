@@ -11,6 +11,7 @@ from trainhall.cli.errors import CliError, Usage
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Output
 from trainhall.cli.plots import check_plot
+from trainhall.training.units import brief
 
 if TYPE_CHECKING:
     from trainhall.cli.bench_forecast import Forecast
@@ -295,7 +296,7 @@ def _tables(found: "Forecast") -> str:
 
 
 def _times(name: str) -> out.Column:
-    return out.Column(name.upper(), lambda row: out.brief(row["seconds"][name]), right=True)
+    return out.Column(name.upper(), lambda row: brief(row["seconds"][name]), right=True)
 
 
 def _link(text: str) -> "tuple[LinkClass, Link]":

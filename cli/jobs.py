@@ -22,6 +22,7 @@ from trainhall.cli.options import (
     Timeout,
     Url,
 )
+from trainhall.training.units import brief
 
 RECENT_EVENTS = 10
 RECENT_CHECKPOINTS = 2
@@ -446,7 +447,7 @@ def plan_page(plan: out.Json) -> str:
     measured, errors = plan["measured"] or {}, plan["error"] or {}
     rows = [
         {"of": "memory", "key": "peak_memory_bytes", "told": lambda n: out.size(round(n))},
-        {"of": "step", "key": "step_seconds", "told": out.brief},
+        {"of": "step", "key": "step_seconds", "told": brief},
     ]
 
     def told(row: out.Json, values: out.Json) -> str:

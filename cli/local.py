@@ -25,7 +25,7 @@ from trainhall.cli.attempt_files import EventTail, MetricTail
 from trainhall.cli.errors import CliError
 from trainhall.cli.gradients_file import GradientsFile
 from trainhall.cli.metrics_file import ChainFile, MetricsFile
-from trainhall.cli.output import brief, duration, number, say, size
+from trainhall.cli.output import duration, number, say, size
 from trainhall.cli.progress import Progress
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.claims import log_path, tell
@@ -45,6 +45,7 @@ from trainhall.training.link import (
 )
 from trainhall.training.spec import Device, JobSpec, ResourcesSpec
 from trainhall.training.spec.plan import Prediction
+from trainhall.training.units import brief
 
 JOB_ID = "local"
 FAILED = 1

@@ -8,8 +8,9 @@ from trainhall.cli import quantities, specs
 from trainhall.cli.errors import Usage
 from trainhall.cli.extra import check_installed
 from trainhall.cli.options import Format, Overrides, SpecFile
-from trainhall.cli.output import Column, Json, brief, rendered, say, size, table
+from trainhall.cli.output import Column, Json, rendered, say, size, table
 from trainhall.cli.planner import planned
+from trainhall.training.units import brief
 
 if TYPE_CHECKING:
     from trainhall.training.spec import JobSpec

@@ -17,6 +17,7 @@ from trainhall.distributed.probe import ByRings, Exchanges, measure_links
 from trainhall.distributed.probe_native import ByMessages
 from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, SyncOptions
 from trainhall.parallelism.strategy import Strategy
+from trainhall.training.units import brief
 
 SECONDS = 0.05
 """For each class of links."""
@@ -95,7 +96,7 @@ def _gradients(strategy: Strategy, bucket_mb: float) -> Gradients:
 def message(report: dict[str, Any]) -> str:
     """A report in a sentence or two."""
     links = "; ".join(
-        f"{duration(link['latency'])} and {link['bandwidth'] / 1e6:,.0f} MB/s {_PLACES[kind]}"
+        f"{brief(link['latency'])} and {link['bandwidth'] / 1e6:,.0f} MB/s {_PLACES[kind]}"
         for kind, link in report["links"].items()
     )
     compressions = []
@@ -103,23 +104,16 @@ def message(report: dict[str, Any]) -> str:
         gained = each["gained_seconds"]
         verb, would = ("gain", "gains") if gained > 0 else ("cost", "costs")
         what = f"on, {would}" if each["on"] else f"off, would {verb}"
-        compressions.append(f"{name} {what} {duration(abs(gained))} a step")
+        compressions.append(f"{name} {what} {brief(abs(gained))} a step")
     return (
         f"links: {links}. To combine {size(report['gradient_bytes'])} of gradients takes about "
-        f"{duration(report['whole_seconds'])} a step on this network; compression "
+        f"{brief(report['whole_seconds'])} a step on this network; compression "
         + "; ".join(compressions)
     )
 
 
 def size(count: int) -> str:
     return f"{count / 1e6:,.1f} MB" if count >= 1e6 else f"{count / 1e3:,.1f} kB"
-
-
-def duration(seconds: float) -> str:
-    """In three digits at most."""
-    if seconds >= 1:
-        return f"{seconds:.3g} s"
-    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
 def _seconds(each: Forecast) -> float:

@@ -27,7 +27,6 @@ from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pret
 from trainhall.parallelism.strategy import NoGradient
 from trainhall.training.blame import Blame
 from trainhall.training.extra_state import refuse_extra_state
-from trainhall.training.network import duration
 from trainhall.training.optim import build_optimizer
 from trainhall.training.precision import MixedPrecision
 from trainhall.training.reading import Reader, Request
@@ -47,6 +46,7 @@ from trainhall.training.spread import asked_of
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
+from trainhall.training.units import brief
 
 _SAMPLES_READ = 2
 _STAND_IN = "A100"
@@ -335,11 +335,11 @@ def reason(made: Plan) -> str:
     fitting = [p for p in made.predictions if made.memory is None or p.peak <= made.memory]
     quickest = min(fitting, key=lambda p: p.seconds)
     if quickest is choice:
-        told += f"has the shortest step, {duration(choice.seconds)}"
+        told += f"has the shortest step, {brief(choice.seconds)}"
     else:
         told += (
             "is the simplest of those whose steps are about as short "
-            f"({duration(choice.seconds)}, and {duration(quickest.seconds)} under "
+            f"({brief(choice.seconds)}, and {brief(quickest.seconds)} under "
             f"{in_words(quickest.asked)})"
         )
     if made.memory is None:
@@ -349,9 +349,7 @@ def reason(made: Plan) -> str:
     if quicker:
         other = min(quicker, key=lambda p: p.seconds)
         missing = _gib(other.peak - made.memory)
-        told += (
-            f"; {in_words(other.asked)} would take {duration(other.seconds)}, but lacks {missing}"
-        )
+        told += f"; {in_words(other.asked)} would take {brief(other.seconds)}, but lacks {missing}"
     return told
 
 
