@@ -11,17 +11,10 @@ from support.simulated import SimulatedCluster, failure
 from support.stored import FILES, NAME, manifest, pieces, upload_and_commit
 
 from trainhall.cluster import checkpoints as checkpoints_module
-from trainhall.cluster.errors import (
-    InvalidCursor,
-    NotFound,
-    Revoked,
-    WrongState,
-)
+from trainhall.cluster.errors import InvalidCursor, NotFound, Revoked, WrongState
 from trainhall.training.checkpoint import manifest as manifests
 from trainhall.training.checkpoint.errors import Problem
-from trainhall.training.checkpoint.manifest import (
-    verify_folder,
-)
+from trainhall.training.checkpoint.manifest import verify_folder
 from trainhall.training.link import Outcome, RankEvent, Unrecorded
 from trainhall.training.spec import SpecError
 
@@ -32,6 +25,30 @@ async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
     job_id = await hall.submit(checkpoint=checkpoint)
     await hall.run_until(job_id, "running")
     return job_id
+
+
+async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
+    """A job's checkpoint, and where it lies in the store."""
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
+        await service.receive(job_id, NAME, path, pieces(data))
+    await service.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    return job_id, (await service.fetch(job_id, NAME, "state.json")).parent
+
+
+async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
+    """What the job's next attempt is told to start from, after a pause and a resume."""
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    (node,) = hall.nodes.values()
+    return node.running(job_id).assignment.launch.checkpoint.resume
+
+
+async def pause(hall: SimulatedCluster, job_id: str) -> None:
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
 
 
 async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
@@ -257,14 +274,8 @@ async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: Simulate
     assert launch.checkpoint.resume == names, "what lies beyond the restored step is left out"
     assert launch.spec.resources.workers == 2
     await hall.save_checkpoint(job_id, 25)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
-    resume = node.running(job_id).assignment.launch.checkpoint.resume
-    assert resume == ["step-00000025-a2-g1", *names]
+    await pause(hall, job_id)
+    assert await start_again(hall, job_id) == ["step-00000025-a2-g1", *names]
 
 
 async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
@@ -290,36 +301,25 @@ async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
 async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
     hall: SimulatedCluster, stored_is_bad: bool
 ) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    for path, data in FILES.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
-    await service.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    job_id, folder = await stored(hall)
     if stored_is_bad:
-        (await service.fetch(job_id, NAME, "state.json")).write_bytes(b"[]")
+        (folder / "state.json").write_bytes(b"[]")
     passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
     await hall.tell(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
-    (view,) = (await service.list(job_id)).items
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
 
 async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
     hall: SimulatedCluster,
 ) -> None:
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    shutil.rmtree((await service.fetch(job_id, NAME, "state.json")).parent)
+    job_id, folder = await stored(hall)
+    shutil.rmtree(folder)
     passed_over = [
         {"name": NAME, "reason": "missing", "text": "no host has a good copy: not found"}
     ]
     await hall.tell(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
-    (view,) = (await service.list(job_id)).items
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
     assert view.state == "corrupt"
     events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
     assert "the folder: expected a folder, found nothing" in events[-1].reason
@@ -352,12 +352,8 @@ async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> Non
     job_id = await running_job(hall, keep_latest=4)
     for step in (5, 10, 20, 30):
         await hall.save_checkpoint(job_id, step)
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "paused")
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.settle()
-    await hall.run_until(job_id, "running")
+    await pause(hall, job_id)
+    await start_again(hall, job_id)
     passed_over = [
         {"name": "step-00000030-a1-g1", "reason": "gone", "text": "the folder: found nothing"},
         {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
@@ -373,19 +369,6 @@ async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> Non
     (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
     with pytest.raises(WrongState, match="corrupt"):
         await hall.coordinator.checkpoints.restore(corrupt.id)
-
-
-async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
-    """What the job's next attempt is told to start from, after a pause and a resume."""
-    await hall.coordinator.jobs.resume(job_id)
-    await hall.run_until(job_id, "running")
-    (node,) = hall.nodes.values()
-    return node.running(job_id).assignment.launch.checkpoint.resume
-
-
-async def pause(hall: SimulatedCluster, job_id: str) -> None:
-    await hall.coordinator.jobs.pause(job_id)
-    await hall.run_until(job_id, "paused")
 
 
 async def test_a_job_whose_checkpoints_are_all_damaged_does_not_start_over(
@@ -418,26 +401,15 @@ async def test_a_job_whose_checkpoints_are_all_damaged_does_not_start_over(
     assert await start_again(hall, job_id) == []
 
 
-async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
-    """A job's checkpoint, and where it lies in the store."""
-    job_id = await running_job(hall, path=None)
-    service = hall.coordinator.checkpoints
-    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
-        await service.receive(job_id, NAME, path, pieces(data))
-    await service.commit(job_id, NAME)
-    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
-    return job_id, (await service.fetch(job_id, NAME, "state.json")).parent
-
-
 async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
     hall: SimulatedCluster,
 ) -> None:
-    job_id, _ = await stored(hall)
+    job_id, folder = await stored(hall)
     service = hall.coordinator.checkpoints
     assert await service.verify_stored(job_id, NAME) == [], "the host's word alone marks nothing"
     (view,) = (await service.list(job_id)).items
     assert view.state == "committed"
-    (await service.fetch(job_id, NAME, "state.json")).unlink()
+    (folder / "state.json").unlink()
     assert await service.verify_stored(job_id, NAME) == [
         "state.json: expected a file of 2 bytes, found no such file"
     ]
@@ -453,7 +425,7 @@ async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
         await service.verify_stored(job_id, "step-00000099-a1-g1")
 
 
-async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster, tmp_path: Path) -> None:
+async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> None:
     """Once it is back, its checkpoints are what they were."""
     job_id, folder = await stored(hall)
     service = hall.coordinator.checkpoints
@@ -476,11 +448,7 @@ async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster, tmp_pa
     [(errno.EIO, "committed"), (errno.EACCES, "committed"), (errno.ENOENT, "corrupt")],
 )
 async def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
-    hall: SimulatedCluster,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: int,
-    state: str,
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, error: int, state: str
 ) -> None:
     job_id, _ = await stored(hall)
 
@@ -495,7 +463,7 @@ async def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
 
 
 async def test_all_hosts_that_ask_at_once_have_a_checkpoint_hashed_once(
-    hall: SimulatedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id, _ = await stored(hall)
     hashed: list[Path] = []

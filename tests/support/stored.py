@@ -4,11 +4,7 @@ import hashlib
 from collections.abc import AsyncIterator
 
 from trainhall.cluster.store import Store
-from trainhall.training.checkpoint.manifest import (
-    FileRecord,
-    Manifest,
-    encode_manifest,
-)
+from trainhall.training.checkpoint.manifest import FileRecord, Manifest, encode_manifest
 
 NAME = "step-00000010-a1-g1"
 FILES = {"model/rank-0.safetensors": b"weights" * 1000, "state.json": b"{}"}

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -147,18 +147,26 @@ async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
     assert host.coordinator.requests == {0: 2, 1: 2, 2: 2}
 
 
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Runner]:
+    """Runs coroutines in a time that passes at once."""
+    loop = VirtualLoop()
+    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        yield runner
+
+
 class Full(Coordinator):
     """Its disk takes no checkpoint, and its database everything."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.now = now
         self.uploads: list[float] = []
         """When each was tried."""
         self.room = False
 
     async def commit(self, job_id: str, name: str) -> None:
-        self.uploads.append(self.now())
+        self.uploads.append(asyncio.get_running_loop().time())
         if not self.room:
             raise failure_of(507, "the disk with the coordinator's data folder is full")
 
@@ -166,18 +174,21 @@ class Full(Coordinator):
         return 1
 
 
-def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop = VirtualLoop()
-    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
+def refused_upload(path: Path) -> tuple[Host, Full]:
+    """A host with a checkpoint for which its coordinator has no room."""
+    host, full = Host(path), Full()
+    host.coordinator = full
+    host.shipper = AttemptShipper(host.folder, host.launch, full)  # type: ignore[arg-type]
+    told = EventSpool(host.folder.events(0), rank=0)
+    told.append("checkpoint", {"name": "step-00000010-a1-g1"})
+    return host, full
 
+
+def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_through(
+    tmp_path: Path, virtual: asyncio.Runner
+) -> None:
     async def run() -> None:
-        host = Host(tmp_path)
-        host.coordinator = full = Full(loop.time)
-        host.shipper = AttemptShipper(host.folder, host.launch, full)  # type: ignore[arg-type]
-        told = EventSpool(host.folder.events(0), rank=0)
-        told.append("checkpoint", {"name": "step-00000010-a1-g1"})
+        loop, (host, full) = asyncio.get_running_loop(), refused_upload(tmp_path)
         backoff = Backoff()
 
         async def ship(seconds: float) -> None:
@@ -198,22 +209,14 @@ def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_thro
         assert not host.shipper.spools[0].has_more()
         await host.shipper.close()
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(run())
+    virtual.run(run())
 
 
 def test_an_upload_that_is_refused_waits_longer_and_longer_where_nothing_else_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, virtual: asyncio.Runner
 ) -> None:
-    loop = VirtualLoop()
-    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
-
     async def run() -> None:
-        host = Host(tmp_path)
-        full = Full(loop.time)
-        host.shipper = AttemptShipper(host.folder, host.launch, full)  # type: ignore[arg-type]
-        told = EventSpool(host.folder.events(0), rank=0)
-        told.append("checkpoint", {"name": "step-00000010-a1-g1"})
+        host, full = refused_upload(tmp_path)
         host.shipper.ended = True
         host.shipper.start_growing(Backoff(), lambda: None)
         await asyncio.sleep(600)
@@ -225,16 +228,11 @@ def test_an_upload_that_is_refused_waits_longer_and_longer_where_nothing_else_is
         ]
         await host.shipper.close()
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(run())
+    virtual.run(run())
 
 
-def test_a_coordinator_that_is_away_is_found_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_coordinator_that_is_away_is_found_soon(tmp_path: Path, virtual: asyncio.Runner) -> None:
     """Where nothing gets through, one pause for all is enough."""
-    loop = VirtualLoop()
-    monkeypatch.setattr(shipping.time, "monotonic", loop.time)
 
     class Away(Coordinator):
         here = False
@@ -256,8 +254,7 @@ def test_a_coordinator_that_is_away_is_found_soon(
         await asyncio.sleep(shipping.RETRY_LIMIT_SECONDS + 0.1)
         assert host.shipper.shipped
 
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(run())
+    virtual.run(run())
 
 
 def test_a_request_searches_no_path_for_a_module_that_is_not_there() -> None:
