@@ -3,11 +3,13 @@
     python benchmarks/footprint.py [--seconds 30] [--ranks 8] [--interval 0.1]
 
 A coordinator is looked at before anything is submitted. Then one job of 8 ranks takes 10 steps a
-second, and the agent, without its warm parent, and the coordinator are looked at for so long.
-Beside it is what a process of the same interpreter costs that does nothing but wake up as often.
+second (`paced_task.py`), and the agent, without its warm parent, and the coordinator are looked at
+for so long. The figures count where that rate was reached. Beside it is what a process of the same
+interpreter costs that does nothing but wake up as often.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,8 @@ import psutil
 from report import Figure, report
 from running import cluster, wait_for
 
+STEPS_SHARE = 0.98
+"""Of the steps that are wanted: figures of a job that takes fewer say nothing."""
 AGENT_CORE_PERCENT = 1.0
 AGENT_MEGABYTES = 100.0
 COORDINATOR_MEGABYTES = 150.0
@@ -37,7 +41,7 @@ asyncio.run(wake())
 def spec(ranks: int, interval: float) -> dict[str, object]:
     return {
         "name": "footprint",
-        "task": {"name": "synthetic", "params": {"step_seconds": interval, "hidden": [8]}},
+        "task": {"name": "paced_task:Paced", "params": {"step_seconds": interval, "hidden": [8]}},
         "resources": {"workers": ranks, "device": "cpu"},
         "training": {"steps": 1_000_000, "global_batch_size": ranks},
     }
@@ -78,6 +82,10 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--interval", type=float, default=0.1, help="seconds of a step")
     options = parser.parse_args()
+    # The ranks find the task here; they inherit it from the agent.
+    found = os.environ.get("PYTHONPATH")
+    here = str(Path(__file__).resolve().parent)
+    os.environ["PYTHONPATH"] = here if not found else here + os.pathsep + found
     with (
         tempfile.TemporaryDirectory(prefix="trainhall-bench-") as name,
         cluster(Path(name), slots=options.ranks) as api,
@@ -90,10 +98,11 @@ def main() -> None:
             reply = api.post("/training/jobs", json=spec(options.ranks, options.interval))
             job = reply.raise_for_status().json()["id"]
             wait_for("the job's steps", lambda: True if step(api, job) > 20 else None)
-            before = step(api, job)
             looked = [agent, server, psutil.Process(floor.pid)]
+            time.sleep(_SETTLE_SECONDS)
+            before, began = step(api, job), time.monotonic()
             used = core_percent(looked, options.seconds)
-            rate = (step(api, job) - before) / options.seconds
+            rate = (step(api, job) - before) / (time.monotonic() - began)
             held = [megabytes(process) for process in looked]
             api.delete(f"/training/jobs/{job}").raise_for_status()
             wait_for(
@@ -104,7 +113,7 @@ def main() -> None:
             floor.kill()
     report(
         Figure("idle coordinator", idle, "MB", at_most=COORDINATOR_MEGABYTES),
-        Figure("steps a second", rate),
+        Figure("steps a second", rate, at_least=STEPS_SHARE / options.interval),
         Figure("agent", used[0], "% of a core", at_most=AGENT_CORE_PERCENT),
         Figure("agent's memory", held[0], "MB", at_most=AGENT_MEGABYTES),
         Figure("coordinator meanwhile", used[1], "% of a core"),
