@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import platform
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pynvml
 
+from trainhall.cluster.agent import processes
 from trainhall.cluster.protocol import DeviceInfo, DeviceUse, HostUse
 
 logger = logging.getLogger(__name__)
@@ -27,13 +29,14 @@ class Devices:
     slots: int | None
     """CPU slots; None: one per core where there is no GPU."""
     infos: list[DeviceInfo] = field(default_factory=list)
-    _processes: dict[int, psutil.Process] = field(default_factory=dict)
-    """Ranks that were measured before: a share of the CPU is one since the last look."""
+    _spent: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Of each rank at the last look: when that was (monotonic), and its processor seconds."""
 
     def __post_init__(self) -> None:
         gpus = visible_gpus()
         slots = self.slots if self.slots is not None else (0 if gpus else os.cpu_count() or 1)
-        self._num_slots = slots
+        self._cores = (os.cpu_count() or 1) / max(slots, 1)
+        """A slot's share of them."""
         self.infos = [*gpus, *cpu_slots(slots, start=gpus[-1].index + 1 if gpus else 0)]
         psutil.cpu_percent(interval=None)
 
@@ -50,20 +53,30 @@ class Devices:
         Args:
             ranks: pids of the ranks on each CPU slot, by the slot's index.
         """
-        self._processes = {
-            pid: self._processes.get(pid) or process
-            for pids in ranks.values()
-            for pid in pids
-            if (process := _process(pid)) is not None
-        }
-        found = []
-        for info in self.infos:
-            if info.kind == "cuda":
-                found.append(_gpu_use(info.index))
-            else:
-                here = [self._processes.get(pid) for pid in ranks.get(info.index, ())]
-                found.append(_slot_use(info.index, self._num_slots, [p for p in here if p]))
-        return found
+        before, self._spent = self._spent, {}
+        return [
+            _gpu_use(info.index)
+            if info.kind == "cuda"
+            else self._slot_use(info.index, ranks.get(info.index, ()), before)
+            for info in self.infos
+        ]
+
+    def _slot_use(
+        self, index: int, ranks: Iterable[int], before: Mapping[int, tuple[float, float]]
+    ) -> DeviceUse:
+        """What the ranks on a slot take of it; more than its share of the cores shows as 100."""
+        memory, cores = 0, 0.0
+        for pid in ranks:
+            use = processes.use(pid)
+            if use is None:
+                continue  # it ended this moment
+            now, spent = time.monotonic(), use.cpu_seconds
+            memory += use.memory
+            self._spent[pid] = (now, spent)
+            since, earlier = before.get(pid, (now, spent))
+            cores += max(spent - earlier, 0.0) / (now - since) if now > since else 0.0
+        percent = min(100 * cores / self._cores, 100.0)
+        return DeviceUse(index=index, memory_used=memory, utilization=percent)
 
 
 @functools.cache
@@ -170,29 +183,6 @@ def processor_name() -> str:
             if key.strip() == "model name" and value.strip():
                 return value.strip()
     return platform.processor() or platform.machine() or "CPU"
-
-
-def _slot_use(index: int, slots: int, ranks: list[psutil.Process]) -> DeviceUse:
-    """What the ranks on a slot take of it; more than its share of the cores shows as 100."""
-    if not ranks:
-        return DeviceUse(index=index, memory_used=0, utilization=0.0)
-    memory, percent = 0, 0.0
-    try:
-        for process in ranks:
-            memory += process.memory_info().rss
-            percent += process.cpu_percent(interval=None)
-    except psutil.Error:
-        # It ended this moment.
-        return DeviceUse(index=index)
-    cores = max((os.cpu_count() or 1) / slots, 1e-9)
-    return DeviceUse(index=index, memory_used=memory, utilization=min(percent / cores, 100.0))
-
-
-def _process(pid: int) -> psutil.Process | None:
-    try:
-        return psutil.Process(pid)
-    except psutil.Error:
-        return None
 
 
 def host_use(data_dir: Path) -> HostUse:

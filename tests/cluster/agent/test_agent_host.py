@@ -41,6 +41,44 @@ def test_use_is_measured_by_the_ranks_of_a_slot() -> None:
     assert (use[second].memory_used, use[second].utilization) == (0, 0.0)
 
 
+def test_a_share_of_a_slot_is_one_since_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    clock, spent = [100.0], {7: 50.0, 8: 9.0}
+    monkeypatch.setattr(devices.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(
+        processes, "use", lambda pid: processes.Use(spent[pid], 1000) if pid in spent else None
+    )
+    found = Devices(slots=2)
+    first, second = [d.index for d in found.infos if d.kind == "cpu"]
+    ranks = {first: [7, 8], second: [9]}
+
+    def look() -> list[tuple[int | None, float | None]]:
+        use = {u.index: u for u in found.use(ranks)}
+        return [(use[index].memory_used, use[index].utilization) for index in (first, second)]
+
+    assert look() == [(2000, 0.0), (0, 0.0)]
+    clock[0] += 2.0
+    spent.update({7: 51.0, 8: 10.0, 9: 5.0})
+    assert look() == [(2000, 50.0), (1000, 0.0)], "two of four cores are the slot's"
+    clock[0] += 2.0
+    spent.update({7: 2.0, 8: 20.0})
+    assert look() == [(2000, 100.0), (1000, 0.0)], "the first pid is another process's by now"
+
+
+def test_what_a_process_takes_is_what_psutil_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = psutil.Process()
+    used = processes.use(told.pid)
+    assert used is not None
+    assert used.memory == pytest.approx(told.memory_info().rss, rel=0.5)
+    assert used.cpu_seconds == pytest.approx(sum(told.cpu_times()[:2]), abs=1.0)
+    assert processes.use(2**22 + 1) is None
+    monkeypatch.setattr(processes.linux, "IS_LINUX", False)
+    elsewhere = processes.use(told.pid)
+    assert elsewhere is not None
+    assert elsewhere.cpu_seconds >= used.cpu_seconds
+    assert processes.use(2**22 + 1) is None
+
+
 class FakeNvml:
     """Two boards, the second of which tells little."""
 
