@@ -32,6 +32,7 @@ from trainhall.cluster.agent.options import (
     NodeRemoved,
 )
 from trainhall.cluster.agent.sharing import SharingApi
+from trainhall.cluster.agent.ticks import until_tick
 from trainhall.cluster.agent.warm_client import WarmParent
 from trainhall.cluster.protocol import Desired, DeviceUse, HostUse, JoinReply, JoinRequest, Report
 
@@ -256,14 +257,14 @@ class Agent:
             busy = self._attempts.watched()
             # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS if busy else None):
+                async with asyncio.timeout(until_tick(LOOK_SECONDS) if busy else None):
                     await self._look.wait()
 
     async def _measure(self) -> None:
         while True:
             ranks = self._attempts.pids_by_slot()
             self._use = await asyncio.to_thread(self._measure_once, ranks)
-            await asyncio.sleep(self._options.heartbeat_seconds)
+            await asyncio.sleep(until_tick(self._options.heartbeat_seconds))
 
     def _measure_once(self, ranks: dict[int, list[int]]) -> tuple[list[DeviceUse], HostUse]:
         return self._devices.use(ranks), host_use(self._data_dir.path)

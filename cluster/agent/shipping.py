@@ -20,6 +20,7 @@ from trainhall.cluster.agent.api import NoRoom, Shipping, Source, Unreachable, U
 from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.recovered import RecoveredSpool
 from trainhall.cluster.agent.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
+from trainhall.cluster.agent.ticks import until_tick
 from trainhall.training.link import AttemptFolder, Launch
 
 logger = logging.getLogger(__name__)
@@ -29,9 +30,11 @@ LOOK_SECONDS = 0.1
 SILENT_SECONDS = 0.5
 """Between two looks at a log, or any file of a rank that is not rank 0, that nothing was written to
 since the last: most looks of a host with many ranks are at such files."""
-FIRST_SECONDS = 0.2
-"""Between two batches of rank 0's metrics: what is drawn live needs no more than five a second, and
-each message wakes a host several times."""
+FIRST_SECONDS = 0.25
+"""Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
+often (`training.pulse`), and to be woken up is most of what a host costs."""
+CALM_SECONDS = 0.5
+"""Without metrics of rank 0 until they are said to come no more."""
 OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
 series, which rank 0 tells. A piece costs a host as much for one number as for thousands."""
@@ -52,6 +55,8 @@ class AttemptShipper:
         self._tasks: dict[Spool, asyncio.Task[None]] = {}
         self._due: dict[Spool, float] = {}
         """When (monotonic) a spool that may wait is looked at again."""
+        self._calm_until = 0.0
+        """When (monotonic) rank 0, which tells its metrics, has told none for `CALM_SECONDS`."""
         self.ended = False
         """No process of the attempt is left: what is in the files now is all."""
         self._folder, self._launch, self._api = folder, launch, api
@@ -127,12 +132,21 @@ class AttemptShipper:
             if waits or spool in self._tasks:
                 continue
             more = spool.has_more()
-            self._due[spool] = now + _pause_after(spool, more)
+            # Of two looks that come at ticks the second may be the earlier one behind its tick.
+            self._due[spool] = now + _pause_after(spool, more) - LOOK_SECONDS / 2
             if more:
+                if _is_first(spool):
+                    self._calm_until = now + CALM_SECONDS
                 task = asyncio.create_task(self._ship(spool, backoff), name=f"ship {spool.path}")
                 self._tasks[spool] = task
                 task.add_done_callback(functools.partial(self._finished, spool, done))
         return bool(self._tasks)
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look. While rank 0's metrics come, what else it tells may wait for
+        them; where they do not, something begins, ends or takes long, and is told sooner."""
+        return FIRST_SECONDS if time.monotonic() < self._calm_until else LOOK_SECONDS
 
     def _finished(self, spool: Spool, done: Callable[[], None], task: asyncio.Task[None]) -> None:
         self._tasks.pop(spool, None)
@@ -215,6 +229,11 @@ def _pause_after(spool: Spool, more: bool) -> float:
     if isinstance(spool, MetricSpool):
         return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
     return SILENT_SECONDS if not more and (is_other or isinstance(spool, LogSpool)) else 0.0
+
+
+def _is_first(spool: Spool) -> bool:
+    """It holds the metrics that are drawn live."""
+    return isinstance(spool, MetricSpool) and spool.source.rank == 0
 
 
 def _upload(launch: Launch, api: Uploading) -> Upload | None:
@@ -317,7 +336,8 @@ class Shipper:
                 await self._some.wait()
             for shipper in list(self._attempts.values()):
                 shipper.start_growing(self.backoff, self._done)
-            await asyncio.sleep(LOOK_SECONDS)
+            pauses = [shipper.pause for shipper in self._attempts.values()]
+            await asyncio.sleep(until_tick(min(pauses, default=LOOK_SECONDS)))
 
     async def close(self) -> None:
         """Stop, and note how far everything came."""

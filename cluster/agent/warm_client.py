@@ -13,6 +13,7 @@ from pathlib import Path
 
 from trainhall.cluster.agent import linux
 from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.ticks import until_tick
 from trainhall.training.link import AttemptFolder
 
 logger = logging.getLogger(__name__)
@@ -142,7 +143,7 @@ class WarmParent:
             except (NoTorch, NotWarm, OSError):
                 # What is missing is installed by people, or asked for by a job.
                 pause = BROKEN_SECONDS
-            await asyncio.sleep(pause)
+            await asyncio.sleep(until_tick(pause))
 
     async def stop(self) -> None:
         """End the parent; its shims live on."""

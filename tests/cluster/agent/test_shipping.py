@@ -133,6 +133,22 @@ async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
     assert host.coordinator.requests[0] == 2
 
 
+async def test_looks_are_rarer_while_the_first_ranks_metrics_come(
+    tmp_path: Path, clock: Clock
+) -> None:
+    host = Host(tmp_path)
+    await host.look()
+    assert host.shipper.pause == shipping.LOOK_SECONDS
+    for _ in range(4):
+        host.write()
+        await host.look()
+        assert host.shipper.pause == shipping.FIRST_SECONDS
+        clock.now += host.shipper.pause
+    clock.now += shipping.CALM_SECONDS
+    await host.look()
+    assert host.shipper.pause == shipping.LOOK_SECONDS, "what is told in their place is found soon"
+
+
 async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for _ in range(2):
