@@ -9,6 +9,7 @@ HELPERS = {
     "bare_app",
     "gpu_tasks",
     "halls",
+    "paced_task",
     "report",
     "running",
     "torchrun_digits",
