@@ -332,7 +332,8 @@ class Checkpointer:
             return Loaded(manifest.step, name, from_json(manifest.extra), notes, manifest)
         if not notes:
             return None
-        if any(note.reason is Reason.UNREADABLE for note in notes):
+        reasons = {note.reason for note in notes}
+        if Reason.UNREADABLE in reasons or reasons <= {Reason.MISSING, Reason.GONE}:
             raise NotReadable(notes)
         raise NoGoodCheckpoint(notes)
 

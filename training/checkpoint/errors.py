@@ -4,7 +4,7 @@ CheckpointError
 ├── BadCheckpoint      a folder is damaged, incomplete or not understood
 │   └── NewerFormat    it is whole, and written by a newer Trainhall
 ├── NoGoodCheckpoint   none of the candidates can be loaded
-│   └── NotReadable    of one of them that is since a host's system does not read it
+│   └── NotReadable    since a host's system does not read one, or has none of them
 ├── StateMismatch      a good checkpoint does not fit the model or the optimizer
 ├── NoModel            a script's checkpoint has no model in it
 ├── SaveFailed         another rank could not write its part
@@ -88,8 +88,8 @@ class NoGoodCheckpoint(CheckpointError):
 
 
 class NotReadable(NoGoodCheckpoint):
-    """None of the candidates can be loaded, of one since a host's system does not read it: it may
-    be good, and the host to blame."""
+    """None of the candidates can be loaded, and they may be good, and the host to blame: its system
+    does not read one of them, or none is there, as where its storage is not mounted."""
 
 
 class StateMismatch(CheckpointError):

@@ -144,6 +144,20 @@ def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
     assert isinstance(caught.value, NotReadable) == (reason == "unreadable")
 
 
+def test_checkpoints_that_are_all_gone_may_lie_on_storage_that_is_not_mounted(
+    saver: Checkpointer,
+) -> None:
+    for name in (NEW, OLD):
+        (saver.folder / name).rename(saver.folder / f"away-{name}")
+    with pytest.raises(NotReadable):
+        saver.load([NEW, OLD], state(0))
+    (saver.folder / f"away-{OLD}").rename(saver.folder / OLD)
+    (saver.folder / OLD / SHARD).write_bytes(b"")
+    with pytest.raises(NoGoodCheckpoint) as caught:
+        saver.load([NEW, OLD], state(0))
+    assert not isinstance(caught.value, NotReadable), "it is there, and damaged"
+
+
 class Trap:
     """Unpickling it leaves a file behind."""
 
