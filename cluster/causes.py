@@ -53,7 +53,8 @@ _TYPES: dict[str, Cause] = {
     ),
     "NoGoodCheckpoint": Cause.BAD_CHECKPOINT,
     **dict.fromkeys(
-        ("LossNotFinite", "DifferentData", "DifferentModels", "NoGradient"), Cause.USER_ERROR
+        ("LossNotFinite", "DifferentData", "DifferentModels", "NoGradient", "NotWritable"),
+        Cause.USER_ERROR,
     ),
 }  # fmt: skip
 """Classes of exceptions that say it by their name alone; words of the table below go first."""

@@ -393,7 +393,10 @@ class _Moved(Exception):
 
 def _refusal(job_id: str, state: JobState, command: str) -> str:
     if state in FINAL_STATES:
-        return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}, which is final"
+        told = f"job {job_id} cannot be {_DONE[command]}: it is {state.value}, which is final"
+        if command == "resume":
+            told += "; `trainhall ckpt restore` takes it up from one of its checkpoints"
+        return told
     *others, last = (s for s, end in COMMANDS[command].items() if end is not None)
     allowed = f"{', '.join(others)} or {last}" if others else last
     return f"job {job_id} cannot be {_DONE[command]}: it is {state.value}; only a {allowed} job can"

@@ -48,7 +48,8 @@ class Saving:
                 f"which are on {launch.num_nodes} hosts: set checkpoint.path to a folder that all "
                 "of them see, or ask for as many workers as one host has"
             )
-        self._shared_by_hosts = launch.num_nodes > 1 and not launch.checkpoint.upload
+        self._is_in_place = not launch.checkpoint.upload and launch.trace is None
+        """What is written into the folder stays there."""
         self._checkpointer = Checkpointer(
             self._folder,
             (launch.job_id, launch.attempt, launch.generation),
@@ -60,12 +61,13 @@ class Saving:
         )
 
     def check_folder(self) -> None:
-        """See that all hosts of the attempt share the folder, where the spec says that they do.
+        """See that checkpoints can be written where the spec says, and that all hosts share it.
 
         Raises:
-            NotShared: they do not; a checkpoint would be found on one of them alone.
+            NotWritable: they cannot; what is trained until the first one would be lost.
+            NotShared: a checkpoint would be found on one host alone.
         """
-        if self._shared_by_hosts:
+        if self._is_in_place:
             prove_shared(self._folder, self._state.group)
 
     def prepare(self) -> None:

@@ -22,12 +22,17 @@ class NotShared(RuntimeError):
     """A host does not see what another one writes under `checkpoint.path`."""
 
 
+class NotWritable(RuntimeError):
+    """A job's checkpoints cannot be written under its `checkpoint.path`."""
+
+
 def prove_shared(
     folder: Path, group: dist.ProcessGroup, *, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
     """Let every rank of `group` read what rank 0 writes; all ranks return or all raise.
 
     Raises:
+        NotWritable: the folder and what the system says.
         NotShared: naming the hosts that do not see it, and what to do.
     """
     rank = dist.get_rank(group)
@@ -41,7 +46,11 @@ def prove_shared(
         with contextlib.suppress(OSError):
             _file(folder, nonce).unlink()
     if error is not None:
-        raise NotShared(f"checkpoint.path: rank 0 cannot write in {folder}: {error}")
+        raise NotWritable(
+            f"checkpoint.path: rank 0 cannot write in {folder}: {error}; name a folder in which "
+            "the agents' user may write (`trainhall doctor --path` tries one), or leave "
+            "checkpoint.path out to keep checkpoints with the coordinator"
+        )
     hosts = sorted({host for host in blind if host is not None})
     if hosts:
         raise NotShared(
@@ -57,7 +66,7 @@ def _write_nonce(folder: Path) -> list[str | None]:
         folder.mkdir(parents=True, exist_ok=True)
         _file(folder, nonce).write_text(nonce)
     except OSError as error:
-        return [None, str(error)]
+        return [None, error.strerror or str(error)]
     return [nonce, None]
 
 

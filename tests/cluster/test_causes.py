@@ -115,6 +115,20 @@ TORCHS = "DataLoader worker (pid 7) is killed by signal:"
             Cause.STORAGE,
             "NotSaved",
         ),
+        # A path that nobody can write to is the job's, and a disk that takes nothing its host's.
+        (
+            End(words="rank 0 failed: NotWritable: checkpoint.path: rank 0 cannot write in "
+                "/proc/typo: No such file or directory; name a folder",
+                exception="NotWritable", exit_code=1),
+            Cause.USER_ERROR,
+            "NotWritable",
+        ),
+        (
+            End(words="rank 0 failed: NotWritable: checkpoint.path: rank 0 cannot write in "
+                "/mnt/a: Read-only file system; name", exception="NotWritable", exit_code=1),
+            Cause.STORAGE,
+            "Read-only file system",
+        ),
         # It is no better on another node; what one's disk does not read may be.
         (
             End(words="rank 0 failed: NoGoodCheckpoint: no checkpoint can be loaded: "

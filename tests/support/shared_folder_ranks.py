@@ -8,7 +8,7 @@ import torch
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.training.shared_folder import NotShared, prove_shared
+from trainhall.training.shared_folder import NotShared, NotWritable, prove_shared
 
 
 def prove(folder: str) -> int:
@@ -20,7 +20,7 @@ def prove(folder: str) -> int:
     with process_group.joined(environment, device=torch.device("cpu"), namespace="t"):
         try:
             prove_shared(mine, process_group.cpu_group(), patience_seconds=0.2)
-        except NotShared as error:
+        except (NotShared, NotWritable) as error:
             told = str(error)
     (Path(folder) / f"told{rank}").write_text(told)
     return 0

@@ -162,6 +162,17 @@ def test_checkpoints_come_at_their_steps_and_at_the_end(ranks: RankServer, tmp_p
     assert saved[-1]["metrics"]["loss"] == attempt.curve("loss")[-1][1]
 
 
+def test_a_folder_that_takes_no_checkpoints_is_told_before_the_first_step(
+    ranks: RankServer, tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoints").symlink_to("/proc", target_is_directory=True)
+    attempt = ranks.run(tmp_path, job())
+    assert attempt.codes == [1, 1]
+    assert attempt.event("failure")["type"] == "NotWritable"
+    assert "checkpoint.path: rank 0 cannot write in" in attempt.event("failure")["message"]
+    assert not attempt.folder.metrics(0).exists(), "no step was taken"
+
+
 def test_checkpoints_come_by_the_clock(ranks: RankServer, tmp_path: Path) -> None:
     spec = job("synthetic", steps=60)
     spec["task"]["params"] = {"step_seconds": 0.01}

@@ -31,4 +31,4 @@ def test_a_folder_that_cannot_be_written_is_named(ranks: RankServer, tmp_path: P
     (tmp_path / "file").write_text("in the way")
     first, second = prove(ranks, tmp_path, tmp_path / "file", tmp_path / "file")
     assert first == second
-    assert "rank 0 cannot write" in first
+    assert f"rank 0 cannot write in {tmp_path / 'file'}: File exists; name a folder" in first

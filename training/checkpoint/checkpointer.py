@@ -334,7 +334,7 @@ class Checkpointer:
             return None
         reasons = {note.reason for note in notes}
         if Reason.UNREADABLE in reasons or reasons <= {Reason.MISSING, Reason.GONE}:
-            raise NotReadable(notes)
+            raise NotReadable(notes, self.folder)
         raise NoGoodCheckpoint(notes)
 
     @property

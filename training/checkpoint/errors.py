@@ -14,6 +14,7 @@ CheckpointError
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,13 @@ class NoGoodCheckpoint(CheckpointError):
 class NotReadable(NoGoodCheckpoint):
     """None of the candidates can be loaded, and they may be good, and the host to blame: its system
     does not read one of them, or none is there, as where its storage is not mounted."""
+
+    def __init__(self, notes: Sequence[PassedOver], folder: Path) -> None:
+        super().__init__(notes)
+        self.args = (
+            f"{self}. Once {folder} can be read again, take the job up from one of them: "
+            "`trainhall ckpt restore`",
+        )
 
 
 class StateMismatch(CheckpointError):
