@@ -333,7 +333,7 @@ class Checkpointer:
         if not notes:
             return None
         reasons = {note.reason for note in notes}
-        if Reason.UNREADABLE in reasons or reasons <= {Reason.MISSING, Reason.GONE}:
+        if Reason.UNREADABLE in reasons or reasons <= {Reason.GONE}:
             raise NotReadable(notes, self.folder)
         raise NoGoodCheckpoint(notes)
 
