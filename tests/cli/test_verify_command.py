@@ -340,9 +340,10 @@ def test_a_job_that_makes_rounding_grow_is_not_held_against_a_strategy(
     start: Start, tmp_path: Path
 ) -> None:
     (tmp_path / "planted.py").write_text(CHAOTIC)
-    job = JOB.replace("planted:Planted", "planted:Chaotic")
+    # With small steps the last digits of gradients change those of no weight on some processors.
+    job = JOB.replace("planted:Planted", "planted:Chaotic").replace("clip: 0.1", "clip: 10")
     code, out, err = finished(
-        start(job, "--strategies", "fsdp", "--workers", "2", "--steps", "3", "-o", "json")
+        start(job, "--strategies", "fsdp", "--workers", "2", "--steps", "4", "-o", "json")
     )
     assert code == 1, err
     results = json.loads(out)["results"]
