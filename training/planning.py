@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from trainhall.parallelism.choose import Asked
 from trainhall.parallelism.declaration import check
-from trainhall.parallelism.degrees import DEGREES, BadDegrees
+from trainhall.parallelism.degrees import DEGREES, BadDegrees, StrategyName
 from trainhall.parallelism.gradient_sync import NATIVE
 from trainhall.parallelism.plan import devices
 from trainhall.parallelism.plan.devices import Rates
@@ -26,6 +26,7 @@ from trainhall.parallelism.plan.prediction import Prediction, best, predict
 from trainhall.parallelism.plan.trace import CannotTrace, Subject, Tracing, pretended
 from trainhall.parallelism.strategy import NoGradient
 from trainhall.training.blame import Blame
+from trainhall.training.copies import in_copies
 from trainhall.training.extra_state import refuse_extra_state
 from trainhall.training.optim import build_optimizer
 from trainhall.training.precision import MixedPrecision
@@ -48,6 +49,8 @@ from trainhall.training.tasks.base import BadData, TaskUnavailable
 from trainhall.training.tasks.own import BadTask
 from trainhall.training.units import brief
 
+MOST_COPIES = 4
+"""Of a planner, which on a node computes beside the ranks of other jobs."""
 _SAMPLES_READ = 2
 _STAND_IN = "A100"
 """For a GPU whose data sheet is not known."""
@@ -59,9 +62,11 @@ _SMALLER = 3
 class Refused:
     """A strategy that the job cannot have, and why."""
 
-    strategy: str
+    strategy: StrategyName
     mesh: dict[str, int]
     reason: str
+    is_untraced: bool = False
+    """A step of it cannot be taken without values."""
 
 
 @dataclass(frozen=True)
@@ -85,18 +90,20 @@ def plan(
     memory: int | None,
     progress: Callable[[str], None] = lambda _: None,
     calibration: Calibration | None = None,
+    copies: int = 1,
 ) -> Plan:
     """Predict a job on `workers` devices under every strategy and mesh that its spec allows.
 
     Args:
         calibration: what predictions are multiplied by.
+        copies: of this process that share the work, at most.
 
     Raises:
         CannotTrace: the model cannot be run without values, under any strategy and mesh.
         TaskUnavailable, BadData, BadTask: the task cannot be built here.
     """
     with pretended(workers):
-        return _plan(spec, workers, rates, memory, progress, calibration or Calibration())
+        return _plan(spec, workers, rates, memory, progress, calibration or Calibration(), copies)
 
 
 def _plan(
@@ -106,34 +113,40 @@ def _plan(
     memory: int | None,
     progress: Callable[[str], None],
     calibration: Calibration,
+    copies: int,
 ) -> Plan:
     tracing = Tracing(subject_of(spec))
     refuse_extra_state(tracing.model)
-    predictions: list[Prediction] = []
-    refused: list[Refused] = []
-    untraced: list[CannotTrace] = []
-    for strategy, mesh in candidates(workers):
+    meshes = list(candidates(workers))
+
+    def predicted(strategy: StrategyName, mesh: dict[str, int]) -> Prediction:
+        asked = traced_of(with_mesh(spec, workers, strategy, mesh))
+        check(
+            tracing.subject.declaration,
+            asked.degrees,
+            sequence_parallel=asked.sequence_parallel,
+            schedule=asked.schedule,
+        )
+        progress(f"{strategy} {mesh}")
+        return _calibrated(predict(tracing, asked, rates), calibration)
+
+    def outcome(index: int) -> Prediction | Refused:
+        strategy, mesh = meshes[index]
         try:
-            asked = traced_of(with_mesh(spec, workers, strategy, mesh))
-            check(
-                tracing.subject.declaration,
-                asked.degrees,
-                sequence_parallel=asked.sequence_parallel,
-                schedule=asked.schedule,
-            )
-            progress(f"{strategy} {mesh}")
-            prediction = predict(tracing, asked, rates)
+            return predicted(strategy, mesh)
         except SpecError as error:
-            refused.append(Refused(strategy, mesh, "; ".join(p.message for p in error.problems)))
+            return Refused(strategy, mesh, "; ".join(p.message for p in error.problems))
         except (BadDegrees, NoGradient) as error:
-            refused.append(Refused(strategy, mesh, str(error)))
+            return Refused(strategy, mesh, str(error))
         except CannotTrace as error:
-            untraced.append(error)
-            refused.append(Refused(strategy, mesh, _untraced(error, spec)))
-        else:
-            predictions.append(_calibrated(prediction, calibration))
-    if untraced and not predictions:
-        raise untraced[0]  # what all have in common is the model's own
+            return Refused(strategy, mesh, _untraced(error, spec), is_untraced=True)
+
+    outcomes = in_copies(outcome, len(meshes), copies)
+    predictions = [each for each in outcomes if isinstance(each, Prediction)]
+    refused = [each for each in outcomes if isinstance(each, Refused)]
+    untraced = next((each for each in refused if each.is_untraced), None)
+    if untraced is not None and not predictions:
+        predicted(untraced.strategy, untraced.mesh)  # it raises what all have in common
     choice = best(predictions, memory)
 
     def order(prediction: Prediction) -> tuple[bool, bool, float]:
@@ -393,6 +406,7 @@ def main() -> int:
                 rates,
                 request.device.memory,
                 calibration=request.calibration,
+                copies=MOST_COPIES,
             )
     except CannotTrace as error:
         sys.stderr.write(
