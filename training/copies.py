@@ -23,12 +23,13 @@ def in_copies(task: Callable[[int], T], count: int, copies: int) -> list[T]:
     Args:
         count: at most a few thousand: they wait in a pipe.
         copies: of this process, at most; no more than it has cores and there is work. Below two,
-            or where a process cannot be copied safely (not Linux), it does all by itself.
+            or where a process cannot be copied safely (not Linux, or CUDA is in use), it does all
+            by itself.
     """
     done: dict[int, T] = {}
     if sys.platform == "linux":
         copies = min(copies, count, len(os.sched_getaffinity(0)))
-    if copies > 1 and sys.platform == "linux":
+    if copies > 1 and sys.platform == "linux" and not torch.cuda.is_initialized():
         waiting, filling = os.pipe()
         os.write(filling, b"".join(map(_INDEX.pack, range(count))))
         os.close(filling)
