@@ -1,7 +1,10 @@
 """Planning on a host: the planner is a program, since an agent has no torch."""
 
 import asyncio
+import contextlib
+import os
 import shutil
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -65,7 +68,8 @@ async def _run(request: bytes) -> tuple[int, bytes, bytes]:
     try:
         stdout, stderr = await process.communicate(request)
     except asyncio.CancelledError:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and its copies
         await process.wait()
         raise
     assert process.returncode is not None
