@@ -274,8 +274,10 @@ def _doubt(
                     f"one process whose first weights are changed by {share:g} of their size also "
                     f"differs from itself, at step {errors['step']} by {errors[kind]:.1e} "
                     f"({kind.replace('_', ' ')}): this job makes rounding grow, so what differs "
-                    "from there on may be no more than that. It is often batch norm over very few "
-                    "values: give it larger batches or images, or fewer micro-batches"
+                    "from there on may be no more than that. It is often a learning rate that is "
+                    "too high for the first steps: lower it, or give it a warm-up; or batch norm "
+                    "over very few values: give it larger batches or images, or fewer "
+                    "micro-batches"
                 )
                 return
 
