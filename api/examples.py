@@ -45,6 +45,7 @@ JOB: Example = {
     "spec": SPEC,
     "metrics": {"loss": 0.412, "samples_per_second": 51200.0},
     "straggler": None,
+    "warnings": [],
     "plan": None,
 }
 QUEUED: Example = JOB | {

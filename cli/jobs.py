@@ -143,7 +143,7 @@ def list_jobs(
         out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
         *([out.Column("RAN", out.ran, right=True)] if wide else []),
         out.Column("AGE", lambda j: out.age(j["created_at"]), right=True, spare=3),
-        out.Column("REASON", _reason),
+        out.Column("REASON", _warnings_and_reason),
     ]
     out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
 
@@ -364,6 +364,10 @@ def _reason(job: out.Json) -> str:
     return "" if job["reason"] in (None, job["state"]) else str(job["reason"])
 
 
+def _warnings_and_reason(job: out.Json) -> str:
+    return "; ".join(told for told in (*out.warnings(job), _reason(job)) if told)
+
+
 def _step(job: out.Json) -> str:
     total = job["total_steps"]
     if job["spec"].get("script") and not total and not job["step"]:
@@ -378,9 +382,10 @@ def _attempt(job: out.Json) -> str:
 
 
 def _recent(events: list[Any]) -> list[Any]:
-    saved = [event for event in events if event["kind"] == "checkpoint"][-RECENT_CHECKPOINTS:]
-    others = [event for event in events if event["kind"] != "checkpoint"][-RECENT_EVENTS:]
-    return [*others, *saved]
+    of_saves = ("checkpoint", "not_saved")
+    saves = [event for event in events if event["kind"] in of_saves][-RECENT_CHECKPOINTS:]
+    others = [event for event in events if event["kind"] not in of_saves][-RECENT_EVENTS:]
+    return [*others, *saves]
 
 
 def _strategy(job: out.Json) -> str:
@@ -415,7 +420,7 @@ def _job_page(
         ("workers", _workers(job)),
         *([] if job["spec"].get("script") else [("strategy", _strategy(job))]),
         *([("plan", job["plan"]["told"])] if job.get("plan") else []),
-        *([("straggler", slow)] if (slow := out.straggler(job)) else []),
+        *(("warning", told) for told in out.warnings(job)),
         ("priority", str(job["priority"])),
         ("created", job["created_at"]),
         ("ran", out.ran(job)),

@@ -258,13 +258,13 @@ def age(time: str | None) -> str:
     return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
 
 
-def straggler(job: Json) -> str | None:
-    """Which rank of a job holds up the others, if one does."""
-    slow = job.get("straggler")
-    if not slow:
-        return None
-    where = f" on {slow['node']}" if slow["node"] else ""
-    return f"rank {slow['rank']}{where} is slow: {slow['ratio']:.2f} × the median"
+def warnings(job: Json) -> list[str]:
+    """What a person should look at in a job that goes on, a line each."""
+    told = [one_line(text) for text in job.get("warnings", ())]
+    if slow := job.get("straggler"):
+        where = f" on {slow['node']}" if slow["node"] else ""
+        told.append(f"rank {slow['rank']}{where} is slow: {slow['ratio']:.2f} × the median")
+    return told
 
 
 def ran(job: Json) -> str:

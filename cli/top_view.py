@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trainhall.cli.output import BLANK, duration, harmless, number, ran, size, straggler
+from trainhall.cli.output import BLANK, duration, harmless, number, ran, size, warnings
 
 Json = dict[str, Any]
 
@@ -86,8 +86,7 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
         ]  # fmt: skip
         if width >= NARROW:
             reason = "" if job["reason"] == job["state"] else job["reason"] or ""
-            if slow := straggler(job):
-                reason = f"{slow}; {reason}"
+            reason = "; ".join(part for part in (*warnings(job), reason) if part)
             row += [str(job["world_size"]), ran(job), _plain(reason)]
         table.add_row(*row)
     return table

@@ -13,6 +13,7 @@ from trainhall.cluster import cursors
 from trainhall.cluster.code import CodeStore
 from trainhall.cluster.elastic import sizes_of
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, WrongState
+from trainhall.cluster.job_warnings import job_warnings
 from trainhall.cluster.lifecycle import (
     ACTIVE_STATES,
     FINAL_STATES,
@@ -203,9 +204,13 @@ class JobService:
             rows = (await session.execute(query)).all()
             ran = await run_times(session, [job.id for job, _ in rows])
             slow = await stragglers(session, [(job, progress) for job, progress in rows[:limit]])
+            warned = await job_warnings(session, [job for job, _ in rows[:limit]])
         more = len(rows) > limit
         return Page(
-            [job_view(*row, ran[row[0].id], slow.get(row[0].id)) for row in rows[:limit]],
+            [
+                job_view(*row, ran[row[0].id], slow.get(row[0].id), warned.get(row[0].id, ()))
+                for row in rows[:limit]
+            ],
             cursors.encode("jobs", rows[limit - 1][0].number) if more else None,
         )
 
@@ -419,7 +424,8 @@ async def _view(session: AsyncSession, job_id: str) -> JobView:
     ran = await run_times(session, [job_id])
     row = await _load(session, job_id)
     slow = await stragglers(session, [row])
-    return job_view(*row, ran[job_id], slow.get(job_id))
+    warned = await job_warnings(session, [row[0]])
+    return job_view(*row, ran[job_id], slow.get(job_id), warned.get(job_id, ()))
 
 
 async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:

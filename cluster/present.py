@@ -1,5 +1,6 @@
 """From rows to views."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +21,11 @@ from trainhall.monitoring.health import Straggler
 
 
 def job_view(
-    job: Job, progress: JobProgress, ran: RunTime, straggler: Straggler | None = None
+    job: Job,
+    progress: JobProgress,
+    ran: RunTime,
+    straggler: Straggler | None = None,
+    warnings: Sequence[str] = (),
 ) -> JobView:
     return JobView(
         id=job.id,
@@ -41,6 +46,7 @@ def job_view(
         spec=job.spec,
         metrics=progress.metrics,
         straggler=straggler,
+        warnings=warnings,
         plan={**job.plan, "error": plans.errors(job.plan)} if job.plan is not None else None,
     )
 

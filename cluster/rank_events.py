@@ -169,6 +169,9 @@ class RankEvents:
                 why = f"stopped at step {data.get('step')} and saved"
                 await self._note(teller, event, why, data)
                 await self._measured(teller, data)
+            case "not_saved":
+                why = str(data.get("message", ""))
+                await self._note(teller, event, why, data, kind="not_saved")
             case "note" | "network":
                 await self._note(teller, event, str(data.get("message", "")), data)
 
@@ -323,7 +326,8 @@ async def _locked_progress(teller: Teller) -> JobProgress:
     return progress
 
 
-_STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step"}
+_STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step",
+            "not_saved": "step"}  # fmt: skip
 """What tells of a step, and by which key."""
 
 

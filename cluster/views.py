@@ -1,5 +1,6 @@
 """What the services hand out: frozen values with the fields of the REST contract."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -44,6 +45,8 @@ class JobView:
     """Last value of every job-wide series; NaN and infinities as text."""
     straggler: Straggler | None = None
     """The rank that holds up the others, if one does; of a job that runs."""
+    warnings: Sequence[str] = ()
+    """What a person should look at, though it goes on; of a job that has not ended."""
     plan: dict[str, Any] | None = None
     """Of strategy `auto`, once it is planned: `trainhall.cluster.plans`, with `error`."""
 

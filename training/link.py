@@ -295,6 +295,8 @@ class RankEvent(LinkModel):
                  `{peak_memory_bytes, step_seconds, steps}` of this attempt, or null
     network      rank 0, of a job that could combine its gradients in another way, before its first
                  step: `training.network.examine`'s report; the result has it too
+    not_saved    a checkpoint could not be written, or not be uploaded; training goes on:
+                 `{step, message}`
     note         anything worth an event on the job: `{message}`
     """
 
@@ -303,7 +305,7 @@ class RankEvent(LinkModel):
     rank: int
     kind: Literal[
         "started", "stepped", "checkpoint", "failure", "completed", "paused", "gradients",
-        "network", "note",
+        "network", "not_saved", "note",
     ]  # fmt: skip
     data: dict[str, Any] = {}
 

@@ -40,6 +40,7 @@ class Saving:
         """The newest step that was saved, or at which the attempt began; 0: there is none."""
         self._saved_at = time.monotonic()
         self._error: str | None = None
+        self._saving_step = 0
         self._folder = Path(launch.checkpoint.folder)
         degrees = state.strategy.degrees
         if launch.num_nodes > 1 and launch.checkpoint.upload and not state.strategy.replicated:
@@ -94,6 +95,7 @@ class Saving:
         # A save that is still under way may fail: its error is not this one's.
         self._checkpointer.wait()
         self._error = None
+        self._saving_step = self._state.step
         self._checkpointer.save(self._state.step, self._state.snapshot(), metrics)
         # Only now: a rank may be lost while the others gather the state, and nothing is written.
         self.saved_step = self._state.step
@@ -142,4 +144,5 @@ class Saving:
     def _failed(self, error: Exception) -> None:
         self._error = f"{type(error).__name__}: {error}"
         if self._rank == 0:
-            self._events.append("note", {"message": f"a checkpoint was not saved: {self._error}"})
+            told = f"the checkpoint of step {self._saving_step} was not saved: {self._error}"
+            self._events.append("not_saved", {"step": self._saving_step, "message": told})

@@ -119,6 +119,9 @@ class Job(Schema):
     """Last value of every job-wide series. NaN and infinities are texts."""
     straggler: Straggler | None
     """The rank that the others wait for, step after step; null: none does, or it does not run."""
+    warnings: list[str]
+    """What a person should look at though the job goes on: that its last checkpoint could not be
+    saved, or that a host of its ranks is silent. Empty for a job that has ended."""
     plan: Plan | None
     """Of strategy `auto`, once it is planned."""
 

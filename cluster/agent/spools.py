@@ -229,6 +229,7 @@ class EventSpool(Spool):
         why_not = await self._upload(self.source.job_id, event.get("data", {}))
         if why_not is None:
             return raw
-        name = event.get("data", {}).get("name", "?")
-        note = {"message": f"checkpoint {name} was not uploaded: {why_not}"}
-        return json.dumps({**event, "kind": "note", "data": note}).encode() + b"\n"
+        data = event.get("data", {})
+        told = f"checkpoint {data.get('name', '?')} was not uploaded: {why_not}"
+        unsaved = {"kind": "not_saved", "data": {"step": data.get("step"), "message": told}}
+        return json.dumps({**event, **unsaved}).encode() + b"\n"

@@ -114,7 +114,8 @@ class Spool:
         except ClusterError as error:
             # Of an attempt that was replaced meanwhile, say.
             message = f"checkpoint {name} could not be uploaded: {error.message}"
-            return event.model_copy(update={"kind": "note", "data": {"message": message}})
+            told = {"step": event.data["step"], "message": message}
+            return event.model_copy(update={"kind": "not_saved", "data": told})
         finally:
             del self._uploads[name]
         return event

@@ -1,6 +1,7 @@
 """The page that `trainhall show` prints of a job."""
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,8 @@ JOB: dict[str, Any] = {
 
 
 def test_what_is_told_of_checkpoints_leaves_room_for_the_rest() -> None:
-    kinds = ["state", "failure", *["checkpoint"] * 20, "note", *["checkpoint"] * 30]
+    saves = [*["not_saved"] * 25, *["checkpoint"] * 5]
+    kinds = ["state", "failure", *["checkpoint"] * 20, "note", *saves]
     events = [{"seq": seq, "kind": kind} for seq, kind in enumerate(kinds)]
     shown = [(event["seq"], event["kind"]) for event in jobs._recent(events)]
     assert shown == [
@@ -66,6 +68,18 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return capsys.readouterr().out
 
     return shown
+
+
+def test_warnings_stand_below_the_reason(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "warning" not in shown(0)
+    slow = {"rank": 1, "ratio": 1.5, "node": "alpha"}
+    warned = {"warnings": ["not saved:\x1b[2J\nno space"], "straggler": slow}
+    monkeypatch.setattr(sys.modules[__name__], "JOB", JOB | warned)
+    lines = [line.split(maxsplit=1) for line in shown(0).splitlines() if "warning" in line]
+    assert lines == [
+        ["warning", "not saved: no space"],
+        ["warning", "rank 1 on alpha is slow: 1.50 × the median"],
+    ]
 
 
 def test_events_that_are_left_out_are_counted(shown: Any) -> None:

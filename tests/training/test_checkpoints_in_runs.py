@@ -92,8 +92,9 @@ def test_a_save_that_fails_on_the_way_does_not_stop_the_training(
     (tmp_path / "checkpoints" / "step-00000010-a1-g1").mkdir()
     attempt = ranks.run(tmp_path, job(every_steps=10))
     assert attempt.codes == [0, 0], attempt.stderr()
-    (note,) = attempt.events(kind="note")
-    assert "a checkpoint was not saved" in note["data"]["message"]
+    (unsaved,) = attempt.events(kind="not_saved")
+    assert unsaved["data"]["step"] == 10
+    assert "the checkpoint of step 10 was not saved: " in unsaved["data"]["message"]
     assert names(attempt) == ["step-00000020-a1-g1"]
 
 

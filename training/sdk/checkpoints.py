@@ -28,7 +28,7 @@ class Checkpoints:
         lacking: of better ones that are not among them, why not.
         shared_by_hosts: several hosts save to the same folder, which is proven first.
         committed: called on rank 0, in the background, for each checkpoint.
-        note: tells people what went wrong.
+        not_saved: called on every rank for each that could not be: its step, and why in words.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class Checkpoints:
         *,
         shared_by_hosts: bool,
         committed: Callable[[Committed], None],
-        note: Callable[[str], None],
+        not_saved: Callable[[int, str], None],
     ) -> None:
         if shared_by_hosts and group is not None:
             prove_shared(folder, group)
         self._resume = resume
         self._lacking = lacking
         self._group = group
-        self._note = note
+        self._not_saved = not_saved
         self._error: str | None = None
         self._saving_step = 0
         self._checkpointer = Checkpointer(folder, token, group, committed, on_error=self._failed)
@@ -101,9 +101,10 @@ class Checkpoints:
         return None if loaded is None else (made[-1][_STATE], loaded)
 
     def _failed(self, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}"
-        self._error = f"the checkpoint of step {self._saving_step}: {reason}"
-        self._note(f"a checkpoint was not saved: {reason}")
+        which = f"the checkpoint of step {self._saving_step}"
+        why = f"{type(error).__name__}: {error}"
+        self._error = f"{which}: {why}"
+        self._not_saved(self._saving_step, f"{which} was not saved: {why}")
 
 
 def _shape(node: Any) -> Any:

@@ -203,7 +203,7 @@ class Session:
             group,
             shared_by_hosts=shared,
             committed=lambda done: self._tell("checkpoint", done.event()),
-            note=lambda message: self._tell("note", {"message": message}),
+            not_saved=lambda step, told: self._tell("not_saved", {"step": step, "message": told}),
         )
 
     def save(self, state: dict[str, Any], step: int | None) -> None:

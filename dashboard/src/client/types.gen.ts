@@ -1171,6 +1171,13 @@ export type Job = {
      */
     straggler: Straggler | null;
     /**
+     * Warnings
+     *
+     * What a person should look at though the job goes on: that its last checkpoint could not be
+     * saved, or that a host of its ranks is silent. Empty for a job that has ended.
+     */
+    warnings: Array<string>;
+    /**
      * Of strategy `auto`, once it is planned.
      */
     plan: Plan | null;

@@ -56,6 +56,7 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
     straggler: null,
+    warnings: [],
     plan: null,
     ...change,
   };

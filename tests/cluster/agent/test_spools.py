@@ -214,7 +214,9 @@ async def test_what_is_refused_for_good_is_not_sent_for_ever(tmp_path: Path) -> 
 def event_lines(*kinds: str) -> bytes:
     lines = []
     for sequence, kind in enumerate(kinds, 1):
-        data = {"name": f"step-{sequence:08d}-a1-g1"} if kind == "checkpoint" else {}
+        data: dict[str, Any] = {}
+        if kind == "checkpoint":
+            data = {"name": f"step-{sequence:08d}-a1-g1", "step": sequence}
         event = {"sequence": sequence, "time": 0.0, "rank": 0, "kind": kind, "data": data}
         lines.append(json.dumps(event).encode() + b"\n")
     return b"".join(lines)
@@ -234,10 +236,10 @@ async def test_a_checkpoint_is_told_after_its_upload(tmp_path: Path) -> None:
     await ship_all(EventSpool(SOURCE, path, sink, upload))
     first, second = "step-00000002-a1-g1", "step-00000004-a1-g1"
     assert seen == [(first, 1), (first, 1), (second, 3)]
-    assert [e["kind"] for e in sink.events] == ["started", "checkpoint", "note", "note"]
-    assert sink.events[3]["data"]["message"] == (
-        f"checkpoint {second} was not uploaded: its files are gone"
-    )
+    assert [e["kind"] for e in sink.events] == ["started", "checkpoint", "note", "not_saved"]
+    assert sink.events[3]["data"] == {
+        "step": 4, "message": f"checkpoint {second} was not uploaded: its files are gone"
+    }  # fmt: skip
 
 
 async def test_what_is_told_behind_a_checkpoint_goes_with_it(tmp_path: Path) -> None:

@@ -15,15 +15,21 @@ def test_a_failed_save_names_the_step_of_the_rank_that_failed(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    notes: list[str] = []
+    unsaved: list[tuple[int, str]] = []
+
+    def not_saved(step: int, told: str) -> None:
+        unsaved.append((step, told))
+
     saves = Checkpoints(
         blocked / "checkpoints", Token("job", 1, 1), [], {}, None,
-        shared_by_hosts=False, committed=lambda done: None, note=notes.append,
+        shared_by_hosts=False, committed=lambda done: None, not_saved=not_saved,
     )  # fmt: skip
     saves.save({"weight": 1}, 3, {})
     with pytest.raises(NotSaved, match="rank 0 could not save the checkpoint of step 3: NotADir"):
         saves.finish()
-    assert "a checkpoint was not saved: NotADirectoryError" in notes[0]
+    ((step, why),) = unsaved
+    assert step == 3
+    assert why.startswith("the checkpoint of step 3 was not saved: NotADirectoryError")
 
     # The ranks may be at different steps; each tells its own.
     told: list[str | None] = []

@@ -21,6 +21,7 @@ import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
 import { PlanCard } from "./plan-card";
 import { secondsLeft } from "./progress";
 import { ResizeButton } from "./resize-button";
+import { Warnings } from "./warnings";
 
 interface Props {
   job: Job;
@@ -60,7 +61,7 @@ export function Header({ job, live }: Props) {
         </Group>
       </Group>
       <Reason job={job} />
-      <Straggler job={job} />
+      <Warnings job={job} />
       <Facts job={job} />
       {job.plan ? <PlanCard plan={job.plan} /> : null}
       <JobProgress job={job} live={live} />
@@ -95,19 +96,6 @@ function Reason({ job }: { job: Job }) {
         {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
       </Text>
     </section>
-  );
-}
-
-/** The rank that the others wait for, step after step. */
-function Straggler({ job }: { job: Job }) {
-  const slow = job.straggler;
-  if (!slow) return null;
-  const ratio = slow.ratio.toFixed(2);
-  return (
-    <Text size="sm" c="yellow.8" data-testid="straggler">
-      rank {slow.rank}
-      {slow.node ? ` on ${slow.node}` : ""} is slow: {ratio} × the median time for a step
-    </Text>
   );
 }
 

@@ -131,7 +131,8 @@ function EntryRow({ entry }: { entry: Entry }) {
 
 function EventRow({ event }: { event: JobEvent }) {
   const state = event.kind === "state" ? event.data.state : undefined;
-  const bad = event.kind === "attempt" && event.data.state === "failed";
+  const failed = event.kind === "attempt" && event.data.state === "failed";
+  const bad = failed || event.kind === "not_saved";
   return (
     <li
       className={classes.event}
@@ -143,7 +144,7 @@ function EventRow({ event }: { event: JobEvent }) {
         <Moment value={event.time} />
       </span>
       <span className={classes.kind}>
-        {typeof state === "string" ? <StateBadge state={state} /> : event.kind}
+        {typeof state === "string" ? <StateBadge state={state} /> : event.kind.replace("_", " ")}
       </span>
       <span className={classes.reason}>
         {event.reason === state ? null : <Told text={event.reason} />}
