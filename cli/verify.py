@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_WORKERS = 8
 DEFAULT_WORKERS = 4
 STOPPED = 130
+NAMED = 3
+"""Of those that are unclear for one reason, so many are named below the table."""
 
 
 class Dtype(StrEnum):
@@ -227,7 +229,7 @@ def _page(results: "list[Result]") -> str:
     for result in compared:
         if result.verdict == "unclear":
             unclear.setdefault(result.reason, []).append(f"{result.strategy}, {result.mesh}")
-    lines += [f"\nUnclear: {'; '.join(who)}\n      {why}" for why, who in unclear.items()]
+    lines += [f"\nUnclear: {_some(who)}\n      {why}" for why, who in unclear.items()]
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
         if result.verdict == "does not fit":
@@ -237,6 +239,12 @@ def _page(results: "list[Result]") -> str:
     for (strategy, reason), meshes in reasons.items():
         lines.append(f"  {strategy}: {'; '.join(meshes)}\n      {reason}")
     return "\n".join(lines)
+
+
+def _some(meshes: list[str]) -> str:
+    """Some of many: the table has them all."""
+    more = len(meshes) - NAMED
+    return "; ".join(meshes[:NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _document(spec: "JobSpec", steps: int, dtype: Dtype, results: "list[Result]") -> dict[str, Any]:
