@@ -143,8 +143,8 @@ class CheckpointService:
     async def verify(self, checkpoint_id: str) -> Sequence[Problem]:
         """Hash every file and compare it with the manifest; what is wrong, nothing for a good one.
 
-        A damaged checkpoint is marked: no attempt is told to start from it while there is a good
-        one. Whoever asks while it is hashed, as all hosts of an attempt may, hears of that.
+        A damaged checkpoint is marked until it is found whole: no attempt is told to start from it
+        while there is a good one. Whoever asks while it is hashed, as all hosts may, hears of that.
 
         Raises:
             WrongState: it is given up, or lies where the coordinator cannot see it.
@@ -164,6 +164,8 @@ class CheckpointService:
         # Where even the folder of the job is gone, it may be the whole disk that is away.
         if damage is not None and await asyncio.to_thread(_is_seen, folder):
             await self.mark_corrupt(checkpoint_id, str(damage))
+        if not problems:
+            await self._mark_whole(checkpoint_id)
         return problems
 
     async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
@@ -235,14 +237,22 @@ class CheckpointService:
             )
         return folder
 
-    async def mark_corrupt(self, checkpoint_id: str, why: str) -> CheckpointView:
+    async def mark_corrupt(self, checkpoint_id: str, why: str) -> None:
         """It cannot be loaded: no attempt is told to start from it any more."""
         async with self._db.transaction() as session:
             row = await _locked(session, checkpoint_id)
             await self.corrupt(session, row, why)
-            view = checkpoint_view(row)
-        self._wakeups.stream(view.job_id)
-        return view
+        self._wakeups.stream(row.job_id)
+
+    async def _mark_whole(self, checkpoint_id: str) -> None:
+        """What had made it corrupt is mended: attempts may start from it again."""
+        async with self._db.transaction() as session:
+            row = await _locked(session, checkpoint_id)
+            if row.state == "corrupt":
+                row.state = "committed"
+                why = f"the checkpoint of step {row.step} is whole again"
+                await self._tell_change(session, row, why)
+        self._wakeups.stream(row.job_id)
 
     async def corrupt(self, session: AsyncSession, row: Checkpoint, why: str) -> None:
         if row.state == "committed":

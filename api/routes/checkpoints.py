@@ -154,7 +154,8 @@ async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoin
 async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verification:
     """Hashes every file and compares it with the manifest.
 
-    A damaged checkpoint is marked corrupt, and no attempt starts from it any more.
+    A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
+    marked and is good again, say from a backup, loses the mark.
     """
     found = await hall.checkpoints.verify(checkpoint_id)
     problems = [CheckpointProblem.model_validate(problem) for problem in found]

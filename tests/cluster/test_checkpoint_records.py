@@ -425,6 +425,28 @@ async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
         await service.verify_stored(job_id, "step-00000099-a1-g1")
 
 
+async def test_a_corrupt_checkpoint_whose_files_are_back_is_one_to_start_from_again(
+    hall: SimulatedCluster,
+) -> None:
+    job_id, folder = await stored(hall)
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+    (folder / "state.json").write_bytes(b"[]")
+    assert await service.verify(view.id)
+    assert (await service.get(view.id)).state == "corrupt"
+    await pause(hall, job_id)
+    with pytest.raises(WrongState, match="corrupt"):
+        await service.restore(view.id)
+    (folder / "state.json").write_bytes(FILES["state.json"])
+    assert not await service.verify(view.id)
+    assert not await service.verify(view.id), "told once"
+    assert (await service.get(view.id)).state == "committed"
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    told = [event.reason for event in events if "whole again" in event.reason]
+    assert told == ["the checkpoint of step 10 is whole again"]
+    assert await start_again(hall, job_id) == [NAME]
+
+
 async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> None:
     """Once it is back, its checkpoints are what they were."""
     job_id, folder = await stored(hall)
