@@ -362,7 +362,8 @@ export const pinCheckpoint = <ThrowOnError extends boolean = false>(options: Opt
  *
  * Hashes every file and compares it with the manifest.
  *
- * A damaged checkpoint is marked corrupt, and no attempt starts from it any more.
+ * A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
+ * marked and is good again, say from a backup, loses the mark.
  */
 export const verifyCheckpoint = <ThrowOnError extends boolean = false>(options: Options<VerifyCheckpointData, ThrowOnError>) => (options.client ?? client).post<VerifyCheckpointResponses, VerifyCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/verify', ...options });
 
