@@ -237,7 +237,7 @@ class LocalRun:
                 retire(self._checkpoints, launch.spec.checkpoint)
             case "gradients":
                 self._gradients.add(data)
-            case "note":
+            case "note" | "not_saved":
                 say(f"Note: {data['message']}")
             case "network":
                 say(f"Network: {data['message']}.")

@@ -260,11 +260,11 @@ def age(time: str | None) -> str:
 
 def warnings(job: Json) -> list[str]:
     """What a person should look at in a job that goes on, a line each."""
-    told = [one_line(text) for text in job.get("warnings", ())]
+    told = []
     if slow := job.get("straggler"):
         where = f" on {slow['node']}" if slow["node"] else ""
         told.append(f"rank {slow['rank']}{where} is slow: {slow['ratio']:.2f} × the median")
-    return told
+    return told + [one_line(text) for text in job.get("warnings", ())]
 
 
 def ran(job: Json) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from trainhall.cluster import cursors
 from trainhall.cluster.errors import Conflict, InvalidValue, NotFound, Revoked, WrongState
 from trainhall.cluster.facts import NodeState
+from trainhall.cluster.job_warnings import SAVED
 from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES, JobState, lock_job, move_job
 from trainhall.cluster.ports import Clock, Ids
 from trainhall.cluster.present import checkpoint_json, checkpoint_view, job_view
@@ -250,8 +251,7 @@ class CheckpointService:
             row = await _locked(session, checkpoint_id)
             if row.state == "corrupt":
                 row.state = "committed"
-                why = f"the checkpoint of step {row.step} is whole again"
-                await self._tell_change(session, row, why)
+                await self._tell_change(session, row, f"the checkpoint of step {row.step} is whole")
         self._wakeups.stream(row.job_id)
 
     async def corrupt(self, session: AsyncSession, row: Checkpoint, why: str) -> None:
@@ -359,7 +359,7 @@ class CheckpointService:
         )
         session.add(row)
         await session.flush()
-        await self._tell_change(session, row, f"saved at step {row.step}")
+        await self._tell_change(session, row, f"{SAVED} {row.step}")
         await self._retain(session, job)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[RetentionView]:

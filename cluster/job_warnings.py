@@ -3,68 +3,82 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.cluster.facts import NodeState
-from trainhall.cluster.lifecycle import FINAL_STATES, JobState
-from trainhall.db.models import Attempt, Event, Job, Node
+from trainhall.cluster.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
+from trainhall.db.models import Attempt, Checkpoint, Event, Job, Node
+
+SAVED = "saved at step"
+"""So begins the event of a checkpoint that was saved; what became of it later has other words."""
 
 
 async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
     """Sentences by the id of the job; of those alone that have any."""
-    going_on = [job.id for job in jobs if JobState(job.state) not in FINAL_STATES]
+    going_on = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
     told: dict[str, list[str]] = defaultdict(list)
-    if going_on:
-        for job_id, why in await _unsaved(session, going_on):
-            told[job_id].append(why)
-        for job_id, why in await _on_silent_hosts(session, going_on):
-            told[job_id].append(why)
+    for job_id, why in await _unsaved(session, list(going_on)):
+        told[job_id].append(why)
+    on_hosts = [job_id for job_id, state in going_on.items() if state in ACTIVE_STATES]
+    for job_id, why in await _on_suspect_hosts(session, on_hosts):
+        told[job_id].append(why)
     return told
 
 
 async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
-    """Jobs whose newest word of a checkpoint is that it was not saved."""
-    # Each job's events are read from the newest on until one is of these kinds.
+    """Jobs that have saved nothing since a save failed."""
+    # Each job's events are read from the newest on until one tells of a save, or of a failed one.
     newest = (
         select(Event.seq)
-        .where(Event.job_id == Job.id, Event.kind.in_(("checkpoint", "not_saved")))
+        .where(
+            Event.job_id == Job.id,
+            or_(
+                Event.kind == "not_saved",
+                and_(Event.kind == "checkpoint", Event.reason.startswith(SAVED)),
+            ),
+        )
         .order_by(Event.seq.desc())
         .limit(1)
         .correlate(Job)
         .scalar_subquery()
     )
-    rows = await session.execute(
-        select(Event.job_id, Event.reason)
+    failed = await session.scalars(
+        select(Event)
         .join(Job, Job.id == Event.job_id)
         .where(Job.id.in_(job_ids), Event.seq == newest, Event.kind == "not_saved")
     )
-    return [(job_id, reason) for job_id, reason in rows]
+    return [(e.job_id, e.reason) for e in failed.all() if not await _saved_since(session, e)]
 
 
-async def _on_silent_hosts(
+async def _saved_since(session: AsyncSession, failed: Event) -> bool:
+    """What hosts tell of their uploads comes in no order."""
+    step = failed.data.get("step")
+    later = tuple_(Checkpoint.attempt, Checkpoint.step) >= (failed.attempt, step or 0)
+    query = select(Checkpoint.id).where(Checkpoint.job_id == failed.job_id, later).limit(1)
+    return await session.scalar(query) is not None
+
+
+async def _on_suspect_hosts(
     session: AsyncSession, job_ids: Sequence[str]
 ) -> Sequence[tuple[str, str]]:
     """Jobs with ranks on hosts that were not heard for a while, and are not given up yet."""
-    silent = {
-        node_id: f"node {name}: {reason}"
-        for node_id, name, reason in await session.execute(
-            select(Node.id, Node.name, Node.reason).where(Node.state == NodeState.SUSPECT.value)
-        )
+    suspects = await session.scalars(select(Node).where(Node.state == NodeState.SUSPECT.value))
+    told = {
+        node.id: f"node {node.name} is suspect since {node.state_at:%H:%M:%S} UTC: {node.reason}"
+        for node in suspects
     }
-    if not silent:
+    if not told:
         return []
-    newest = select(Job.id, Job.attempt).where(
-        Job.id.in_(job_ids), Job.state == JobState.RUNNING.value
-    )
+    newest = select(Job.id, Job.attempt).where(Job.id.in_(job_ids))
     allocations = await session.execute(
         select(Attempt.job_id, Attempt.allocation).where(
             tuple_(Attempt.job_id, Attempt.number).in_(newest)
         )
     )
     return [
-        (job_id, silent[host["node_id"]])
+        (job_id, told[host["node_id"]])
         for job_id, allocation in allocations
         for host in allocation
-        if host["node_id"] in silent
+        if host["node_id"] in told
     ]

@@ -266,7 +266,9 @@ class RankEvents:
         except InvalidValue as error:
             # Asking again would not mend it, so it is told and the rank's other events go on.
             log.warning("a checkpoint was refused", job=teller.job.id, error=error.message)
-            await self._note(teller, event, f"a checkpoint was refused: {error.message}", {})
+            data = {"step": _count(event.data.get("step"))}
+            why = f"a checkpoint was refused: {error.message}"
+            await self._note(teller, event, why, data, kind="not_saved")
 
     async def _gradients(self, teller: Teller, event: RankEvent) -> None:
         try:

@@ -307,7 +307,7 @@ class Event(Base):
     seq: Mapped[int] = mapped_column(BigInt, primary_key=True)
     time: Mapped[datetime]
     kind: Mapped[str] = mapped_column(String(32))
-    """state, attempt, checkpoint, note, node …"""
+    """state, attempt, checkpoint, not_saved, note, node …"""
     reason: Mapped[str] = mapped_column(Text)
     attempt: Mapped[int | None]
     data: Mapped[dict[str, Any]] = mapped_column(default=dict)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainhall.distributed import breakable, process_group
-from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
+from trainhall.training.checkpoint.checkpointer import Checkpointer, GivenUp, Loaded
 from trainhall.training.checkpoint.draft import Committed
 from trainhall.training.checkpoint.errors import NotSaved
 from trainhall.training.link import EventSpool, Launch
@@ -143,6 +143,10 @@ class Saving:
 
     def _failed(self, error: Exception) -> None:
         self._error = f"{type(error).__name__}: {error}"
-        if self._rank == 0:
+        if self._rank != 0:
+            return
+        if isinstance(error, GivenUp):  # those who go on save again
+            self._events.append("note", {"message": f"a checkpoint was not saved: {error}"})
+        else:
             told = f"the checkpoint of step {self._saving_step} was not saved: {self._error}"
             self._events.append("not_saved", {"step": self._saving_step, "message": told})

@@ -120,8 +120,8 @@ class Job(Schema):
     straggler: Straggler | None
     """The rank that the others wait for, step after step; null: none does, or it does not run."""
     warnings: list[str]
-    """What a person should look at though the job goes on: that its last checkpoint could not be
-    saved, or that a host of its ranks is silent. Empty for a job that has ended."""
+    """What a person should look at though the job goes on: that its newest checkpoint could not be
+    saved, or that a node of its ranks is suspect. Empty for a job that has ended."""
     plan: Plan | None
     """Of strategy `auto`, once it is planned."""
 
@@ -288,7 +288,7 @@ class Event(Schema):
     """Position in the job's stream; it rises, with gaps."""
     time: Time
     kind: str
-    """`state`, `attempt`, `checkpoint`, `note` …"""
+    """`state`, `attempt`, `checkpoint`, `not_saved`, `note` …"""
     reason: str
     attempt: int | None
     data: JsonObject

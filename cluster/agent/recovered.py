@@ -115,8 +115,9 @@ def find_unrecorded(launch: Launch) -> list[str]:
 def find_untold(launch: Launch, told: Iterable[Path], after_step: int = -1) -> list[RankEvent]:
     """The events that are missing: `checkpoint` for each whole one, in order of steps.
 
-    What is not whole, or cannot be looked at, is told as a `note`. An event's sequence follows from
-    its step alone: it is the same whatever else is found, now or by another agent.
+    What is not whole is told as `not_saved`, a folder that cannot be looked at as a `note`. An
+    event's sequence follows from its step alone: it is the same whatever else is found, now or by
+    another agent.
 
     Args:
         told: the files of what ranks told, where this host has them.
@@ -140,12 +141,14 @@ def _tell(found: Found, job_id: str) -> RankEvent:
         data = _committed(found.path, job_id).event()
     except (BadCheckpoint, OSError) as error:
         why = f"{found.path.name} was found and is not recorded: {error}"
-        return _event(found.name.step, "note", {"message": why})
+        return _event(found.name.step, "not_saved", {"step": found.name.step, "message": why})
     logger.info("%s was committed and not told", found.path)
     return _event(found.name.step, "checkpoint", data)
 
 
-def _event(step: int, kind: Literal["checkpoint", "note"], data: dict[str, Any]) -> RankEvent:
+def _event(
+    step: int, kind: Literal["checkpoint", "not_saved", "note"], data: dict[str, Any]
+) -> RankEvent:
     return RankEvent(sequence=step + 1, time=time.time(), rank=0, kind=kind, data=data)
 
 

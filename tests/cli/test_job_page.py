@@ -77,8 +77,8 @@ def test_warnings_stand_below_the_reason(shown: Any, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys.modules[__name__], "JOB", JOB | warned)
     lines = [line.split(maxsplit=1) for line in shown(0).splitlines() if "warning" in line]
     assert lines == [
-        ["warning", "not saved: no space"],
         ["warning", "rank 1 on alpha is slow: 1.50 × the median"],
+        ["warning", "not saved: no space"],
     ]
 
 

@@ -243,6 +243,17 @@ def test_a_killed_run_leaves_no_process_and_goes_on(start, gate: Gate, tmp_path:
     assert [json.loads(line)["step"] for line in captured] == list(range(10, STEPS + 1, 10))
 
 
+def test_a_checkpoint_that_is_not_saved_is_told(start, gate: Gate, tmp_path: Path) -> None:
+    run = start(synthetic(gate.task("synthetic"), every_steps=60), "out")
+    run.wait_for_step(5)
+    # Its name is taken, and none is ever overwritten.
+    (run.output / "checkpoints" / "step-00000060-a1-g1").mkdir(parents=True)
+    gate.open()
+    code, told = run.finish()
+    assert code == 0, told
+    assert "Note: the checkpoint of step 60 was not saved: " in told
+
+
 def test_what_is_complete_is_left_alone(start, output: Path) -> None:
     before = (output / "result.json").read_bytes()
     code, told = start(SPEC, "out", "--resume").finish()

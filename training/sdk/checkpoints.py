@@ -28,7 +28,8 @@ class Checkpoints:
         lacking: of better ones that are not among them, why not.
         shared_by_hosts: several hosts save to the same folder, which is proven first.
         committed: called on rank 0, in the background, for each checkpoint.
-        not_saved: called on every rank for each that could not be: its step, and why in words.
+        not_saved: called for each that could not be, on the ranks that know of it, rank 0 at
+            least: its step, and why in words.
     """
 
     def __init__(

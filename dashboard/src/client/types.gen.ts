@@ -565,7 +565,7 @@ export type Event = {
     /**
      * Kind
      *
-     * `state`, `attempt`, `checkpoint`, `note` …
+     * `state`, `attempt`, `checkpoint`, `not_saved`, `note` …
      */
     kind: string;
     /**
@@ -1173,8 +1173,8 @@ export type Job = {
     /**
      * Warnings
      *
-     * What a person should look at though the job goes on: that its last checkpoint could not be
-     * saved, or that a host of its ranks is silent. Empty for a job that has ended.
+     * What a person should look at though the job goes on: that its newest checkpoint could not be
+     * saved, or that a node of its ranks is suspect. Empty for a job that has ended.
      */
     warnings: Array<string>;
     /**

@@ -238,7 +238,7 @@ def test_a_line_that_the_kill_cut_short_tells_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["file", "manifest", "job"])
-def test_what_is_not_whole_is_told_as_a_note(tmp_path: Path, damage: str) -> None:
+def test_what_is_not_whole_is_told_as_not_saved(tmp_path: Path, damage: str) -> None:
     attempt = Attempt(tmp_path)
     token = Token("other" if damage == "job" else "job", 1, 1)
     path = attempt.commit(10, token=token).path
@@ -248,9 +248,9 @@ def test_what_is_not_whole_is_told_as_a_note(tmp_path: Path, damage: str) -> Non
         case "manifest":
             (path / "manifest.json").unlink()
     good = attempt.commit(20)
-    note, told = attempt.untold()
-    assert note["kind"] == "note"
-    assert "step-00000010-a1-g1 was found and is not recorded: " in note["data"]["message"]
+    unsaved, told = attempt.untold()
+    assert (unsaved["kind"], unsaved["data"]["step"]) == ("not_saved", 10)
+    assert "step-00000010-a1-g1 was found and is not recorded: " in unsaved["data"]["message"]
     assert told["data"] == good.event()
 
 

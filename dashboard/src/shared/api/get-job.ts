@@ -2,7 +2,9 @@ import { queryOptions, useQuery } from "@tanstack/react-query";
 import { getJob as request } from "@/client";
 import { unwrap } from "./client";
 import { keys } from "./keys";
-import type { Job } from "./types";
+import { isActive, type Job } from "./types";
+
+const HOSTS_MS = 10_000;
 
 export function getJob(id: string, signal?: AbortSignal): Promise<Job> {
   return unwrap(request({ path: { job_id: id }, ...(signal ? { signal } : {}) }));
@@ -16,5 +18,9 @@ export function jobOptions(id: string) {
 }
 
 export function useJob(id: string) {
-  return useQuery(jobOptions(id));
+  return useQuery({
+    ...jobOptions(id),
+    // Its stream tells what happens to the job, and nothing of its hosts.
+    refetchInterval: ({ state: { data } }) => (data && isActive(data.state) ? HOSTS_MS : false),
+  });
 }
