@@ -28,7 +28,7 @@ from trainhall.api.problems import Refusal, refusal_of
 from trainhall.api.routes import agent, docs, probes, stream
 from trainhall.api.routes.dashboard import Dashboard
 from trainhall.api.settings import Settings
-from trainhall.api.startup import only_one, open_database
+from trainhall.api.startup import migrate, only_one, open_database, sole_use
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
@@ -37,7 +37,7 @@ from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
 STOP_SECONDS = 5.0
-"""How long the coordinator's own work may take to end."""
+"""How long the coordinator's own work, its lease and its database may take to end, together."""
 
 
 def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
 
     Raises:
         StartupError: at its start, when the data folder or the database cannot be used, or another
-            coordinator uses the data folder.
+            coordinator uses one of them.
     """
     settings = settings or Settings()
     figures = RequestFigures()
@@ -121,19 +121,23 @@ async def _running_coordinator(
     is_over: Callable[[], bool],
 ) -> AsyncIterator[Coordinator]:
     async with only_one(settings.data_dir, is_over):
-        db = await open_database(settings)
-        coordinator = Coordinator(
-            db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal
-        )
-        await coordinator.start()
-        _return_memory()
+        ends = AsyncExitStack()
         try:
+            db = open_database(settings)
+            ends.push_async_callback(db.close)
+            await ends.enter_async_context(sole_use(db, settings.data_dir, is_over, on_fatal))
+            await migrate(db)
+            coordinator = Coordinator(
+                db, data_dir=settings.data_dir, options=options, on_fatal=on_fatal
+            )
+            ends.push_async_callback(coordinator.hub.close)
+            ends.push_async_callback(coordinator.stop)
+            await coordinator.start()
+            _return_memory()
             yield coordinator
         finally:
             async with asyncio.timeout(STOP_SECONDS):
-                await coordinator.stop()
-                await coordinator.hub.close()
-                await db.close()
+                await ends.aclose()
 
 
 def _return_memory() -> None:

@@ -1,9 +1,12 @@
-"""What a coordinator must have before it starts: its data folder for itself, and its database."""
+"""What a coordinator must have before it starts: its data folder and its database, for itself."""
 
 import asyncio
+import os
+import secrets
+import socket
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -11,11 +14,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from trainhall.api.settings import Settings
 from trainhall.cluster.file_lock import FileLock
+from trainhall.cluster.tasks import Tasks
 from trainhall.db.database import Database, DatabaseUrlError
+from trainhall.db.lease import Lease
+from trainhall.db.models import CoordinatorLease
 
 log = structlog.get_logger(__name__)
 
 LOCK = "coordinator.lock"
+IDENTITY = "coordinator.id"
 LOCK_SECONDS = 10.0
 """How long the coordinator before this one may take to end: its requests, then its own work."""
 LOCK_POLL_SECONDS = 0.05
@@ -60,28 +67,95 @@ async def _taken_later(lock: FileLock, folder: Path, is_over: Callable[[], bool]
     return False
 
 
-async def open_database(settings: Settings) -> Database:
-    """The database with today's tables.
+def open_database(settings: Settings) -> Database:
+    """The database, of which nothing is read yet.
 
     Raises:
-        StartupError: its address is none, or it cannot be used.
+        StartupError: its address is none, or its file cannot be there.
     """
     try:
-        db = Database(settings.database)
+        return Database(settings.database)
     except OSError as error:
         raise _unusable(settings.data_dir, error) from error
     except DatabaseUrlError as error:
         raise StartupError(str(error)) from error
+
+
+@asynccontextmanager
+async def sole_use(
+    db: Database,
+    folder: Path,
+    is_over: Callable[[], bool],
+    on_fatal: Callable[[str, BaseException | None], None],
+) -> AsyncIterator[None]:
+    """Keep other coordinators, of other data folders or hosts, from the database.
+
+    Args:
+        folder: the data folder, which is held.
+        is_over: whether this process was asked to end.
+        on_fatal: called should another have taken the database, as it may from one that slept.
+
+    Raises:
+        StartupError: the database cannot be used, or another coordinator uses it.
+    """
+    place = f"process {os.getpid()} on {socket.gethostname()}, data in {folder}"
+    lease = Lease(db, _identity(folder), place)
+    with _told(db):
+        # Where there can be a lease it comes first: a newer version, started by mistake, must not
+        # change the tables under the one that runs.
+        if not await db.has_table(CoordinatorLease.__tablename__):
+            await db.migrate()
+        other = await lease.take(LOCK_SECONDS, is_over)
+    if other is not None:
+        raise StartupError(
+            f"another coordinator uses the database ({other}); stop it, or give this one a "
+            "--database-url of its own"
+        )
+    tasks = Tasks(on_fatal)
+    tasks.start("lease", lease.keep())
     try:
+        yield
+    finally:
+        await tasks.stop()
+    # Not where something failed: a coordinator that did not end in time may still write.
+    await lease.release()
+
+
+async def migrate(db: Database) -> None:
+    """Bring the tables of a database up to date, of which this process has the sole use.
+
+    Raises:
+        StartupError: it cannot be used.
+    """
+    with _told(db):
         await db.migrate()
+
+
+@contextmanager
+def _told(db: Database) -> Iterator[None]:
+    """Say in a line why a database cannot be used."""
+    try:
+        yield
     except SQLAlchemyError as error:
-        await db.close()
         cause = str(getattr(error, "orig", error)).strip().splitlines()
         where = db.url.render_as_string(hide_password=True)
         raise StartupError(
             f"the database {where} cannot be used: {cause[0] if cause else type(error).__name__}"
         ) from error
-    return db
+
+
+def _identity(folder: Path) -> str:
+    """Of a data folder that is held; made when it is first asked for."""
+    path = folder / IDENTITY
+    try:
+        with suppress(FileNotFoundError):
+            if known := path.read_text().strip():
+                return known[:64]
+        made = secrets.token_hex(16)
+        path.write_text(made)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return made
 
 
 def _unusable(folder: Path, error: OSError) -> StartupError:

@@ -134,6 +134,12 @@ class Database:
                 future.exception()
             raise
 
+    async def has_table(self, name: str) -> bool:
+        """Whether there is a table of that name, whatever the version that made it."""
+        async with self.session() as session:
+            connection = await session.connection()
+            return await connection.run_sync(lambda sync: sync.dialect.has_table(sync, name))
+
     async def migrate(self) -> None:
         """Bring the tables up to date. Safe while other coordinators start on the same database."""
         if self.dialect == "sqlite":

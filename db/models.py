@@ -471,3 +471,18 @@ class LogChunk(Base):
         UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),
         Index("ix_log_chunks_rank", "job_id", "rank", "seq"),
     )
+
+
+class CoordinatorLease(Base):
+    """Which coordinator uses the database (`trainhall.db.lease`): one row."""
+
+    __tablename__ = "coordinator_lease"
+
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    holder: Mapped[str] = mapped_column(String(64))
+    """Of its data folder."""
+    token: Mapped[str] = mapped_column(String(64))
+    """Of its process."""
+    renewals: Mapped[int] = mapped_column(BigInt)
+    place: Mapped[str] = mapped_column(Text)
+    """Where it runs, for people."""

@@ -1,18 +1,42 @@
-"""One data folder has one coordinator at a time."""
+"""One data folder, and one database, has one coordinator at a time."""
 
 import asyncio
 import os
+import re
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import select, text
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession
+from support.agent_process import until
 from support.coordinator_process import coordinator, url_of
 
+from trainhall.api import app as app_module
 from trainhall.api import startup
+from trainhall.api.app import create_app
+from trainhall.api.settings import Settings
 from trainhall.api.startup import StartupError
+from trainhall.cluster.coordinator import Coordinator
+from trainhall.db import lease
+from trainhall.db.database import Database
+from trainhall.db.lease import Lease
+from trainhall.db.models import CoordinatorLease
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Database]:
+    db = Database(url)
+    try:
+        yield db
+    finally:
+        await db.close()
 
 
 async def test_a_second_one_is_refused_before_it_touches_anything(
@@ -31,6 +55,137 @@ async def test_a_second_one_is_refused_before_it_touches_anything(
     third = make_app()
     async with third.router.lifespan_context(third):
         pass
+
+
+async def test_a_second_one_is_refused_on_another_folder_too(
+    make_app: Callable[..., FastAPI],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    database_url: str,
+) -> None:
+    monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
+    first = make_app()
+    second = create_app(Settings(data_dir=tmp_path / "other", database_url=database_url))
+    async with first.router.lifespan_context(first):
+        with pytest.raises(StartupError) as caught:
+            async with second.router.lifespan_context(second):
+                pass
+        assert re.fullmatch(
+            rf"another coordinator uses the database \(process {os.getpid()} on .*, data in "
+            rf"{tmp_path / 'data'}\); stop it, or give this one a --database-url of its own",
+            str(caught.value),
+        )
+    async with second.router.lifespan_context(second):
+        pass
+
+
+async def test_a_copied_data_folder_takes_the_database_from_the_first(
+    make_app: Callable[..., FastAPI],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    database_url: str,
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
+    ended: list[str] = []
+    monkeypatch.setattr(app_module, "end_process", lambda name, _: ended.append(name))
+    app = make_app()
+    async with app.router.lifespan_context(app):
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        copied = create_app(Settings(data_dir=tmp_path / "copy", database_url=database_url))
+        async with copied.router.lifespan_context(copied):
+            await until("the first one to end", lambda: ended)
+    assert ended == ["lease"]
+    assert app.state.failed
+
+
+async def test_a_second_one_is_refused_before_it_changes_the_tables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_database_url: str
+) -> None:
+    monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
+    first, newer = (
+        create_app(Settings(data_dir=tmp_path / folder, database_url=empty_database_url))
+        for folder in ("data", "other")
+    )
+    async with first.router.lifespan_context(first):
+        db: Database = first.state.coordinator.db
+        async with db.transaction() as session:
+            await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        with pytest.raises(StartupError, match="another coordinator uses the database"):
+            async with newer.router.lifespan_context(newer):
+                pass
+        async with db.session() as session:
+            told = await session.scalar(text("SELECT version_num FROM alembic_version"))
+        assert told == "0001"
+
+
+async def test_a_database_that_cannot_be_written_is_told(
+    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, database_url: str
+) -> None:
+    async with opened(database_url) as db:
+        assert await Lease(db, "another", "another host").take(0, lambda: False) is None
+
+    @asynccontextmanager
+    async def away(self: Database) -> AsyncIterator[AsyncSession]:
+        raise OperationalError(None, None, OSError("the disk is full"))
+        yield
+
+    monkeypatch.setattr(Database, "transaction", away)
+    app = make_app()
+    with pytest.raises(StartupError, match=r"^the database .* cannot be used: the disk is full$"):
+        async with app.router.lifespan_context(app):
+            pass
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_who_does_not_end_in_time_keeps_the_lease(
+    make_app: Callable[..., FastAPI],
+    monkeypatch: pytest.MonkeyPatch,
+    database_url: str,
+    late: bool,
+) -> None:
+    """It may still write."""
+
+    in_time = Coordinator.stop
+
+    async def stop(self: Coordinator) -> None:
+        await in_time(self)
+        await asyncio.Event().wait()
+
+    if late:
+        monkeypatch.setattr(app_module, "STOP_SECONDS", 0.5)
+        monkeypatch.setattr(Coordinator, "stop", stop)
+    app = make_app()
+    with pytest.raises(TimeoutError) if late else nullcontext():
+        async with app.router.lifespan_context(app):
+            pass
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "lease"] == []
+    async with opened(database_url) as db, db.session() as session:
+        assert len((await session.scalars(select(CoordinatorLease))).all()) == late
+
+
+async def test_one_that_fails_to_start_leaves_nothing_behind(
+    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Database] = []
+    close = Database.close
+
+    async def start(self: Coordinator) -> None:
+        raise RuntimeError("no start")
+
+    async def noted(self: Database) -> None:
+        await close(self)
+        closed.append(self)
+
+    monkeypatch.setattr(Coordinator, "start", start)
+    monkeypatch.setattr(Database, "close", noted)
+    app = make_app()
+    with pytest.raises(RuntimeError, match="no start"):
+        async with app.router.lifespan_context(app):
+            pass
+    assert len(closed) == 1
+    assert [task for task in asyncio.all_tasks() if task.get_name() == "lease"] == []
 
 
 async def test_one_that_is_about_to_end_is_waited_for(make_app: Callable[..., FastAPI]) -> None:

@@ -1,0 +1,287 @@
+"""One coordinator at a time uses a database."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import SimpleNamespace
+
+import pytest
+from sqlalchemy import delete, select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.ext.asyncio import AsyncSession
+from support.agent_process import until
+
+from trainhall.db import lease as leases
+from trainhall.db.database import Database
+from trainhall.db.lease import Lease, LeaseLost
+from trainhall.db.models import CoordinatorLease
+
+real_sleep = asyncio.sleep
+
+
+def never() -> bool:
+    return False
+
+
+class Hours:
+    """The time that leases see. It passes only where one sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+        """Done in each sleep of `take`, at its end."""
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        await real_sleep(0.001)
+        if seconds != leases.POLL_SECONDS:  # of `keep`
+            return
+        self.now += seconds
+        if self.meanwhile is not None:
+            await self.meanwhile()
+
+
+@pytest.fixture(autouse=True)
+def hours(monkeypatch: pytest.MonkeyPatch) -> Hours:
+    made = Hours()
+    monkeypatch.setattr(leases, "time", made)
+    monkeypatch.setattr(
+        leases, "asyncio", SimpleNamespace(sleep=made.sleep, timeout=asyncio.timeout)
+    )
+    monkeypatch.setattr(leases, "POLL_SECONDS", 0.5)
+    return made
+
+
+@pytest.fixture
+def long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None expires."""
+    monkeypatch.setattr(leases, "EXPIRE_SECONDS", float("inf"))
+
+
+async def holders(database: Database) -> list[str]:
+    async with database.session() as session:
+        return list(await session.scalars(select(CoordinatorLease.holder)))
+
+
+async def renewals(database: Database) -> int | None:
+    async with database.session() as session:
+        return await session.scalar(select(CoordinatorLease.renewals))
+
+
+async def renewed(database: Database) -> None:
+    """Wait until somebody has renewed it."""
+    async with asyncio.timeout(30):
+        before, now = await renewals(database), None
+        while now is None or now == before:
+            now = await renewals(database)
+
+
+async def lost(lease: Lease, told: str) -> None:
+    """Wait until its coordinator must end."""
+    with pytest.raises(LeaseLost, match=told):
+        async with asyncio.timeout(30):
+            await lease.keep()
+
+
+@asynccontextmanager
+async def away() -> AsyncIterator[AsyncSession]:
+    """Instead of a transaction, or of a session for reading."""
+    raise OperationalError(None, None, OSError("away"))
+    yield
+
+
+@asynccontextmanager
+async def kept(lease: Lease) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(lease.keep())
+    yield task
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.usefixtures("long")
+async def test_another_one_is_refused_while_it_is_renewed(database: Database) -> None:
+    first, second = Lease(database, "a", "on host a"), Lease(database, "b", "on host b")
+    assert await first.take(0, never) is None
+    async with kept(first):
+        assert await second.take(0, never) == "on host a"
+        assert await second.take(3600, lambda: True) == "on host a", "asked to end"
+    assert await holders(database) == ["a"]
+
+
+@pytest.mark.usefixtures("long")
+async def test_one_that_ends_in_order_is_followed_at_once(database: Database) -> None:
+    first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
+    assert await first.take(0, never) is None
+    async with kept(first):
+        waiting = asyncio.create_task(second.take(3600, never))
+        await renewed(database)
+        assert not waiting.done()
+    await first.release()
+    assert await waiting is None
+    await first.release()
+    assert await holders(database) == ["b"], "another's is not released"
+
+
+@pytest.mark.parametrize("every", [5, 20.5])
+async def test_one_that_is_renewed_is_kept(database: Database, hours: Hours, every: float) -> None:
+    """Even at the last moment: after the look by which it had expired, before the next one."""
+    first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
+    assert await first.take(0, never) is None
+
+    async def renew() -> None:
+        if hours.now % every == 0:
+            assert await first._renewed() is None
+
+    hours.meanwhile = renew
+    assert await second.take(3600, lambda: hours.now >= 100) == "a"
+    assert await renewals(database) == 100 // every
+
+
+async def test_one_that_nobody_renews_is_anybody_s(database: Database, hours: Hours) -> None:
+    first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
+    assert await first.take(0, never) is None
+    assert await second.take(0, never) is None
+    assert hours.now == leases.EXPIRE_SECONDS + leases.POLL_SECONDS
+    assert await holders(database) == ["b"]
+    # The first one was asleep.
+    await lost(first, r"database now, or an older copy of it .*: b$")
+    assert await holders(database) == ["b"]
+
+
+async def test_one_that_died_after_a_renewal_is_followed_too(
+    database: Database, hours: Hours
+) -> None:
+    first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
+    assert await first.take(0, never) is None
+
+    async def renew() -> None:
+        if hours.now == 1:
+            await first._renewed()
+
+    hours.meanwhile = renew
+    assert await second.take(2 * leases.RENEW_SECONDS + 1, never) is None
+    assert hours.now == 1 + leases.EXPIRE_SECONDS + leases.POLL_SECONDS
+
+
+async def test_silence_counts_only_while_it_is_watched(database: Database, hours: Hours) -> None:
+    first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
+    assert await first.take(0, never) is None
+
+    async def be_asleep() -> None:
+        if hours.now == 10:
+            hours.now = 1000
+
+    hours.meanwhile = be_asleep
+    assert await second.take(0, never) is None
+    assert hours.now == 1000 + leases.EXPIRE_SECONDS + leases.POLL_SECONDS
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.usefixtures("long")
+async def test_the_next_process_of_a_data_folder_takes_it_at_once(
+    database: Database, copies: int
+) -> None:
+    earlier = Lease(database, "a", "a")
+    assert await earlier.take(0, never) is None
+    for _ in range(copies):
+        assert await Lease(database, "a", "a").take(0, never) is None
+    # Should it live all the same, on a copy of the folder, it ends.
+    await lost(earlier, ": a$")
+
+
+@pytest.mark.usefixtures("long")
+async def test_of_many_that_start_at_once_one_has_it(database: Database) -> None:
+    candidates = [Lease(database, str(i), str(i)) for i in range(8)]
+    over = [False]
+    takes = [asyncio.create_task(each.take(0, lambda: over[0])) for each in candidates]
+    await until("one to have it", lambda: any(take.done() for take in takes))
+    over[0] = True
+    (holder,) = await holders(database)
+    told = await asyncio.gather(*takes)
+    assert [i for i, other in enumerate(told) if other is None] == [int(holder)]
+    assert {other for other in told if other is not None} == {holder}
+
+
+async def test_it_is_kept_where_the_database_goes_away_and_comes_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(database, "a", "a")
+    assert await lease.take(0, never) is None
+    failed = 0
+
+    def counted() -> AbstractAsyncContextManager[AsyncSession]:
+        nonlocal failed
+        failed += 1
+        return away()
+
+    async with kept(lease) as keeping:
+        with monkeypatch.context() as patch:
+            patch.setattr(database, "transaction", counted)
+            await until("it to fail", lambda: failed > 2)
+            await lease.release()
+        await renewed(database)
+        # A copy of the database, say, from before the lease.
+        async with database.transaction() as session:
+            await session.execute(delete(CoordinatorLease))
+        await renewed(database)
+        assert not keeping.done()
+
+
+async def test_a_renewal_that_hangs_is_given_up_and_tried_again(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(database, "a", "a")
+    assert await lease.take(0, never) is None
+    hung = 0
+
+    @asynccontextmanager
+    async def hanging() -> AsyncIterator[AsyncSession]:
+        nonlocal hung
+        hung += 1
+        await asyncio.Event().wait()
+        yield AsyncSession()
+
+    async with kept(lease):
+        with monkeypatch.context() as patch:
+            patch.setattr(leases, "RENEW_SECONDS", 0.01)
+            patch.setattr(database, "transaction", hanging)
+            await until("it to be tried again", lambda: hung > 2)
+        await renewed(database)
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_one_that_cannot_be_written_is_written_later(
+    database: Database, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """As on a full disk, whether or not a process of the data folder was there before."""
+    if known:
+        assert await Lease(database, "a", "a").take(0, never) is None
+    lease = Lease(database, "a", "a")
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "transaction", away)
+        assert await lease.take(0, never) is None
+        assert await holders(database) == ["a"] * known
+    async with kept(lease):
+        await renewed(database)
+        assert await holders(database) == ["a"]
+    # From now on it is lost to whoever takes it, even in the name of its own folder.
+    assert await Lease(database, "a", "a copy").take(0, never) is None
+    await lost(lease, ": a copy$")
+
+
+async def test_it_is_not_ours_where_nobody_can_tell(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = Lease(database, "b", "b")
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "transaction", away)
+        patch.setattr(database, "session", away)
+        with pytest.raises(OperationalError):
+            await lease.take(0, never)
+    assert await Lease(database, "a", "a").take(0, never) is None
+    monkeypatch.setattr(database, "transaction", away)
+    with pytest.raises(OperationalError):
+        await lease.take(0, never)
