@@ -229,7 +229,9 @@ def _end(attempt: AttemptFacts, job: JobFacts, failure: Failure | None) -> EndAt
         return _end_with_agents(attempt, job, stopped)
     if job.state is JobState.PAUSING:
         if failure is not None:
-            how = "resumes from its checkpoint" if attempt.saves else "starts again once resumed"
+            how = (
+                "resumes from what it saved last" if attempt.saves else "starts again once resumed"
+            )
             why = f"{describe(failure)} while it was being paused; it {how}"
             return _ended(attempt, job, AttemptState.FAILED, JobState.PAUSED, why, failure)
         return _ended(attempt, job, AttemptState.PAUSED, JobState.PAUSED, "a user paused it")

@@ -33,19 +33,17 @@ def straggler_of(
     """The job's slow rank by its newest metrics; None: no rank is slow, or none is told.
 
     Args:
-        allocation: `Attempt.allocation`, to name the rank's node.
+        allocation: `Attempt.allocation`, to name the rank's node. A rank that is not in it, or is
+            alone, was slow in an earlier attempt.
     """
     rank, ratio = metrics.get(SLOWEST), metrics.get(RATIO)
     if not isinstance(rank, int | float) or not isinstance(ratio, int | float):
         return None
     if not math.isfinite(ratio) or ratio < SLOW:
         return None
-    node = next(
-        (
-            host["node_name"]
-            for host in allocation or ()
-            if any(place["rank"] == int(rank) for place in host["ranks"])
-        ),
-        None,
-    )
-    return Straggler(int(rank), float(ratio), node)
+    if allocation is None:
+        return Straggler(int(rank), float(ratio), None)
+    nodes = {place["rank"]: host["node_name"] for host in allocation for place in host["ranks"]}
+    if int(rank) not in nodes or len(nodes) < 2:
+        return None
+    return Straggler(int(rank), float(ratio), nodes[int(rank)])

@@ -128,7 +128,7 @@ def test_a_script_is_told_on_when_it_could_not_save(begun: bool) -> None:
     paused = ended(Outcome.FAILED, failure=lost)
     end = the_end(attempt(paused, goal="pause", script=True, begun=begun), job(JobState.PAUSING))
     assert (end.job_path, end.failure) == ((JobState.PAUSED,), lost)
-    how = "resumes from its checkpoint" if begun else "starts again once resumed"
+    how = "resumes from what it saved last" if begun else "starts again once resumed"
     assert end.reason == f"{lost.message} while it was being paused; it {how}"
     well = attempt(ended(Outcome.PAUSED), goal="pause", script=True, begun=True)
     assert the_end(well, job(JobState.PAUSING)).failure is None

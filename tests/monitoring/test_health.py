@@ -17,7 +17,14 @@ def test_a_slow_rank_is_told_with_its_node() -> None:
     metrics = {"slowest_rank": 2.0, "slowest_rank_ratio": 1.5, "loss": 0.1}
     assert straggler_of(metrics, ALLOCATION) == Straggler(2, 1.5, "b")
     assert straggler_of(metrics, None) == Straggler(2, 1.5, None)
-    assert straggler_of({**metrics, "slowest_rank": 9.0}, ALLOCATION) == Straggler(9, 1.5, None)
+
+
+@pytest.mark.parametrize(("rank", "ranks"), [(9, 4), (1, 1), (0, 1)])
+def test_who_was_slow_among_others_is_slow_no_more(rank: int, ranks: int) -> None:
+    """The series are those of an earlier attempt, with other workers."""
+    allocation = ALLOCATION if ranks == 4 else [{"node_name": "a", "ranks": [{"rank": 0}]}]
+    metrics = {"slowest_rank": float(rank), "slowest_rank_ratio": 1.5}
+    assert straggler_of(metrics, allocation) is None
 
 
 @pytest.mark.parametrize(
