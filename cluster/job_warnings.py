@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import and_, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.allocations import newest_allocations
 from trainhall.cluster.facts import NodeState
 from trainhall.cluster.lifecycle import ACTIVE_STATES, FINAL_STATES, JobState
-from trainhall.db.models import Attempt, Checkpoint, Event, Job, Node
+from trainhall.db.models import Checkpoint, Event, Job, Node
 
 SAVED = "saved at step"
 """So begins the event of a checkpoint that was saved; what became of it later has other words."""
@@ -70,15 +71,10 @@ async def _on_suspect_hosts(
     }
     if not told:
         return []
-    newest = select(Job.id, Job.attempt).where(Job.id.in_(job_ids))
-    allocations = await session.execute(
-        select(Attempt.job_id, Attempt.allocation).where(
-            tuple_(Attempt.job_id, Attempt.number).in_(newest)
-        )
-    )
+    allocations = await newest_allocations(session, job_ids)
     return [
         (job_id, told[host["node_id"]])
-        for job_id, allocation in allocations
+        for job_id, allocation in allocations.items()
         for host in allocation
         if host["node_id"] in told
     ]

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from trainhall.cluster.allocations import newest_allocations
 from trainhall.cluster.lifecycle import JobState
-from trainhall.db.models import Attempt, Job, JobProgress
+from trainhall.db.models import Job, JobProgress
 from trainhall.monitoring.health import Straggler, straggler_of
 
 
@@ -21,11 +21,9 @@ async def stragglers(
     }
     if not found:
         return {}
-    newest = select(Job.id, Job.attempt).where(Job.id.in_(found))
-    allocations = await session.execute(
-        select(Attempt.job_id, Attempt.allocation).where(
-            tuple_(Attempt.job_id, Attempt.number).in_(newest)
-        )
-    )
-    told = {job_id: straggler_of(found[job_id], allocation) for job_id, allocation in allocations}
+    allocations = await newest_allocations(session, found)
+    told = {
+        job_id: straggler_of(found[job_id], allocation)
+        for job_id, allocation in allocations.items()
+    }
     return {job_id: straggler for job_id, straggler in told.items() if straggler is not None}
