@@ -39,18 +39,24 @@ async def opened(url: str) -> AsyncIterator[Database]:
         await db.close()
 
 
+async def refusal(app: FastAPI) -> str:
+    """What an application says that does not start."""
+    with pytest.raises(StartupError) as caught:
+        async with app.router.lifespan_context(app):
+            pass
+    return str(caught.value)
+
+
 async def test_a_second_one_is_refused_before_it_touches_anything(
     make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
     first, second = make_app(), make_app()
     async with first.router.lifespan_context(first):
-        with pytest.raises(StartupError) as caught:
-            async with second.router.lifespan_context(second):
-                pass
-        told = f"another coordinator uses {tmp_path / 'data'}; stop it, or give this one a"
-        assert str(caught.value).startswith(told)
-        assert "--data-dir" in str(caught.value)
+        told = await refusal(second)
+        which = f"another coordinator uses {tmp_path / 'data'}; stop it, or give this one a"
+        assert told.startswith(which)
+        assert "--data-dir" in told
     # An orderly end frees it.
     third = make_app()
     async with third.router.lifespan_context(third):
@@ -68,13 +74,10 @@ async def test_a_second_one_is_refused_on_another_folder_too(
     first = make_app()
     second = create_app(Settings(data_dir=tmp_path / "other", database_url=database_url))
     async with first.router.lifespan_context(first):
-        with pytest.raises(StartupError) as caught:
-            async with second.router.lifespan_context(second):
-                pass
         assert re.fullmatch(
             rf"another coordinator uses the database \(process {os.getpid()} on .*, data in "
             rf"{tmp_path / 'data'}\); stop it, or give this one a --database-url of its own",
-            str(caught.value),
+            await refusal(second),
         )
     async with second.router.lifespan_context(second):
         pass
@@ -112,9 +115,7 @@ async def test_a_second_one_is_refused_before_it_changes_the_tables(
         db: Database = first.state.coordinator.db
         async with db.transaction() as session:
             await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-        with pytest.raises(StartupError, match="another coordinator uses the database"):
-            async with newer.router.lifespan_context(newer):
-                pass
+        assert "another coordinator uses the database" in await refusal(newer)
         async with db.session() as session:
             told = await session.scalar(text("SELECT version_num FROM alembic_version"))
         assert told == "0001"
