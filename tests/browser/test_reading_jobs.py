@@ -158,11 +158,18 @@ def test_a_text_is_found_in_all_of_a_long_log(page: Page, cluster: Cluster, tmp_
 def test_what_happened_is_told_with_the_failure(
     page: Page, cluster: Cluster, tmp_path: Path
 ) -> None:
-    script = tmp_path / "fails.py"
-    script.write_text("import sys\nsys.exit('the data are gone')\n")
+    # A script that ends at once may do so between two reports, and never be seen to run.
+    script, seen = tmp_path / "fails.py", tmp_path / "seen"
+    script.write_text(
+        "import pathlib, sys, time\n"
+        f"while not pathlib.Path({str(seen)!r}).exists():\n    time.sleep(0.02)\n"
+        "sys.exit('the data are gone')\n"
+    )
     job = cluster.submit(
         {"name": "fails", "script": {"path": str(script)}, "recovery": {"max_restarts": 0}}
     )
+    cluster.wait_for(job, "running")
+    seen.touch()
     cluster.wait_for(job, "failed")
     page.goto(f"/jobs/{job}?tab=timeline")
     attempt = page.get_by_role("region", name="Attempt 1")
