@@ -33,11 +33,11 @@ def logged() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def make_app(tmp_path: Path, database_url: str) -> Callable[..., FastAPI]:
-    """Makes the application on the test's database."""
+    """Makes the application on the test's database, and a data folder."""
 
-    def make(**settings: Any) -> FastAPI:
+    def make(folder: str = "data", **settings: Any) -> FastAPI:
         return create_app(
-            Settings(data_dir=tmp_path / "data", database_url=database_url, **settings)
+            Settings(data_dir=tmp_path / folder, database_url=database_url, **settings)
         )
 
     return make

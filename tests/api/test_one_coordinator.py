@@ -47,10 +47,17 @@ async def refusal(app: FastAPI) -> str:
     return str(caught.value)
 
 
-async def test_a_second_one_is_refused_before_it_touches_anything(
-    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator waits for another to end, and sees that it is not the only one, in no time."""
     monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_second_one_is_refused_before_it_touches_anything(
+    make_app: Callable[..., FastAPI], tmp_path: Path
+) -> None:
     first, second = make_app(), make_app()
     async with first.router.lifespan_context(first):
         told = await refusal(second)
@@ -63,16 +70,11 @@ async def test_a_second_one_is_refused_before_it_touches_anything(
         pass
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_second_one_is_refused_on_another_folder_too(
-    make_app: Callable[..., FastAPI],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    database_url: str,
+    make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
-    first = make_app()
-    second = create_app(Settings(data_dir=tmp_path / "other", database_url=database_url))
+    first, second = make_app(), make_app("other")
     async with first.router.lifespan_context(first):
         assert re.fullmatch(
             rf"another coordinator uses the database \(process {os.getpid()} on .*, data in "
@@ -83,30 +85,26 @@ async def test_a_second_one_is_refused_on_another_folder_too(
         pass
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_copied_data_folder_takes_the_database_from_the_first(
-    make_app: Callable[..., FastAPI],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    database_url: str,
+    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
     ended: list[str] = []
     monkeypatch.setattr(app_module, "end_process", lambda name, _: ended.append(name))
     app = make_app()
     async with app.router.lifespan_context(app):
         shutil.copytree(tmp_path / "data", tmp_path / "copy")
-        copied = create_app(Settings(data_dir=tmp_path / "copy", database_url=database_url))
+        copied = make_app("copy")
         async with copied.router.lifespan_context(copied):
             await until("the first one to end", lambda: ended)
     assert ended == ["lease"]
     assert app.state.failed
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_second_one_is_refused_before_it_changes_the_tables(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, empty_database_url: str
+    tmp_path: Path, empty_database_url: str
 ) -> None:
-    monkeypatch.setattr(startup, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.3)
     first, newer = (
         create_app(Settings(data_dir=tmp_path / folder, database_url=empty_database_url))
         for folder in ("data", "other")

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from sqlalchemy import delete, select
@@ -90,6 +91,23 @@ async def away() -> AsyncIterator[AsyncSession]:
     """Instead of a transaction, or of a session for reading."""
     raise OperationalError(None, None, OSError("away"))
     yield
+
+
+@asynccontextmanager
+async def hangs() -> AsyncIterator[None]:
+    """Instead of a transaction, too."""
+    await asyncio.Event().wait()
+    yield
+
+
+@asynccontextmanager
+async def tried(database: Database, instead: Callable[[], object]) -> AsyncIterator[None]:
+    """Transactions go so, and one was tried again."""
+    with pytest.MonkeyPatch.context() as patch:
+        transaction = Mock(side_effect=instead)
+        patch.setattr(database, "transaction", transaction)
+        await until("it to be tried again", lambda: transaction.call_count > 2)
+        yield
 
 
 @asynccontextmanager
@@ -205,22 +223,11 @@ async def test_of_many_that_start_at_once_one_has_it(database: Database) -> None
     assert {other for other in told if other is not None} == {holder}
 
 
-async def test_it_is_kept_where_the_database_goes_away_and_comes_back(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_is_kept_where_the_database_goes_away_and_comes_back(database: Database) -> None:
     lease = Lease(database, "a", "a")
     assert await lease.take(0, never) is None
-    failed = 0
-
-    def counted() -> AbstractAsyncContextManager[AsyncSession]:
-        nonlocal failed
-        failed += 1
-        return away()
-
     async with kept(lease) as keeping:
-        with monkeypatch.context() as patch:
-            patch.setattr(database, "transaction", counted)
-            await until("it to fail", lambda: failed > 2)
+        async with tried(database, away):
             await lease.release()
         await renewed(database)
         # A copy of the database, say, from before the lease.
@@ -235,20 +242,11 @@ async def test_a_renewal_that_hangs_is_given_up_and_tried_again(
 ) -> None:
     lease = Lease(database, "a", "a")
     assert await lease.take(0, never) is None
-    hung = 0
-
-    @asynccontextmanager
-    async def hanging() -> AsyncIterator[AsyncSession]:
-        nonlocal hung
-        hung += 1
-        await asyncio.Event().wait()
-        yield AsyncSession()
-
     async with kept(lease):
         with monkeypatch.context() as patch:
             patch.setattr(leases, "RENEW_SECONDS", 0.01)
-            patch.setattr(database, "transaction", hanging)
-            await until("it to be tried again", lambda: hung > 2)
+            async with tried(database, hangs):
+                pass
         await renewed(database)
 
 
