@@ -71,8 +71,12 @@ class _InPlace:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.cluster.story(self.job)}") from None
 
-    def after(self, what: str, fault: Callable[[], None], workers: int, *gone: str) -> None:
-        """Inject a fault; the processes of all hosts but those `gone` go on, with so many."""
+    def after(self, what: str, fault: Callable[[], None], workers: int, *gone: str) -> float:
+        """Inject a fault; the processes of all hosts but those `gone` go on, with so many.
+
+        Returns:
+            In how many seconds the next step came.
+        """
         report, cluster = self.play.report, self.cluster
         before, generation = self.pids(), cluster.job(self.job)["generation"]
         began = time.time()
@@ -81,12 +85,14 @@ class _InPlace:
         self.settle(workers, generation + 1)
         stepped = cluster.first_step(self.job)
         assert stepped is not None
-        report.slowest(f"s, slowest to the next step: {what}", stepped - began)
+        seconds = stepped - began
+        report.slowest(f"s, slowest to the next step: {what}", seconds)
         now = self.pids()
         kept = {name: pid for name, pid in before.items() if name not in gone}
         report.check("the others kept their processes", kept.items() <= now.items(), (before, now))
         told = cluster.job(self.job)
         report.check("it is the first attempt", told["attempt"] == 1, cluster.story(self.job))
+        return seconds
 
     def rank_of(self, host: Host) -> int:
         return self.pids()[host.name]
@@ -136,14 +142,13 @@ def lost_in_place(play: Play) -> None:
                 _HOSTS,
                 host.name,
             )
-            began = time.monotonic()
-            running.after(
+            seconds = running.after(
                 "a host without power",
                 lambda host=host: _cut_power(cluster, host),
                 _HOSTS - 1,
                 host.name,
             )
-            beyond = time.monotonic() - began - LOST_SECONDS
+            beyond = seconds - LOST_SECONDS
             play.report.slowest("s beyond the lost timeout, slowest to the next step", beyond)
             running.after("the host returned", lambda host=host: _give_power(cluster, host), _HOSTS)
         running.check_bits()
