@@ -8,7 +8,7 @@ RUNS ?=
 SEED ?= 0
 BIN := .venv/bin
 
-.PHONY: help run up test slow simulate chaos lint format generate bench bench-collectives build clean
+.PHONY: help run up check test slow simulate chaos lint format generate bench bench-collectives build clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -19,6 +19,11 @@ setup = @command -v $(PYTHON) >/dev/null 2>&1 || { echo "Trainhall needs Python 
 run: ## Install what is missing, start Trainhall and train on handwritten digits (PORT=8000, ONCE=1)
 	$(setup) run --port $(PORT)
 	@exec $(BIN)/trainhall up --port $(PORT) --data-dir .run --demo examples/digits.yaml $(if $(ONCE),--once)
+
+check: ## The inner loop: style, types, boundaries, and the tests that start no process
+	$(setup) lint
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -q --no-processes -n auto --dist loadfile
 
 test: ## Every check and every test
 	$(setup) test
@@ -60,7 +65,7 @@ bench: ## Run the benchmarks one after another and print their ratios
 bench-collectives: ## Measure collectives on loopback and on limited links (as root) and simulate 4,096 ranks, with a report
 	$(setup) test
 	$(BIN)/trainhall bench collectives --limits 100Mbit/s,1Gbit/s --report benchmarks/results/collectives
-	$(BIN)/trainhall bench collectives --simulate --plot benchmarks/results/collectives/simulated.svg > benchmarks/results/collectives/simulated.txt
+	$(BIN)/trainhall bench collectives --simulate > benchmarks/results/collectives/simulated.txt
 
 build: ## A wheel with the dashboard inside, in dist/
 	$(setup) build

@@ -7,10 +7,9 @@ Observe      an id, a count, an answer to what fails
 """
 
 import asyncio
-import ctypes
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 
 from fastapi import FastAPI, Request
@@ -23,16 +22,16 @@ from trainhall import __version__
 from trainhall.api.auth import everyone_is_operator
 from trainhall.api.guard import Guard
 from trainhall.api.observe import Observe, RequestFigures
-from trainhall.api.openapi import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
-from trainhall.api.problems import Refusal, refusal_of
+from trainhall.api.openapi.document import PREFIX, PUBLIC_ROUTERS, TITLE, describe, public_routes
+from trainhall.api.problems import RefusalError, refusal_of
 from trainhall.api.routes import agent, docs, probes, stream
 from trainhall.api.routes.dashboard import Dashboard
 from trainhall.api.settings import Settings
 from trainhall.api.startup import migrate, only_one, open_database, sole_use
+from trainhall.cluster.background_tasks import end_process
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.tasks import end_process
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
@@ -100,7 +99,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
     app.include_router(docs.router)
     app.router.default = Dashboard()
     for kind in (
-        Refusal, ClusterError, IngestError, SpecError, RequestValidationError, HTTPException,
+        RefusalError, ClusterError, IngestError, SpecError, RequestValidationError, HTTPException,
     ):  # fmt: skip
         app.add_exception_handler(kind, _refuse)
     app.add_middleware(
@@ -133,17 +132,10 @@ async def _running_coordinator(
             ends.push_async_callback(coordinator.hub.close)
             ends.push_async_callback(coordinator.stop)
             await coordinator.start()
-            _return_memory()
             yield coordinator
         finally:
             async with asyncio.timeout(STOP_SECONDS):
                 await ends.aclose()
-
-
-def _return_memory() -> None:
-    """Give back what only the start needed, where the C library can (glibc): over 1 MB."""
-    with suppress(AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -154,12 +146,14 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return refusal.response()
 
 
-def _nothing_here(request: Request, status: int) -> Refusal:
+def _nothing_here(request: Request, status: int) -> RefusalError:
     where = f"{request.method} {request.url.path[:200]}"
     if status == 404:
-        return Refusal(404, "not-found", f"there is nothing at {where}; /docs tells what there is")
+        return RefusalError(
+            404, "not-found", f"there is nothing at {where}; /docs tells what there is"
+        )
     allowed = sorted(_methods(request))
-    return Refusal(
+    return RefusalError(
         405, "method-not-allowed", f"{where} is not possible; possible here: {', '.join(allowed)}",
         headers={"Allow": ", ".join(allowed)},
     )  # fmt: skip

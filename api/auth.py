@@ -8,7 +8,7 @@ from typing import Protocol
 
 from starlette.requests import HTTPConnection
 
-from trainhall.api.problems import Refusal
+from trainhall.api.problems import RefusalError
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Authenticator(Protocol):
         """Who asks.
 
         Raises:
-            Refusal: nobody who may.
+            RefusalError: nobody who may.
         """
         ...
 
@@ -45,12 +45,12 @@ def bearer(connection: HTTPConnection) -> str:
     """The credential of the `Authorization` header.
 
     Raises:
-        Refusal: there is none.
+        RefusalError: there is none.
     """
     scheme, _, credential = connection.headers.get("authorization", "").partition(" ")
     credential = credential.strip()
     if scheme.lower() != "bearer" or not credential:
-        raise Refusal(
+        raise RefusalError(
             401, "not-authenticated",
             "the node's credential is missing: send it as `Authorization: Bearer …`",
             headers={"WWW-Authenticate": "Bearer"},

@@ -7,7 +7,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from trainhall.api.problems import Refusal, field_problems
+from trainhall.api.problems import RefusalError, field_problems
 
 SMALL_BYTES = 64 * 1024
 """Limit of the bodies that are no job specs."""
@@ -21,7 +21,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     """The whole body of at most `limit` bytes; never more than that is held.
 
     Raises:
-        Refusal: 413, once it is known to be longer.
+        RefusalError: 413, once it is known to be longer.
     """
     return b"".join([chunk async for chunk in bounded(request, limit)])
 
@@ -30,7 +30,7 @@ async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
     """The body as it comes, up to `limit` bytes.
 
     Raises:
-        Refusal: 413, once it is known to be longer; 400 when it ends too early.
+        RefusalError: 413, once it is known to be longer; 400 when it ends too early.
     """
     stream = request.stream()
     if declared_length(request) > limit:
@@ -47,7 +47,7 @@ async def bounded(request: Request, limit: int) -> AsyncIterator[bytes]:
             if chunk:
                 yield chunk
     except ClientDisconnect:
-        raise Refusal(400, "bad-request", "the connection ended within the body") from None
+        raise RefusalError(400, "bad-request", "the connection ended within the body") from None
 
 
 async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
@@ -57,7 +57,7 @@ async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
         size += len(chunk)
         yield chunk
     if expected and size != expected:
-        raise Refusal(400, "bad-request", f"the body has {size} bytes, not {expected}")
+        raise RefusalError(400, "bad-request", f"the body has {size} bytes, not {expected}")
 
 
 def declared_length(request: Request) -> int:
@@ -80,10 +80,10 @@ async def _linger(stream: AsyncIterator[bytes]) -> None:
         return
 
 
-def _too_large(limit: int) -> Refusal:
-    told = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit // 1024} KiB"
-    return Refusal(
-        413, "too-large", f"the body is longer than {told}", headers={"Connection": "close"}
+def _too_large(limit: int) -> RefusalError:
+    size_text = f"{limit // (1024 * 1024)} MiB" if limit >= 1024 * 1024 else f"{limit // 1024} KiB"
+    return RefusalError(
+        413, "too-large", f"the body is longer than {size_text}", headers={"Connection": "close"}
     )
 
 
@@ -92,11 +92,11 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def unsupported(request: Request, *accepted: str) -> Refusal:
+def unsupported(request: Request, *accepted: str) -> RefusalError:
     given = media_type(request)
-    told = f"content type {given!r} is not accepted" if given else "there is no content type"
-    return Refusal(
-        415, "unsupported-media-type", f"{told}; send {', '.join(accepted)}",
+    problem = f"content type {given!r} is not accepted" if given else "there is no content type"
+    return RefusalError(
+        415, "unsupported-media-type", f"{problem}; send {', '.join(accepted)}",
         headers={"Accept-Post" if request.method == "POST" else "Accept": ", ".join(accepted)},
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
     """The body as a model; an empty body is an empty object.
 
     Raises:
-        Refusal: 413, 415, or 422 with one problem per wrong field.
+        RefusalError: 413, 415, or 422 with one problem per wrong field.
     """
     raw = await read_body(request, limit)
     if not raw.strip() and not media_type(request):
@@ -118,4 +118,4 @@ async def read_json(request: Request, model: type[Model], limit: int = SMALL_BYT
         found = field_problems(error.errors(include_url=False))
         first = found[0]
         detail = f"{first.field}: {first.message}" if first.field else first.message
-        raise Refusal(422, "invalid-request", detail, errors=found) from None
+        raise RefusalError(422, "invalid-request", detail, errors=found) from None

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trainhall.api.problems import Refusal
+from trainhall.api.problems import RefusalError
 
 AGENT_PREFIX = "/api/v1/agent/"
 HEALTH = "/healthz"
@@ -54,7 +54,7 @@ class Guard:
                 return
         await self.app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _refusal(self, scope: Scope) -> RefusalError | None:
         hosts, origins = _headers(scope)
         if scope["path"].startswith(AGENT_PREFIX):
             if self._simulated:
@@ -86,9 +86,9 @@ class Guard:
         return None
 
 
-def _refused(detail: str) -> Refusal:
+def _refused(detail: str) -> RefusalError:
     # A refused caller of HTTP/1.1 may have a body under way that nobody will read.
-    return Refusal(403, "not-allowed", detail, headers={"Connection": "close"})
+    return RefusalError(403, "not-allowed", detail, headers={"Connection": "close"})
 
 
 def _headers(scope: Scope) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainhall.api.problems import Refusal
+from trainhall.api.problems import RefusalError
 from trainhall.db.database import was_undone
 
 log = structlog.get_logger(__name__)
@@ -116,20 +116,20 @@ def _request_id(scope: Scope) -> str:
     return secrets.token_hex(8)
 
 
-def _failure(error: Exception, request_id: str) -> Refusal:
+def _failure(error: Exception, request_id: str) -> RefusalError:
     instance = f"urn:request:{request_id}"
     if isinstance(error, DBAPIError) and was_undone(error):
         return _unavailable("nothing was changed, since others changed the same at once", instance)
     if isinstance(error, OperationalError | InterfaceError):
         return _unavailable("the database does not answer", instance)
-    return Refusal(
+    return RefusalError(
         500, "internal-error", f"the coordinator failed; its log tells more under {request_id}",
         instance=instance,
     )  # fmt: skip
 
 
-def _unavailable(why: str, instance: str) -> Refusal:
-    return Refusal(
+def _unavailable(why: str, instance: str) -> RefusalError:
+    return RefusalError(
         503, "unavailable", f"{why}; try again in a moment",
         headers={"Retry-After": "1"}, instance=instance,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from trainhall.cluster import cursors
+from trainhall.cluster import pagination
 
 T = TypeVar("T")
 
@@ -14,8 +14,8 @@ def page_of(
     """The items of one page, and the cursor of the next one.
 
     Raises:
-        InvalidCursor: the cursor was not handed out by the list `kind`.
+        InvalidCursorError: the cursor was not handed out by the list `kind`.
     """
-    start = cursors.decode_number(kind, cursor) if cursor is not None else 0
+    start = pagination.decode_number(kind, cursor) if cursor is not None else 0
     end = start + limit
-    return items[start:end], cursors.encode(kind, end) if end < len(items) else None
+    return items[start:end], pagination.encode(kind, end) if end < len(items) else None

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
 
-from trainhall.api.problems import Refusal, shown
+from trainhall.api.problems import RefusalError, shown
 from trainhall.api.schemas.problems import FieldProblem
-from trainhall.cluster.errors import NotFound
+from trainhall.cluster.errors import NotFoundError
 
 MAX_SEQUENCE = 2**63 - 1
 _ID = re.compile(r"[0-9A-Za-z_-]{1,32}", re.ASCII)
@@ -25,7 +25,7 @@ Sequence = Annotated[int, Query(ge=0, le=MAX_SEQUENCE)]
 def checked_id(kind: str, identity: str) -> str:
     """An id as it may stand in a query; what can be no id names nothing."""
     if not _ID.fullmatch(identity):
-        raise NotFound(kind, shown(identity) or "")
+        raise NotFoundError(kind, shown(identity) or "")
     return identity
 
 
@@ -59,7 +59,7 @@ async def known_query(request: Request) -> None:
     """Refuse query parameters that a route does not know: `?dryrun=true` must not submit.
 
     Raises:
-        Refusal: 422, naming the nearest one it knows.
+        RefusalError: 422, naming the nearest one it knows.
     """
     given = request.query_params
     if not given:
@@ -79,7 +79,7 @@ async def known_query(request: Request) -> None:
             message = "unknown parameter; there are none here"
         errors.append(FieldProblem(field=shown(name) or "", message=message))
     detail = f"{errors[0].field}: {errors[0].message}"
-    raise Refusal(422, "invalid-request", detail, errors=errors)
+    raise RefusalError(422, "invalid-request", detail, errors=errors)
 
 
 def _query_names(request: Request) -> set[str]:

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from trainhall.api.schemas.problems import FieldProblem, Problem
 from trainhall.cluster import errors as cluster_errors
 from trainhall.cluster.errors import ClusterError
+from trainhall.db.sanitize import sanitize_text
 from trainhall.monitoring import errors as monitoring_errors
 from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
-from trainhall.training.spec.wording import in_words, value_in_words
+from trainhall.training.spec.wording import display_value, error_message
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE = "urn:problem-type:trainhall:"
@@ -43,7 +44,7 @@ TITLES = {
 }
 
 
-class Refusal(Exception):
+class RefusalError(Exception):
     """A request is refused; `kind` is a key of TITLES."""
 
     def __init__(
@@ -74,13 +75,13 @@ class Refusal(Exception):
             type=_TYPE + self.kind,
             title=self.title,
             status=self.status,
-            detail=clean(self.detail),
+            detail=sanitize_text(self.detail),
             instance=self.instance,
             errors=self.errors,
         )
         content = problem.model_dump(mode="json")
         content["errors"] = [
-            {key: clean(text) for key, text in error.items() if text is not None}
+            {key: sanitize_text(text) for key, text in error.items() if text is not None}
             for error in content["errors"]
         ]
         if content["instance"] is None:
@@ -92,25 +93,25 @@ class Refusal(Exception):
         return Response(orjson.dumps(self.content()), self.status, headers, MEDIA_TYPE)
 
 
-def invalid(field: str, value: object, message: str) -> Refusal:
+def invalid(field: str, value: object, message: str) -> RefusalError:
     """A field of the request that is wrong."""
     error = FieldProblem(field=field, message=message, value=shown(value))
-    return Refusal(422, "invalid-request", _told([error]), errors=[error])
+    return RefusalError(422, "invalid-request", _summarize([error]), errors=[error])
 
 
-def refusal_of(error: Exception) -> Refusal | None:
+def refusal_of(error: Exception) -> RefusalError | None:
     """The refusal that an error means; None: it is no fault of the request."""
     match error:
-        case Refusal():
+        case RefusalError():
             return error
         case SpecError(problems=problems):
             found = [
                 FieldProblem(field=p.field, message=p.message, value=p.value) for p in problems
             ]
-            return Refusal(422, "invalid-spec", _told(found), errors=found)
+            return RefusalError(422, "invalid-spec", _summarize(found), errors=found)
         case RequestValidationError():
             found = [_field_problem(item) for item in error.errors()]
-            return Refusal(422, "invalid-request", _told(found), errors=found)
+            return RefusalError(422, "invalid-request", _summarize(found), errors=found)
         case HTTPException(status_code=status, detail=detail):
             return _of_status(status, str(detail), dict(error.headers or {}))
         case ClusterError():
@@ -120,54 +121,56 @@ def refusal_of(error: Exception) -> Refusal | None:
     return None
 
 
-def _of_ingest(error: IngestError) -> Refusal:
-    told = str(error) or (type(error).__doc__ or "").strip()
+def _of_ingest(error: IngestError) -> RefusalError:
+    detail = str(error) or (type(error).__doc__ or "").strip()
     match error:
-        case monitoring_errors.UnknownAttempt() | monitoring_errors.NoSuchLine():
-            return Refusal(404, "not-found", told)
-        case monitoring_errors.BadCursor(field=field):
-            return invalid(field, None, told)
-    return Refusal(422, "damaged", told)
+        case monitoring_errors.UnknownAttemptError() | monitoring_errors.LineNotFoundError():
+            return RefusalError(404, "not-found", detail)
+        case monitoring_errors.InvalidCursorError(field=field):
+            return invalid(field, None, detail)
+    return RefusalError(422, "damaged", detail)
 
 
-def _of_cluster(error: ClusterError) -> Refusal:
-    told = error.message
+def _of_cluster(error: ClusterError) -> RefusalError:
+    detail = error.message
     match error:
-        case cluster_errors.NotFound():
-            return Refusal(404, "not-found", told)
-        case cluster_errors.WrongState():
-            return Refusal(409, "wrong-state", told)
-        case cluster_errors.Revoked():
-            return Refusal(409, "revoked", told)
-        case cluster_errors.InvalidCursor():
-            return invalid("cursor", None, told)
-        case cluster_errors.InvalidValue():
+        case cluster_errors.NotFoundError():
+            return RefusalError(404, "not-found", detail)
+        case cluster_errors.WrongStateError():
+            return RefusalError(409, "wrong-state", detail)
+        case cluster_errors.RevokedError():
+            return RefusalError(409, "revoked", detail)
+        case cluster_errors.InvalidCursorError():
+            return invalid("cursor", None, detail)
+        case cluster_errors.InvalidValueError():
             # Its message begins with the field's name, which `errors` tells apart.
-            message = told.removeprefix(f"{error.field}: ")
+            message = detail.removeprefix(f"{error.field}: ")
             return invalid(error.field, error.value, message)
-        case cluster_errors.NotAllowed():
-            return Refusal(401, "not-authenticated", told, headers={"WWW-Authenticate": "Bearer"})
-        case cluster_errors.NodeWasRemoved():
-            return Refusal(410, "node-removed", told)
-        case cluster_errors.TooLarge():
-            return Refusal(413, "too-large", told)
-        case cluster_errors.NoRoom():
-            return Refusal(507, "no-room", told)
-        case cluster_errors.Damaged():
-            return Refusal(422, "damaged", told)
-        case cluster_errors.ProtocolMismatch():
-            return Refusal(426, "upgrade-required", told)
-    return Refusal(409, "conflict", told)
+        case cluster_errors.NotAllowedError():
+            return RefusalError(
+                401, "not-authenticated", detail, headers={"WWW-Authenticate": "Bearer"}
+            )
+        case cluster_errors.NodeRemovedError():
+            return RefusalError(410, "node-removed", detail)
+        case cluster_errors.TooLargeError():
+            return RefusalError(413, "too-large", detail)
+        case cluster_errors.StorageFullError():
+            return RefusalError(507, "no-room", detail)
+        case cluster_errors.DamagedError():
+            return RefusalError(422, "damaged", detail)
+        case cluster_errors.ProtocolMismatchError():
+            return RefusalError(426, "upgrade-required", detail)
+    return RefusalError(409, "conflict", detail)
 
 
-def _of_status(status: int, detail: str, headers: dict[str, str]) -> Refusal:
+def _of_status(status: int, detail: str, headers: dict[str, str]) -> RefusalError:
     kinds = {
         400: "bad-request", 401: "not-authenticated", 403: "not-allowed", 404: "not-found",
         405: "method-not-allowed", 409: "conflict", 413: "too-large",
         415: "unsupported-media-type", 422: "invalid-request", 503: "unavailable",
     }  # fmt: skip
     kind = kinds.get(status, "bad-request" if status < 500 else "internal-error")
-    return Refusal(status, kind, detail or HTTPStatus(status).phrase, headers=headers)
+    return RefusalError(status, kind, detail or HTTPStatus(status).phrase, headers=headers)
 
 
 def field_problems(items: Iterable[Mapping[str, Any]]) -> list[FieldProblem]:
@@ -180,19 +183,19 @@ def _field_problem(item: Mapping[str, Any]) -> FieldProblem:
     kind, *inner = item["loc"]
     where = [str(part) for part in (inner[:1] if kind == "query" else inner)]
     return FieldProblem(
-        field=clean(".".join(where))[:256],
-        message=clean(in_words(item)),
+        field=sanitize_text(".".join(where))[:256],
+        message=sanitize_text(error_message(item)),
         value=None if item["type"] == "missing" else shown(item.get("input")),
     )
 
 
-def _told(found: Sequence[FieldProblem]) -> str:
+def _summarize(found: Sequence[FieldProblem]) -> str:
     first = found[0]
-    told = f"{first.field}: {first.message}" if first.field else first.message
+    text = f"{first.field}: {first.message}" if first.field else first.message
     if first.value:
-        told = f"{told} (given: {first.value})"
+        text = f"{text} (given: {first.value})"
     more = len(found) - 1
-    return f"{told} (and {more} more)" if more else told
+    return f"{text} (and {more} more)" if more else text
 
 
 def shown(value: object) -> str | None:
@@ -201,10 +204,4 @@ def shown(value: object) -> str | None:
         return None
     if isinstance(value, int) and not -(10**40) < value < 10**40:
         return "a very large number"
-    text = clean(value_in_words(value))
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-
-
-def clean(text: str) -> str:
-    """Text that every JSON reader takes: no halves of surrogate pairs, no NUL."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return sanitize_text(display_value(value), _SHOWN)

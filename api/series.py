@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from trainhall.db.types import number_or_text
+from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.metrics import SeriesData
 
 _SMALL = 20_000

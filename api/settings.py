@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, Field, field_validator, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -20,10 +20,15 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from trainhall.cluster.durations import parse_duration
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.quotas import Quotas
 
 FILE_NAME = "trainhall.toml"
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds, or text with a unit: 90s, 10m, 2h."""
 
 
 class SettingsError(ValueError):
@@ -74,20 +79,20 @@ class Settings(BaseSettings):
     kept, and so every address and Host is answered."""
     public_url: str | None = None
     """How agents on other hosts reach the coordinator, for the command that adds a node."""
-    suspect_after: Annotated[float, Field(gt=0, le=86400)] = 15.0
-    """Seconds of silence after which a node gets no new work."""
-    lost_after: Annotated[float, Field(gt=0, le=86400)] = 90.0
-    """Seconds of silence after which a node's attempts are replaced."""
+    suspect_after: Annotated[Duration, Field(gt=0, le=86400)] = 15.0
+    """Without a heartbeat for so long, a node gets no new work."""
+    lost_after: Annotated[Duration, Field(gt=0, le=86400)] = 90.0
+    """Without a heartbeat for so long, a node's attempts are replaced."""
     quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
     preemption: bool = True
     """Whether jobs of higher priority have others pause or shrink to make room for them."""
-    priority_ageing: Annotated[float, Field(gt=0, le=10**9)] = 24 * 3600.0
-    """So many seconds of waiting count in the queue as one level of priority."""
-    grow_after: Annotated[float, Field(gt=0, le=10**9)] = 10.0
-    """How many seconds a job that regroups in place keeps its size before it takes free devices."""
-    grow_by_restart_after: Annotated[float, Field(gt=0, le=10**9)] = 600.0
-    """How many seconds any other elastic job runs before it saves and starts anew to take them."""
+    priority_ageing: Annotated[Duration, Field(gt=0, le=10**9)] = 24 * 3600.0
+    """Waiting so long counts in the queue as one level of priority."""
+    grow_after: Annotated[Duration, Field(gt=0, le=10**9)] = 10.0
+    """A job that regroups in place keeps its size so long before it takes free devices."""
+    grow_by_restart_after: Annotated[Duration, Field(gt=0, le=10**9)] = 600.0
+    """Any other elastic job runs so long before it saves and restarts to take them."""
     access_log: bool = False
     """Log every request; without it only those that failed."""
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
@@ -195,6 +200,8 @@ def find_file() -> Path | None:
         SettingsError: TRAINHALL_CONFIG names a file that does not exist.
     """
     if named := os.environ.get("TRAINHALL_CONFIG"):
+        if named == os.devnull:
+            return None
         if not Path(named).is_file():
             raise SettingsError(f"TRAINHALL_CONFIG names {named}, which is not a file")
         return Path(named)

@@ -13,8 +13,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from trainhall.api.settings import Settings
+from trainhall.cluster.background_tasks import BackgroundTasks
 from trainhall.cluster.file_lock import FileLock
-from trainhall.cluster.tasks import Tasks
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.db.lease import Lease
 from trainhall.db.models import CoordinatorLease
@@ -100,7 +100,7 @@ async def sole_use(
     """
     place = f"process {os.getpid()} on {socket.gethostname()}, data in {folder}"
     lease = Lease(db, _identity(folder), place)
-    with _told(db):
+    with _explain_database_errors(db):
         # Where there can be a lease it comes first: a newer version, started by mistake, must not
         # change the tables under the one that runs.
         if not await db.has_table(CoordinatorLease.__tablename__):
@@ -111,7 +111,7 @@ async def sole_use(
             f"another coordinator uses the database ({other}); stop it, or give this one a "
             "--database-url of its own"
         )
-    tasks = Tasks(on_fatal)
+    tasks = BackgroundTasks(on_fatal)
     tasks.start("lease", lease.keep())
     try:
         yield
@@ -127,12 +127,12 @@ async def migrate(db: Database) -> None:
     Raises:
         StartupError: it cannot be used.
     """
-    with _told(db):
+    with _explain_database_errors(db):
         await db.migrate()
 
 
 @contextmanager
-def _told(db: Database) -> Iterator[None]:
+def _explain_database_errors(db: Database) -> Iterator[None]:
     """Say in a line why a database cannot be used."""
     try:
         yield

@@ -1,4 +1,4 @@
-"""A bare application: FastAPI with one route, and SQLAlchemy with one table.
+"""Bare application to compare with: FastAPI with one route, and SQLAlchemy with one table.
 
 python benchmarks/bare_app.py FOLDER FD
 """

@@ -1,4 +1,4 @@
-"""How long the history of a series of a million points takes to read as 1,000, over HTTP.
+"""Time to read the history of a series of a million points as 1,000 points, over HTTP.
 
     python benchmarks/bench_history.py [--points 1000000] [--rounds 50]
 

@@ -1,4 +1,4 @@
-"""How many metric points a second the coordinator takes, against a bare endpoint.
+"""Metric points per second that the coordinator stores, against a bare endpoint.
 
     python benchmarks/bench_ingest.py [--seconds 3] [--rounds 3] [--connections 8]
 

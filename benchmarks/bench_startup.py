@@ -1,4 +1,4 @@
-"""How soon a coordinator answers and what it holds while idle, beside a bare application.
+"""Start-up time and idle memory of a coordinator, against a bare application.
 
     python benchmarks/bench_startup.py [--rounds 5]
 

@@ -1,4 +1,4 @@
-"""How long training stands still for a checkpoint, against one plain copy of the same memory.
+"""Time that a checkpoint stops training, against one plain copy of the same memory.
 
     python benchmarks/checkpoint.py [--megabytes 384] [--tensors 300] [--rounds 7]
 
@@ -18,8 +18,8 @@ import torch
 from report import Figure, report
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.draft import Committed
-from trainhall.training.checkpoint.removal import retire
+from trainhall.training.checkpoint.format.draft import Committed
+from trainhall.training.checkpoint.format.removal import retire
 from trainhall.training.spec.recovery import CheckpointSpec
 
 GOAL = 1.3

@@ -1,4 +1,4 @@
-"""How fast is an all-reduce by a schedule over Gloo, against Gloo's own?
+"""Speed of an all-reduce by a schedule over Gloo, against Gloo's own.
 
     python benchmarks/collectives.py [--algorithm ring] [--ranks 2 4] [--rounds 40]
 
@@ -19,7 +19,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from report import Figure, report
 
-from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.gloo import Gloo
 from trainhall.distributed.process_group import cpu_group

@@ -1,12 +1,11 @@
-"""Does a job learn as much in as many epochs when its gradients are compressed?
+"""Accuracy after the same number of epochs, with and without compressed gradients.
 
     python benchmarks/convergence.py [DATA] [--epochs 10] [--output FOLDER]
 
-DATA is a folder with MNIST's files; without it the digits that scikit-learn carries are taken. Two
-ranks train the same MLP by `trainhall run`, with the same seed: once with whole gradients, and once
-with each compression, 1 % being sent where there is a choice. The goal is the accuracy of whole
-gradients on held-out data at the end, less one point. With `--output` a page and a plot are
-written to the folder: `convergence-<task>.md` and `.svg`.
+DATA is a folder with MNIST's files; default: scikit-learn's digits. Two ranks train the same MLP by
+`trainhall run` with the same seed: without compression, and with each compression (ratio 1 %). The
+goal is the final validation accuracy without compression, less one point. `--output` writes a page
+and a plot: `convergence-<task>.md` and `.png`.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from typing import Any
 from matplotlib.figure import Figure as Picture
 from report import Figure, report
 
-from trainhall.parallelism.gradient_sync import DEFAULT_RATIO, FEEDS_BACK
+from trainhall.parallelism.data_parallel.gradient_sync import DEFAULT_RATIO, FEEDS_BACK
 
 POINT = 0.01
 COMPRESSIONS = ("none", "fp16", "bf16", "topk", "powersgd")
@@ -102,15 +101,14 @@ def page(runs: list[Run], task: str, epochs: int) -> str:
     images = steps[-1] * BATCH // epochs
     return f"""# Convergence under compression: {task}
 
-`benchmarks/convergence.py`: an MLP on two ranks, {epochs} epochs of about
-{images:,} images in batches of {BATCH}, by SGD with momentum and the same seed for
-all. Accuracy is that on held-out data; *points off* compares the last one with that of whole
-gradients (`none`), and *of a step* is `compression_seconds` beside `step_seconds`: what choosing,
-multiplying, packing and unpacking took of a step that has little else to do in so small a model.
+`benchmarks/convergence.py`: an MLP on two ranks, {epochs} epochs of about {images:,} images in
+batches of {BATCH}, with SGD, momentum and one seed. Accuracy is on the validation set. *Points off*
+is the difference to `none` at the end; *of a step* is `compression_seconds` / `step_seconds`, for a
+model whose steps do little else.
 
 {table}
 
-![accuracy against steps](convergence-{task}.svg)
+![accuracy against steps](convergence-{task}.png)
 """
 
 
@@ -119,7 +117,7 @@ def draw(path: Path, runs: list[Run]) -> None:
     axes = picture.subplots()
     for run in runs:
         axes.plot(*zip(*run.curve, strict=True), label=run.label)
-    axes.set(xlabel="step", ylabel="accuracy on held-out data", ylim=(0.8, 1.0))
+    axes.set(xlabel="step", ylabel="validation accuracy", ylim=(0.8, 1.0))
     axes.grid(alpha=0.3)
     axes.legend(loc="lower right")
     picture.savefig(path)
@@ -141,7 +139,7 @@ def main() -> None:
         options.output.mkdir(parents=True, exist_ok=True)
         text = page(runs, task, options.epochs)
         (options.output / f"convergence-{task}.md").write_text(text, encoding="utf-8")
-        draw(options.output / f"convergence-{task}.svg", runs)
+        draw(options.output / f"convergence-{task}.png", runs)
     dense, *others = runs
     report(
         *(

@@ -1,4 +1,4 @@
-"""What a host and a coordinator cost while they only watch.
+"""Processor time and memory of an agent and an idle coordinator.
 
     python benchmarks/footprint.py [--seconds 30] [--ranks 8] [--interval 0.1]
 

@@ -1,4 +1,4 @@
-"""How much of the time goes into steps that count, while a rank dies once a minute.
+"""Share of time in steps that count while a rank dies once a minute.
 
     python benchmarks/goodput.py [--minutes 4] [--fault-every 60]
 

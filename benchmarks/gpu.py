@@ -1,4 +1,4 @@
-"""The engine's speed on one GPU, beside the same model in a loop written by hand.
+"""Speed of the engine on one GPU, against the same model in a hand-written loop.
 
     benchmarks/gpu.sh [--device cpu] [--tiny] [--rounds 5] [--steps 20] [--no-compile]
 
@@ -31,27 +31,22 @@ from torch import nn
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.parallelism.batches import to_device
 from trainhall.parallelism.flops import forward_and_backward_flops
-from trainhall.parallelism.plan.trace import CannotTrace
-from trainhall.training import planning
-from trainhall.training.control import Control
-from trainhall.training.link import (
-    AttemptFolder,
-    CheckpointPlan,
-    EventSpool,
-    Launch,
-    MetricSpool,
-    RankPlace,
-)
-from trainhall.training.loop import Loop
-from trainhall.training.place import Place
-from trainhall.training.recorder import peak_memory_bytes
+from trainhall.parallelism.pipelining.batches import to_device
+from trainhall.parallelism.plan.trace import TraceError
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
+from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.loop.loop import Loop
+from trainhall.training.loop.metrics_recorder import peak_memory_bytes
+from trainhall.training.loop.mfu import peak_of
+from trainhall.training.planning import planner as planning
+from trainhall.training.process.rank_context import RankContext
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import gives_batches
-from trainhall.training.utilization import peak_of
 
 HERE = Path(__file__).parent
 GOAL_SPEED = 0.98
@@ -134,11 +129,11 @@ def in_trainhall(
 ) -> Loop:
     launch = Launch(
         job_id="bench", attempt=1, generation=1, spec=spec, world_size=1, node_rank=0, num_nodes=1,
-        ranks=[RankPlace(rank=0, local_rank=0, device_kind=device.type, device_index=0)],
+        ranks=[RankSlot(rank=0, local_rank=0, device_kind=device.type, device_index=0)],
         checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
     )  # fmt: skip
     spools = EventSpool(folder.events(0), 0), MetricSpool(folder.metrics(0))
-    loop = Loop(Place(environment, launch, folder, device, *spools))
+    loop = Loop(RankContext(environment, launch, folder, device, *spools))
     loop.resume()
     loop.progress.begin(0)
     return loop
@@ -181,7 +176,7 @@ def stall(loop: Loop) -> tuple[float, int]:
         loop.saving.save({})
         waits.append(time.perf_counter() - begun)
         loop.saving.finish()
-    folder = max(Path(loop.place.launch.checkpoint.folder).glob("step-*"))
+    folder = max(Path(loop.context.launch.checkpoint.folder).glob("step-*"))
     size = sum(file.stat().st_size for file in folder.iterdir())
     return statistics.median(waits), size
 
@@ -259,7 +254,7 @@ def predicted_memory(spec: JobSpec) -> float | None:
     """The planner's prediction; None where it has none."""
     try:
         return float(sum(planning.predicted_memory(spec).values()))
-    except CannotTrace as error:
+    except TraceError as error:
         print(f"no prediction of memory: {error}", file=sys.stderr)
         return None
 
@@ -304,12 +299,16 @@ def hardware(device: torch.device) -> dict[str, str]:
 
 def keep(results: list[Measured], device: torch.device, folder: Path) -> Path:
     """Write the results down, under the day and the hardware."""
-    told = hardware(device)
+    hardware_info = hardware(device)
     now = datetime.now(UTC)
-    name = "-".join(told["device"].lower().split())
+    name = "-".join(hardware_info["device"].lower().split())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{now:%Y-%m-%d}-{name}.json"
-    document = {"date": f"{now:%Y-%m-%dT%H:%MZ}", **told, "results": list(map(asdict, results))}
+    document = {
+        "date": f"{now:%Y-%m-%dT%H:%MZ}",
+        **hardware_info,
+        "results": list(map(asdict, results)),
+    }
     path.write_text(json.dumps(document, indent=2) + "\n")
     return path
 

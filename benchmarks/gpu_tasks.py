@@ -1,4 +1,4 @@
-"""Tasks of the GPU benchmark: real models on random data that lie in host memory."""
+"""Tasks of the GPU benchmark: real models on random data in host memory."""
 
 import torch
 from pydantic import BaseModel

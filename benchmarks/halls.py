@@ -1,4 +1,4 @@
-"""What the coordinator's benchmarks share: its process, a job in it, and a plain HTTP client."""
+"""Shared by the coordinator's benchmarks: its process, a job in it, and a plain HTTP client."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import httpx
 
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Job, JobProgress
-from trainhall.training.link import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 JOB_ID = "0123456789ab"
 NAMES = (

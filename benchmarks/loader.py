@@ -1,4 +1,4 @@
-"""How fast batches come, against PyTorch's DataLoader on the same images, transforms and workers.
+"""Batches per second, against PyTorch's DataLoader with the same images, transforms and workers.
 
     python benchmarks/loader.py [--workers 2] [--size 224] [--images 768] [--rounds 5]
 
@@ -25,9 +25,9 @@ from PIL import Image
 from report import Figure, report
 from torch.utils.data import DataLoader
 
-from trainhall.training.data import Sampler
-from trainhall.training.loader import Loader, Share, Workers
-from trainhall.training.reading import Reader
+from trainhall.training.common.sample_order import Sampler
+from trainhall.training.data.batch_reader import Reader
+from trainhall.training.data.loader import Loader, Share, Workers
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import Task

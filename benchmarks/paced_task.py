@@ -1,4 +1,4 @@
-"""The task of the footprint benchmark: so many steps a second, whatever a step itself takes."""
+"""Task of the footprint benchmark: a fixed number of steps per second."""
 
 import time
 from typing import Any

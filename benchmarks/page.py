@@ -1,4 +1,4 @@
-"""How a job's page bears a long job: charts of a million points, scrolling, memory over live data.
+"""A job's page under load: charts of a million points, scrolling, memory over live data.
 
     python benchmarks/page.py [--points 1000000] [--charts 20] [--minutes 0.5]
 

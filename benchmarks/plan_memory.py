@@ -1,4 +1,4 @@
-"""Predicted peak memory beside what PyTorch's memory tracker finds in two real ranks on the CPU.
+"""Predicted peak memory against PyTorch's memory tracker in two real ranks on the CPU.
 
 python benchmarks/plan_memory.py
 """
@@ -11,16 +11,16 @@ from typing import Any
 
 from report import Figure, report
 
-from trainhall.training.planning import predicted_memory
+from trainhall.training.planning.planner import predicted_memory
 from trainhall.training.spec.parse import validate_spec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from support.attempts import rank_server
-from support.data_files import write_cifar10
+from support.cluster.attempts import rank_server
+from support.storage.data_files import write_cifar10
 
 MEBIBYTE = 2**20
-FUNCTION = "support.memory_ranks:measured"
+FUNCTION = "support.ranks.memory:measured"
 
 
 def tasks(folder: Path) -> dict[str, dict[str, Any]]:

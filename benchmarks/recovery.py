@@ -1,4 +1,4 @@
-"""From the death of one of two ranks to the next optimizer step, against `torchrun`.
+"""Time from the death of one of two ranks to the next optimizer step, against `torchrun`.
 
     python benchmarks/recovery.py [--rounds 7] [--recoveries 200] [--commands 5]
 
@@ -138,14 +138,14 @@ class Job:
         """What is told of the end of a generation, once the next one has taken a step."""
         query = {"limit": 500}
         reply = self._api.get(f"/training/jobs/{self.id}/attempts", params=query)
-        told: list[dict[str, Any]] = [
+        incidents: list[dict[str, Any]] = [
             incident
             for attempt in reply.raise_for_status().json()["items"]
             if attempt["attempt"] == number
             for incident in attempt["timeline"]
             if incident["generation"] == generation and incident["stepped_at"] is not None
         ]
-        return told[-1] if told else None
+        return incidents[-1] if incidents else None
 
     def _news(self) -> list[dict[str, Any]]:
         """Events since the last call."""
@@ -341,9 +341,9 @@ def main() -> None:
 
 def _print_parts(names: Iterable[str], rows: list[tuple[float | None, ...]]) -> None:
     for part, *column in zip(names, *rows, strict=True):
-        told = [seconds for seconds in column if seconds is not None]
-        if told:
-            print(f"  {statistics.median(told):8.3f} s {part}")
+        measured = [seconds for seconds in column if seconds is not None]
+        if measured:
+            print(f"  {statistics.median(measured):8.3f} s {part}")
 
 
 def _report(

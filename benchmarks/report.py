@@ -1,4 +1,4 @@
-"""What every benchmark prints at its end: a line for each figure, and whether it meets its goal.
+"""Last lines of a benchmark: each figure, and whether it meets its goal.
 
     <figure>: <value> (goal <limit>) ok|MISSED
 

@@ -1,4 +1,4 @@
-"""What a reproducible step costs beside a plain DDP step, in the same two processes.
+"""Cost of a reproducible step against a plain DDP step, in the same two processes.
 
     python benchmarks/reproducible.py [--rounds 12] [--steps 8]
 
@@ -25,12 +25,12 @@ import torch.distributed as dist
 from report import Figure, report
 from step_cost import WORLD_SIZE, fork, pin, trainhall_loop
 
-from trainhall.cluster.agent import meeting
+from trainhall.cluster.agent.shim import rendezvous
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.training import rendezvous
-from trainhall.training.control import Control
-from trainhall.training.link import AttemptFolder
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.process import rendezvous_store
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
@@ -106,16 +106,16 @@ def rank_main(rank: int, port: int, folders: list[AttemptFolder], rounds: int, s
                 on_cpu[which] = (time.process_time() - cpu_begun) / steps
             measured.append(Round(*seconds, *on_cpu))
     if rank == 0:
-        told = json.dumps([asdict(round_) for round_ in measured])
-        (folders[0].path.parent / "rounds.json").write_text(told)
+        text = json.dumps([asdict(round_) for round_ in measured])
+        (folders[0].path.parent / "rounds.json").write_text(text)
 
 
 def measure(rounds: int, steps: int) -> list[Round]:
     with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as name:
         root = Path(name)
         folders = [attempt(root / kind) for kind in ("plain", "reproducible")]
-        with meeting.listen("127.0.0.1") as listener:
-            store = fork(lambda: rendezvous.hold("127.0.0.1", listener.detach()))
+        with rendezvous.listen("127.0.0.1") as listener:
+            store = fork(lambda: rendezvous_store.hold("127.0.0.1", listener.detach()))
             port = listener.getsockname()[1]
         try:
             ranks = [

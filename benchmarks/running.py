@@ -1,4 +1,4 @@
-"""What the benchmarks of whole jobs share: a cluster as it runs all day, and waiting for it."""
+"""Shared by the benchmarks of whole jobs: a running cluster, and waiting for it."""
 
 import contextlib
 import re

@@ -1,4 +1,4 @@
-"""One scheduling pass over 1,000 nodes × 8 GPUs with 10,000 jobs in the queue, in processor time.
+"""Processor time of one scheduling pass over 1,000 nodes × 8 GPUs with 10,000 queued jobs.
 
 The floor that it is held against is one pass over the same queue that only sorts it and makes its
 entries: what no scheduler can do without.
@@ -14,7 +14,13 @@ from functools import partial
 
 from report import Figure, report
 
-from trainhall.cluster.facts import (
+from trainhall.cluster.lifecycle.reasons import ReasonCode
+from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling.queue_order import queue_order
+from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
+from trainhall.cluster.scheduling.views import Needs
+from trainhall.cluster.snapshot.model import (
     AttemptFacts,
     ClusterFacts,
     DeviceFacts,
@@ -22,13 +28,7 @@ from trainhall.cluster.facts import (
     HostFacts,
     JobFacts,
     NodeFacts,
-    NodeState,
 )
-from trainhall.cluster.lifecycle import AttemptState, JobState
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduling.queue_order import queue_order
-from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
-from trainhall.cluster.views import Needs
 
 NODES, DEVICES, JOBS = 1000, 8, 10_000
 LIMIT_MS = 100.0
@@ -116,7 +116,14 @@ def reserved(per_node: int, *, elastic: bool = False) -> ClusterFacts:
 def floor(facts: ClusterFacts, options: ClusterOptions) -> None:
     by_order = partial(queue_order, options=options)
     for position, job in enumerate(sorted(facts.jobs, key=by_order), start=1):
-        QueueEntry(job, position, Needs(device="cuda", count=job.workers), "", None)
+        QueueEntry(
+            job,
+            position,
+            Needs(device="cuda", count=job.workers),
+            "",
+            ReasonCode.WAITING_FOR_DEVICES,
+            None,
+        )
 
 
 def milliseconds(work: Callable[[], object]) -> float:

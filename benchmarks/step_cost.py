@@ -1,4 +1,4 @@
-"""What Trainhall costs inside a training step, against the same loop written by hand.
+"""Time that Trainhall adds to a training step, against the same loop written by hand.
 
     python benchmarks/step_cost.py [--rounds 200] [--steps 50] [--slow-rounds 6]
 
@@ -36,22 +36,17 @@ from report import Figure, report
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainhall.cluster.agent import meeting
+from trainhall.cluster.agent.shim import rendezvous
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.training import rendezvous
-from trainhall.training.control import Control
-from trainhall.training.elastic import ElasticLoop
-from trainhall.training.link import (
-    AttemptFolder,
-    CheckpointPlan,
-    EventSpool,
-    Launch,
-    MetricSpool,
-    RankPlace,
-)
-from trainhall.training.membership import Membership
-from trainhall.training.place import Place
+from trainhall.training.elastic.loop import ElasticLoop
+from trainhall.training.elastic.membership import Membership
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
+from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.process import rendezvous_store
+from trainhall.training.process.rank_context import RankContext
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
@@ -166,7 +161,7 @@ def trainhall_loop(spec: JobSpec, folder: AttemptFolder, environment: RankEnviro
         node_rank=0,
         num_nodes=1,
         ranks=[
-            RankPlace(rank=r, local_rank=r, device_kind="cpu", device_index=r)
+            RankSlot(rank=r, local_rank=r, device_kind="cpu", device_index=r)
             for r in range(WORLD_SIZE)
         ],
         checkpoint=CheckpointPlan(folder=str(folder.path / "checkpoints"), upload=False),
@@ -175,7 +170,7 @@ def trainhall_loop(spec: JobSpec, folder: AttemptFolder, environment: RankEnviro
     device = torch.device("cpu")
     spools = EventSpool(folder.events(rank), rank), MetricSpool(folder.metrics(rank))
     membership = Membership(launch, launch.ranks[rank], folder, device)
-    loop = ElasticLoop(Place(environment, launch, folder, device, *spools), membership)
+    loop = ElasticLoop(RankContext(environment, launch, folder, device, *spools), membership)
     loop.resume()
     loop.progress.begin(0)
 
@@ -258,8 +253,8 @@ def measure(case: Case) -> list[Round]:
         folder = AttemptFolder(Path(name))
         (folder.path / "checkpoints").mkdir()
         Control(folder.control, create=True)
-        with meeting.listen("127.0.0.1") as listener:
-            store = fork(lambda: rendezvous.hold("127.0.0.1", listener.detach()))
+        with rendezvous.listen("127.0.0.1") as listener:
+            store = fork(lambda: rendezvous_store.hold("127.0.0.1", listener.detach()))
             port = listener.getsockname()[1]
         try:
             ranks = [fork(partial(rank_main, case, r, port, folder)) for r in range(WORLD_SIZE)]

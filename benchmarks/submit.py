@@ -1,4 +1,4 @@
-"""From the submission of a job to its first optimizer step, against `torchrun`.
+"""Time from submitting a job to its first optimizer step, against `torchrun`.
 
     python benchmarks/submit.py [--rounds 7]
 

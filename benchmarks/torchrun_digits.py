@@ -1,4 +1,4 @@
-"""The digits job by hand, as one would write it for `torchrun`: the peer of the start-up benchmark.
+"""The digits job written by hand for `torchrun`: the peer of the start-up benchmark.
 
 Prints one line, `first_step <seconds since the epoch>`, from rank 0 after the first optimizer step.
 """

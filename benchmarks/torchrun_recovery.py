@@ -1,4 +1,4 @@
-"""The digits job by hand, for `torchrun --max-restarts`: the peer of the recovery benchmark.
+"""The digits job written by hand for `torchrun --max-restarts`: the peer of the recovery benchmark.
 
     torchrun ... torchrun_recovery.py FOLDER EVERY
 

@@ -1,4 +1,4 @@
-"""How late a live frame reaches 200 viewers of one job, and whether the coordinator's memory grows.
+"""Delay of a live frame to 200 viewers of one job, and growth of the coordinator's memory.
 
     python benchmarks/viewers.py [--viewers 200] [--frames 10] [--seconds 10] [--rounds 3]
 
@@ -21,7 +21,7 @@ from halls import JOB_ID, Connection, Hall, coordinator, served
 from report import Figure, report
 from websockets.asyncio.client import connect
 
-from trainhall.training.link import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 MEBIBYTE = 1024 * 1024
 

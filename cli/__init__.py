@@ -1,0 +1,1 @@
+"""The `trainhall` command, a folder per group of commands; modules are imported when they run."""

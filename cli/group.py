@@ -16,13 +16,13 @@ class Root(TyperGroup):
         except typer.BadParameter as error:
             errors = getattr(error.__cause__, "errors", None)
             if errors is not None:
-                error.message = _in_words(errors()[0])
+                error.message = _describe_error(errors()[0])
             raise
 
 
-def _in_words(error: dict[str, Any]) -> str:
-    from trainhall.training.spec.wording import in_words, value_in_words
+def _describe_error(error: dict[str, Any]) -> str:
+    from trainhall.training.spec.wording import display_value, error_message
 
-    told, given = in_words(error), error["input"]
+    message, given = error_message(error), error["input"]
     # Typer's own words for choices have the value.
-    return told if repr(given) in told else f"{told} (given: {value_in_words(given)})"
+    return message if repr(given) in message else f"{message} (given: {display_value(given)})"

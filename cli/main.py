@@ -1,37 +1,26 @@
 """The `trainhall` command. Commands import what they need when they run, so that help is quick."""
 
-import gc
 import os
 import sys
 from typing import Annotated
 
 import typer
 
-from trainhall.cli import (
-    bench,
-    checkpoints,
-    config,
-    doctor,
-    gradients,
-    jobs,
-    logs,
-    nodes,
-    plan,
-    quotas,
-    run,
-    sample,
-    schema,
-    serve,
-    top,
-    up,
-    verify,
-)
-from trainhall.cli.errors import CliError
+from trainhall.cli import schema
+from trainhall.cli.base import config
+from trainhall.cli.base.errors import CliError
+from trainhall.cli.bench import command as bench
+from trainhall.cli.checkpoints import commands as checkpoints
+from trainhall.cli.checkpoints import sample
 from trainhall.cli.group import Root
-
-# Where click and rich are installed httpx imports a command line of its own, which is a sixth of
-# the time that most commands take; it does without where that cannot be imported.
-sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.jobs import gradients, logs
+from trainhall.cli.local import run
+from trainhall.cli.nodes import commands as nodes
+from trainhall.cli.nodes import doctor, quotas, top
+from trainhall.cli.plan import command as plan
+from trainhall.cli.server import serve, up
+from trainhall.cli.verify import command as verify
 
 app = typer.Typer(
     name="trainhall",
@@ -109,10 +98,6 @@ def main() -> None:
         # The reader of our output left (`| head`); the interpreter's own flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    finally:
-        # The interpreter's last collections would search hundreds of thousands of objects that
-        # end with the process anyway: most of the time that a coordinator takes to end.
-        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`trainhall schema`: the job spec's JSON Schema, for editors."""
 
-from trainhall.cli.options import Format
-from trainhall.cli.output import rendered
+from trainhall.cli.base.options import Format
+from trainhall.cli.base.output import rendered
 
 
 def schema() -> None:

@@ -7,30 +7,30 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from trainhall.cluster.apply import Applier
-from trainhall.cluster.checkpoints import CheckpointService
-from trainhall.cluster.code import CodeStore
-from trainhall.cluster.gateway import Gateway
-from trainhall.cluster.gradients import GradientService
-from trainhall.cluster.hearing import Hearing
-from trainhall.cluster.jobs import JobService
-from trainhall.cluster.nodes import NodeService
+from trainhall.cluster.background_tasks import BackgroundTasks, end_process
+from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.gateway.connections import Gateway
+from trainhall.cluster.gateway.rank_events import RankEvents
+from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.jobs.gradients import GradientService
+from trainhall.cluster.jobs.service import JobService
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.nodes.service import NodeService
+from trainhall.cluster.notifier import Notifier
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock, Ids, SystemClock, SystemIds
-from trainhall.cluster.rank_events import RankEvents
-from trainhall.cluster.reconciler import Reconciler
+from trainhall.cluster.reconcile.apply import Applier
+from trainhall.cluster.reconcile.reconciler import Reconciler
 from trainhall.cluster.scheduling.queue import QueueService
-from trainhall.cluster.store import Store
-from trainhall.cluster.tasks import Tasks, end_process
-from trainhall.cluster.untold import Untold
-from trainhall.cluster.wakeups import Wakeups
+from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
 from trainhall.db.database import Database
 from trainhall.monitoring import devices
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.live import Hub
 from trainhall.monitoring.packer import Packer
-from trainhall.training.link import RankEvent
+from trainhall.training.link.events import RankEvent
 
 log = structlog.get_logger(__name__)
 
@@ -52,35 +52,37 @@ class Coordinator:
         self.clock = clock or SystemClock()
         self.ids = ids or SystemIds()
         self.options = options or ClusterOptions()
-        wakeups = Wakeups()
-        self.hearing = Hearing(self.clock)
-        self.store = Store(data_dir, self.ids, self.options.max_upload_file_bytes)
+        notifier = Notifier()
+        self.heartbeats = HeartbeatMonitor(self.clock)
+        self.store = CheckpointStore(data_dir, self.ids, self.options.max_upload_file_bytes)
         self.code = CodeStore(db, data_dir, self.ids, self.options.unused_code_bytes)
-        self.jobs = JobService(db, self.clock, self.ids, wakeups, self.code)
-        self.nodes = NodeService(db, self.clock, self.ids, self.options, self.hearing, wakeups)
-        self.queue = QueueService(db, self.clock, self.options, self.hearing)
-        self.gradients = GradientService(db, wakeups)
-        self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, wakeups)
-        self.rank_events = RankEvents(db, self.clock, self.checkpoints, wakeups)
-        untold = Untold()
+        self.jobs = JobService(db, self.clock, self.ids, notifier, self.code)
+        self.nodes = NodeService(db, self.clock, self.ids, self.options, self.heartbeats, notifier)
+        self.queue = QueueService(db, self.clock, self.options, self.heartbeats)
+        self.gradients = GradientService(db, notifier)
+        self.checkpoints = CheckpointService(db, self.clock, self.ids, self.store, notifier)
+        self.rank_events = RankEvents(db, self.clock, self.checkpoints, notifier)
+        undeliverable = UndeliverableAttempts()
         self.gateway = Gateway(
-            db, self.clock, self.options, self.hearing, self.checkpoints, wakeups, untold
+            db, self.clock, self.options, self.heartbeats, self.checkpoints, notifier, undeliverable
         )
-        applier = Applier(db, self.clock, self.options, self.hearing, wakeups)
-        self.reconciler = Reconciler(db, self.clock, self.options, self.hearing, applier, untold)
+        applier = Applier(db, self.clock, self.options, self.heartbeats, notifier)
+        self.reconciler = Reconciler(
+            db, self.clock, self.options, self.heartbeats, applier, undeliverable
+        )
         self.hub = Hub(db)
         self.ingest = Ingest(db, self.clock.now, self.hub.wake)
         self.packer = Packer(db, self.clock.now, self.hub.wake)
-        wakeups.reconcile = self.reconciler.wake
-        wakeups.node = self.gateway.wake
-        wakeups.every_node = self.gateway.wake_all
-        wakeups.stream = self.hub.wake
-        self._tasks = Tasks(on_fatal)
+        notifier.notify_reconciler = self.reconciler.wake
+        notifier.notify_node = self.gateway.wake
+        notifier.notify_all_nodes = self.gateway.wake_all
+        notifier.notify_viewers = self.hub.wake
+        self._tasks = BackgroundTasks(on_fatal)
 
     async def start(self) -> None:
         """Begin to reconcile and to listen. Every node gets a full grace period from here."""
         # Every pass of the reconciler asks it, and one follows every tick.
-        self.hearing.start(self.options.tick_seconds + self.options.suspect_after_seconds / 3)
+        self.heartbeats.start(self.options.tick_seconds + self.options.suspect_after_seconds / 3)
         self._tasks.start("reconciler", self.reconciler.run())
         self._tasks.start("readings", self.gateway.keep_flushing())
         self._tasks.start("packer", self._keep_packing())
@@ -108,18 +110,19 @@ class Coordinator:
             try:
                 await self.packer.pack_once()
             except DBAPIError as error:
-                log.error("metrics could not be packed", error=str(error.orig))
+                log.error("metrics_not_packed", error=str(error.orig))
 
     async def _keep_house(self) -> None:
         while True:
             await asyncio.sleep(self.options.housekeeping_seconds)
             try:
-                await self.checkpoints.housekeep()
-                await self.checkpoints.remove_unrecorded()
+                await self.checkpoints.uploads.housekeep()
+                await self.checkpoints.uploads.remove_unrecorded()
                 await self.store.sweep(self.options.abandoned_upload_seconds)
                 await self.code.sweep(self.options.unused_code_seconds)
                 async with self.db.transaction() as session:
                     await devices.forget(session, self.clock.now())
+                await self.db.reclaim()
                 self.gateway.wake_all()  # what they are told is derived anew from time to time
             except (DBAPIError, OSError) as error:
-                log.error("housekeeping failed; it is tried again", error=str(error))
+                log.error("housekeeping_failed", error=str(error))

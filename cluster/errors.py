@@ -1,17 +1,17 @@
 """What the cluster's services refuse, and why.
 
     ClusterError
-    ├── NotFound           no such job, node, checkpoint or file
-    ├── WrongState         the thing exists, but not in a state that allows this
-    ├── Conflict           it contradicts something that already holds
-    ├── InvalidCursor      a page cursor that was not handed out here
-    ├── InvalidValue       a value outside what is allowed; names the field
-    ├── NotAllowed         a missing, unknown, used or expired token
-    ├── Revoked            the attempt was fenced off; it may change nothing any more
-    ├── TooLarge           an upload beyond its limit
-    ├── NoRoom             what is kept for everybody is full
-    ├── Damaged            bytes whose size or hash is not what was promised
-    └── ProtocolMismatch   agent and coordinator speak different versions
+    ├── NotFoundError           no such job, node, checkpoint or file
+    ├── WrongStateError         the thing exists, but not in a state that allows this
+    ├── ConflictError           it contradicts something that already holds, or somebody was first
+    ├── InvalidCursorError      a page cursor that was not handed out here
+    ├── InvalidValueError       a value outside what is allowed; names the field
+    ├── NotAllowedError         a missing, unknown, used or expired token
+    ├── RevokedError            the attempt was fenced off; it may change nothing any more
+    ├── TooLargeError           an upload beyond its limit
+    ├── StorageFullError        what is kept for everybody is full
+    ├── DamagedError            bytes whose size or hash is not what was promised
+    └── ProtocolMismatchError   agent and coordinator speak different versions
 
 The message of each is one sentence for people that says what to do.
 """
@@ -25,7 +25,7 @@ class ClusterError(Exception):
         super().__init__(self.message)
 
 
-class NotFound(ClusterError):
+class NotFoundError(ClusterError):
     """There is no such thing."""
 
     def __init__(self, kind: str, identity: str) -> None:
@@ -34,7 +34,7 @@ class NotFound(ClusterError):
         super().__init__(f"there is no {kind} {identity!r}")
 
 
-class WrongState(ClusterError):
+class WrongStateError(ClusterError):
     """The present state does not allow this."""
 
     def __init__(self, message: str, state: str) -> None:
@@ -42,15 +42,15 @@ class WrongState(ClusterError):
         super().__init__(message)
 
 
-class Conflict(ClusterError):
+class ConflictError(ClusterError):
     """This contradicts something that already holds."""
 
 
-class InvalidCursor(ClusterError):
+class InvalidCursorError(ClusterError):
     """The cursor was not handed out by this list; leave it out to begin at the first page."""
 
 
-class InvalidValue(ClusterError):
+class InvalidValueError(ClusterError):
     """A value is outside what is allowed."""
 
     def __init__(self, field: str, value: object, message: str) -> None:
@@ -59,11 +59,11 @@ class InvalidValue(ClusterError):
         super().__init__(f"{field}: {message}")
 
 
-class NotAllowed(ClusterError):
+class NotAllowedError(ClusterError):
     """The token is unknown, used or expired."""
 
 
-class NodeWasRemoved(ClusterError):
+class NodeRemovedError(ClusterError):
     """The node was removed, for good: its agent ends, and what runs there with it."""
 
     def __init__(self, name: str) -> None:
@@ -73,7 +73,7 @@ class NodeWasRemoved(ClusterError):
         )
 
 
-class Revoked(ClusterError):
+class RevokedError(ClusterError):
     """The attempt was replaced, or its ranks regrouped after this `generation`; it may change
     nothing any more."""
 
@@ -89,7 +89,7 @@ class Revoked(ClusterError):
         )
 
 
-class TooLarge(ClusterError):
+class TooLargeError(ClusterError):
     """The upload is larger than the limit."""
 
     def __init__(self, limit: int) -> None:
@@ -97,15 +97,15 @@ class TooLarge(ClusterError):
         super().__init__(f"the upload is larger than the limit of {limit} bytes")
 
 
-class NoRoom(ClusterError):
+class StorageFullError(ClusterError):
     """What is kept for everybody is full."""
 
 
-class Damaged(ClusterError):
+class DamagedError(ClusterError):
     """The bytes are not what was promised; send them again."""
 
 
-class ProtocolMismatch(ClusterError):
+class ProtocolMismatchError(ClusterError):
     """Agent and coordinator speak different versions of the protocol."""
 
     def __init__(self, theirs: int, ours: int) -> None:

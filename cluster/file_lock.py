@@ -1,14 +1,14 @@
 """A file that one process at a time may hold, by flock(2)."""
 
 import fcntl
-import logging
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-# Not structlog's: commands and agents do not set that up, and it would write to stdout.
-logger = logging.getLogger(__name__)
+from trainhall.cluster.host_log import HostLogger
+
+logger = HostLogger(__name__)
 
 
 class FileLock:
@@ -42,7 +42,5 @@ class FileLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            logger.warning(
-                "nothing keeps a second process out of %s: %s", self._path.parent, error.strerror
-            )
+            logger.warning("lock_unsupported", folder=self._path.parent, error=error.strerror)
         return True

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields
 
-from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.quotas import Quotas
 
 
 @dataclass(frozen=True, kw_only=True)

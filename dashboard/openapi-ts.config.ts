@@ -4,5 +4,10 @@ import { defineConfig } from "@hey-api/openapi-ts";
 export default defineConfig({
   input: process.env.OPENAPI_INPUT ?? "./openapi.json",
   output: { path: process.env.OPENAPI_OUTPUT ?? "./src/client", clean: true },
-  plugins: ["@hey-api/client-fetch", "@hey-api/typescript", "@hey-api/sdk"],
+  plugins: [
+    { name: "@hey-api/client-fetch", throwOnError: true },
+    "@hey-api/typescript",
+    { name: "@hey-api/sdk", responseStyle: "data" },
+    "@tanstack/react-query",
+  ],
 });

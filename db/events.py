@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from trainhall.db import stream
 from trainhall.db.models import Event
+from trainhall.db.sanitize import sanitize_json, sanitize_text
 
 
 async def record_event(
@@ -16,10 +17,14 @@ async def record_event(
     time: datetime,
     kind: str,
     reason: str,
+    code: str | None = None,
     attempt: int | None = None,
     data: dict[str, Any] | None = None,
 ) -> Event:
     """Add an event with the next sequence of the job's stream, in the session's transaction.
+
+    Args:
+        code: what happened, for code to compare; `kind` where nothing is more precise.
 
     Raises:
         LookupError: when there is no such job.
@@ -29,14 +34,10 @@ async def record_event(
         seq=await stream.allocate(session, job_id),
         time=time,
         kind=kind,
-        reason=_storable(reason),
+        code=code or kind,
+        reason=sanitize_text(reason),
         attempt=attempt,
-        data=data or {},
+        data=sanitize_json(data or {}),
     )
     session.add(event)
     return event
-
-
-def _storable(text: str) -> str:
-    """Postgres keeps no NUL and no halves of surrogate pairs."""
-    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -31,7 +31,7 @@ RELEASE_SECONDS = 1.0
 _ONE = 1
 
 
-class LeaseLost(Exception):
+class LeaseLostError(Exception):
     """What the database says now is not this coordinator's lease; it must end."""
 
 
@@ -100,7 +100,7 @@ class Lease:
         alone, another may have it after `EXPIRE_SECONDS`.
 
         Raises:
-            LeaseLost: it is another's.
+            LeaseLostError: it is another's.
         """
         pause = RENEW_SECONDS if self._written else RETRY_SECONDS
         while True:
@@ -113,7 +113,7 @@ class Lease:
                 pause = RETRY_SECONDS
                 continue
             if other is not None:
-                raise LeaseLost(
+                raise LeaseLostError(
                     "another coordinator uses the database now, or an older copy of it was "
                     f"restored: {other.place}"
                 )

@@ -19,6 +19,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from trainhall.db.documents import (
+    Allocation,
+    CheckpointPlan,
+    Document,
+    GenerationRecord,
+    GenerationStart,
+    dump_generations,
+    dump_starts,
+    parse_generations,
+    parse_starts,
+)
 from trainhall.db.types import BigInt, UtcTime
 
 
@@ -41,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class Job(Base):
-    """What a user submitted, and its state. Only `trainhall.cluster.lifecycle` writes `state`."""
+    """What a user submitted, and its state. Only `cluster.lifecycle.jobs` writes `state`."""
 
     __tablename__ = "jobs"
 
@@ -53,8 +64,10 @@ class Job(Base):
     code: Mapped[str | None] = mapped_column(String(64), index=True)
     """SHA-256 of the uploaded code that the spec names."""
     priority: Mapped[int]
-    state: Mapped[str] = mapped_column(String(16), index=True)
+    state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
+    reason_code: Mapped[str] = mapped_column(String(48), default="")
+    """`trainhall.cluster.lifecycle.reasons.ReasonCode`."""
     attempt: Mapped[int] = mapped_column(default=0)
     """The newest attempt's number; 0 before the first."""
     generation: Mapped[int] = mapped_column(default=0)
@@ -67,7 +80,7 @@ class Job(Base):
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
     """The step that `restarts` counts from."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of strategy `auto`: what was planned (`trainhall.cluster.plans`), and what runs measured."""
+    """Of strategy `auto`: what was planned (`cluster.jobs.auto_plans`), and what runs measured."""
     measured_on: Mapped[str | None] = mapped_column(String(128), index=True)
     """The kind of device on which `plan` was measured."""
     restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))
@@ -77,7 +90,7 @@ class Job(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
 
-    __table_args__ = (Index("ix_jobs_created_at_id", "created_at", "id"),)
+    __table_args__ = (Index("ix_jobs_state_number", "state", "number"),)
 
 
 class JobProgress(Base):
@@ -116,18 +129,19 @@ class Attempt(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     generation: Mapped[int] = mapped_column(default=1)
-    state: Mapped[str] = mapped_column(String(16), index=True)
+    state: Mapped[str] = mapped_column(String(16))
     """starting, running, stopping; then completed, paused, cancelled, failed or lost."""
     reason: Mapped[str] = mapped_column(Text)
+    reason_code: Mapped[str] = mapped_column(String(48), default="")
     goal: Mapped[str] = mapped_column(String(8), default="run")
     """What its agents are told: run, pause or stop."""
     revoked: Mapped[bool] = mapped_column(Boolean, default=False)
     """Fenced off: it may change nothing any more, and what it writes is void."""
     world_size: Mapped[int]
-    allocation: Mapped[list[Any]]
-    """One a node: `{node_id, node_name, node_rank, ranks: [{rank, local_rank, device_…}]}`."""
-    checkpoint_plan: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """`{folder | null, upload, resume: [names]}`; null where each node has its own folder."""
+    allocation: Mapped[Allocation] = mapped_column(Document(Allocation.parse, Allocation.as_json))
+    checkpoint_plan: Mapped[CheckpointPlan] = mapped_column(
+        Document(CheckpointPlan.parse, CheckpointPlan.as_json), default=CheckpointPlan
+    )
     isolation_seconds: Mapped[float | None]
     """Under `recovery.on_isolation: stop`: its ranks end before a node was silent for so long, and
     it is not replaced sooner."""
@@ -135,25 +149,28 @@ class Attempt(Base):
     """Its ranks can regroup under the next generation while they run."""
     spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """What it runs with, where its job was resized since and it has the old size still."""
-    generations: Mapped[list[Any]] = mapped_column(default=list)
-    """One a generation, oldest first: `{generation, time, reason, world_size, allocation}`."""
+    generations: Mapped[tuple[GenerationRecord, ...]] = mapped_column(
+        Document(parse_generations, dump_generations), default=()
+    )
+    """Oldest first."""
     planning: Mapped[bool] = mapped_column(Boolean, default=False)
     """Its first host is to plan the job's strategy, and has not answered yet."""
     rendezvous: Mapped[dict[str, Any] | None]
     node_outcomes: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """node id → `{outcome, failure}`, as each node's last process ended."""
+    """The last `trainhall.cluster.lifecycle.host_report.HostReport` of each node, by node id."""
     first_step: Mapped[int | None] = mapped_column(BigInt)
     """The first step it took: on overlapping steps the newest valid attempt wins."""
     started_at: Mapped[datetime]
     running_at: Mapped[datetime | None]
     stopping_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None] = mapped_column(index=True)
+    finished_at: Mapped[datetime | None]
     failure: Mapped[dict[str, Any] | None]
-    began: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    """generation → `{loaded, stepped, step, anew?, since?}`: when its ranks had their state, when
-    they had taken their first step (seconds since the epoch), and which that was; `anew` is the
-    step at which it went on from a checkpoint, since all who had the state were gone, and `since`
-    the earliest generation in which one of its processes began."""
+    began: Mapped[dict[int, GenerationStart]] = mapped_column(
+        Document(parse_starts, dump_starts), default=dict
+    )
+    """By generation, how it began."""
+
+    __table_args__ = (Index("ix_attempts_state_finished_at", "state", "finished_at"),)
 
 
 class Node(Base):
@@ -165,13 +182,14 @@ class Node(Base):
     name: Mapped[str] = mapped_column(String(128), unique=True)
     state: Mapped[str] = mapped_column(String(16), index=True)
     """pending (announced), ready, suspect, lost, draining, drained. Only
-    `trainhall.cluster.node_lifecycle` writes it."""
+    `trainhall.cluster.lifecycle.nodes` writes it."""
     state_at: Mapped[datetime]
     """Since when."""
     reason: Mapped[str] = mapped_column(Text)
+    reason_code: Mapped[str] = mapped_column(String(48), default="")
     drain_reason: Mapped[str | None] = mapped_column(Text)
     """Why it is to be drained; None: it is not."""
-    trusted_from: Mapped[datetime | None]
+    faults_counted_from: Mapped[datetime | None]
     """When a user last took a drain back: faults before that count no more against it."""
     labels: Mapped[dict[str, Any]] = mapped_column(default=dict)
     address: Mapped[str] = mapped_column(String(255), default="")
@@ -216,7 +234,7 @@ class Device(Base):
 
     __tablename__ = "devices"
 
-    # Only `trainhall.cluster.node_devices` adds, changes and removes them.
+    # Only `trainhall.cluster.nodes.devices` adds, changes and removes them.
 
     node_id: Mapped[str] = mapped_column(
         ForeignKey("nodes.id", ondelete="CASCADE"), primary_key=True
@@ -295,6 +313,12 @@ class Checkpoint(Base):
     __table_args__ = (
         UniqueConstraint("job_id", "name"),
         Index("ix_checkpoints_job_id_step", "job_id", "step"),
+        Index(
+            "ix_checkpoints_deleting",
+            "job_id",
+            sqlite_where=text("state = 'deleting'"),
+            postgresql_where=text("state = 'deleting'"),
+        ),
     )
 
 
@@ -308,6 +332,8 @@ class Event(Base):
     time: Mapped[datetime]
     kind: Mapped[str] = mapped_column(String(32))
     """state, attempt, checkpoint, not_saved, note, node …"""
+    code: Mapped[str] = mapped_column(String(48))
+    """A `ReasonCode`, or what else happened, such as `checkpoint_saved`; else the kind."""
     reason: Mapped[str] = mapped_column(Text)
     attempt: Mapped[int | None]
     data: Mapped[dict[str, Any]] = mapped_column(default=dict)
@@ -408,7 +434,7 @@ class GradientRequest(Base):
 
 
 class GradientRecord(Base):
-    """The gradients of one step by parameter, as `trainhall.cluster.gradients` packs them."""
+    """The gradients of one step by parameter, as `trainhall.cluster.jobs.gradients` packs them."""
 
     __tablename__ = "gradient_records"
 

@@ -1,12 +1,13 @@
 """Column types that read the same on SQLite and Postgres."""
 
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, Dialect, Integer
 from sqlalchemy.types import TypeDecorator
+
+from trainhall.db.sanitize import sanitize_json
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,23 +37,4 @@ def dump_json(value: Any) -> str:
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError:
-        return json.dumps(_with_text(value), allow_nan=False, separators=(",", ":"))
-
-
-def number_or_text(value: float) -> float | str:
-    """The value itself, or "NaN", "Infinity" or "-Infinity"."""
-    if math.isfinite(value):
-        return value
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
-def _with_text(value: Any) -> Any:
-    if isinstance(value, float):
-        return number_or_text(value)
-    if isinstance(value, dict):
-        return {key: _with_text(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_text(item) for item in value]
-    return value
+        return json.dumps(sanitize_json(value), allow_nan=False, separators=(",", ":"))

@@ -22,36 +22,36 @@ LOOK_SECONDS = 0.25
 """Between two looks at whether the group is broken off, by a thread that waits."""
 _LOOK = timedelta(seconds=LOOK_SECONDS)
 _PACKET_BYTES = 1 << 22
-"""Of tensors that are copied to go as one message, which pays while they are small."""
+"""Bytes of tensors that are copied to go as one message, which pays while they are small."""
 
 
-class BrokenOff(RuntimeError):
+class GroupBrokenError(RuntimeError):
     """The group of ranks was broken off while others were waited for."""
 
     def __init__(self) -> None:
         super().__init__("the group of ranks was broken off while others were waited for")
 
 
-class Bond:
+class GroupHandle:
     """The groups that this process is in together, until they are broken off."""
 
     broken_off = False
-    left_work = False
+    abandoned_work = False
     """Something that did not end was left to Gloo."""
 
-    def leave_work(self) -> BrokenOff:
+    def abandon_work(self) -> GroupBrokenError:
         """Have what a thread waits for be left to Gloo; what the thread is to raise."""
-        self.left_work = True
-        return BrokenOff()
+        self.abandoned_work = True
+        return GroupBrokenError()
 
 
-_present = Bond()
+_present = GroupHandle()
 
 
 def begin() -> None:
     """This process is in other groups from now on. Whoever waits for a former one knows it."""
     global _present
-    _present = Bond()
+    _present = GroupHandle()
 
 
 def break_off() -> None:
@@ -59,8 +59,8 @@ def break_off() -> None:
     _present.broken_off = True
 
 
-def present() -> Bond:
-    """What tells a thread that is about to wait whether to go on waiting."""
+def present() -> GroupHandle:
+    """Return the present groups, by which a waiting thread knows whether to go on."""
     return _present
 
 
@@ -68,10 +68,10 @@ def wait(work: dist.Work) -> None:
     """Return when a collective between tensors in host memory is done.
 
     Raises:
-        BrokenOff: it is not, and need not be any more.
+        GroupBrokenError: it is not, and need not be any more.
         RuntimeError: it failed.
     """
-    bond = _present
+    handle = _present
     while True:
         try:
             work.wait(_LOOK)
@@ -79,8 +79,8 @@ def wait(work: dist.Work) -> None:
         except RuntimeError:
             if work.is_completed():
                 break
-        if bond.broken_off:
-            raise bond.leave_work()
+        if handle.broken_off:
+            raise handle.abandon_work()
     work.wait()  # it may have ended just now; else this says why it failed
 
 
@@ -158,13 +158,13 @@ def gather_objects(value: Any, group: dist.ProcessGroup) -> list[Any]:
 def broadcast_object(value: Any, source: int, group: dist.ProcessGroup) -> Any:
     """The plain value that rank `source` of a group has; it is pickled."""
     sends, device = group.rank() == source, _device(group)
-    told = _pickled(value if sends else None, device)
-    size = torch.tensor([len(told)], device=device)
+    data = _pickled(value if sends else None, device)
+    size = torch.tensor([len(data)], device=device)
     _end(dist.broadcast(size, group_src=source, group=group, async_op=True), size)
     if not sends:
-        told = told.new_empty(int(size))
-    _end(dist.broadcast(told, group_src=source, group=group, async_op=True), told)
-    return value if sends else _unpickled(told)
+        data = data.new_empty(int(size))
+    _end(dist.broadcast(data, group_src=source, group=group, async_op=True), data)
+    return value if sends else _unpickled(data)
 
 
 def _packets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
@@ -192,7 +192,7 @@ def _end(work: dist.Work | None, tensor: Tensor) -> None:
 
 
 def _device(group: dist.ProcessGroup) -> torch.device:
-    """Where tensors lie that a group carries: in host memory, if it can."""
+    """Return the device of tensors that a group carries: in host memory, if it can."""
     cpu = torch.device("cpu")
     known: list[torch.device] = group._device_types
     return cpu if cpu in known else known[0]

@@ -9,14 +9,14 @@ from typing import Any
 import torch.distributed as dist
 
 from trainhall.distributed import breakable
-from trainhall.distributed.breakable import BrokenOff
-from trainhall.distributed.collectives.errors import PeerLost, TimedOut
-from trainhall.distributed.collectives.transport import PeerGone
+from trainhall.distributed.breakable import GroupBrokenError
+from trainhall.distributed.collectives.errors import CollectiveTimeoutError, PeerLostError
+from trainhall.distributed.collectives.transport import PeerGoneError
 from trainhall.distributed.gloo import Gloo
-from trainhall.distributed.process_group import Superseded
+from trainhall.distributed.process_group import GroupSupersededError
 
 _LOST = (
-    PeerLost, PeerGone, TimedOut, Superseded, BrokenOff,
+    PeerLostError, PeerGoneError, CollectiveTimeoutError, GroupSupersededError, GroupBrokenError,
     dist.DistNetworkError, dist.DistStoreError, dist.DistBackendError,
 )  # fmt: skip
 _kept: list[dist.ProcessGroup] = []
@@ -34,24 +34,24 @@ _GLOO = ("gloo/", "pair closure")
 _PEER = re.compile(
     r"connection (closed|reset|refused|aborted)|broken pipe|timed out|pair closure", re.IGNORECASE
 )
-"""What Gloo says of another rank that is gone or does not come."""
+"""Gloo's messages about another rank that is gone or does not come."""
 _SOURCE = re.compile(r"^\[[^\]]*\] ?")
-"""Where in its sources an error of Gloo's was raised."""
+"""The source position in an error of Gloo's."""
 
 
 def is_broken(error: BaseException) -> bool:
-    """It is the connection to other ranks that failed, not what this one computes."""
+    """Return whether the connection to other ranks failed, not this rank's own computation."""
     if isinstance(error, _LOST):
         return not any(mark in str(error) for mark in _OWN)
     return isinstance(error, RuntimeError) and any(mark in str(error) for mark in _GLOO)
 
 
-def told(error: BaseException) -> str | None:
-    """What a broken connection is told as; None where it says more than that another rank is gone:
+def message_of(error: BaseException) -> str | None:
+    """Describe a broken connection; None where the error says more than that another rank is gone:
     a call that others made with another shape, an interface that is not there.
 
     Gloo's words are about its sources and other processes in general; it is named, as its errors
-    have no class that would tell of a network.
+    have no class that would show a network error.
     """
     if isinstance(error, _LOST):
         return str(error)
@@ -93,7 +93,7 @@ def abandon() -> None:
     groups = _groups()
     with contextlib.suppress(RuntimeError):
         dist.destroy_process_group()
-    if breakable.present().left_work:
+    if breakable.present().abandoned_work:
         _kept.extend(groups)
     Thread(target=groups.clear, name="groups that were left", daemon=True).start()
 

@@ -1,10 +1,10 @@
-"""What a launcher tells a rank: torchrun's environment variables, read once and checked."""
+"""A rank's environment: torchrun's environment variables, read once and checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
-class BadEnvironment(RuntimeError):
+class RankEnvironmentError(RuntimeError):
     """The process was not started as a rank."""
 
 
@@ -24,7 +24,7 @@ class RankEnvironment:
         """Read the environment of a rank.
 
         Raises:
-            BadEnvironment: naming the variable that is missing or no number.
+            RankEnvironmentError: naming the variable that is missing or no number.
         """
         found = cls(
             rank=_number(environ, "RANK"),
@@ -35,7 +35,7 @@ class RankEnvironment:
             master_port=_number(environ, "MASTER_PORT"),
         )
         if not 0 <= found.rank < found.world_size:
-            raise BadEnvironment(
+            raise RankEnvironmentError(
                 f"RANK={found.rank} must lie between 0 and WORLD_SIZE={found.world_size} - 1"
             )
         return found
@@ -49,7 +49,7 @@ def ranks_by_host(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], .
             the launcher numbers ranks host by host.
 
     Raises:
-        BadEnvironment: there are no such hosts.
+        RankEnvironmentError: there are no such hosts.
     """
     hosts: list[tuple[int, ...]] = []
     at = 0
@@ -58,14 +58,14 @@ def ranks_by_host(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], .
         ranks = range(at, at + max(size, 1))
         found = list(places[ranks.start : ranks.stop])
         if found != [(local, size) for local in range(size)]:
-            told = ", ".join(
+            launched = ", ".join(
                 f"rank {rank} has {local} of {of}"
                 for rank, (local, of) in zip(ranks, found, strict=False)
             )
-            raise BadEnvironment(
+            raise RankEnvironmentError(
                 f"LOCAL_RANK and LOCAL_WORLD_SIZE of {len(places)} ranks make no hosts: a host of "
                 f"{size} would have the ranks {ranks.start} to {ranks.stop - 1}, numbered from 0, "
-                f"but {told}"
+                f"but {launched}"
             )
         hosts.append(tuple(ranks))
         at = ranks.stop
@@ -76,11 +76,11 @@ def required(environ: Mapping[str, str], name: str) -> str:
     """The value of a variable that every rank has.
 
     Raises:
-        BadEnvironment: it is not set.
+        RankEnvironmentError: it is not set.
     """
     value = environ.get(name)
     if not value:
-        raise BadEnvironment(
+        raise RankEnvironmentError(
             f"{name} is not set: ranks are started by Trainhall's shim (or another launcher that "
             "sets torchrun's variables), not by hand"
         )
@@ -92,4 +92,4 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise BadEnvironment(f"{name}={text!r} is no whole number") from None
+        raise RankEnvironmentError(f"{name}={text!r} is not an integer") from None

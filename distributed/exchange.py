@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainhall.distributed import breakable, process_group
-from trainhall.distributed.collectives.algorithms import all_reduce
+from trainhall.distributed.collectives.algorithms.registry import all_reduce
+from trainhall.distributed.collectives.algorithms.ring import RingAllGather
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.message import check_alike
-from trainhall.distributed.collectives.ring import RingAllGather
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.transport import Transport
 from trainhall.distributed.compression.interface import Exchange
@@ -20,7 +20,7 @@ from trainhall.distributed.environment import RankEnvironment, ranks_by_host
 from trainhall.distributed.gloo import Gloo
 from trainhall.distributed.nccl import Nccl
 
-_TOLD_BYTES = 48
+_LAYOUT_BYTES = 48
 _WITH_HOSTS = ("hierarchical", "parameter_server")
 
 
@@ -30,7 +30,7 @@ class OpenExchange(Exchange, Protocol):
     def agree(self, tensor: Tensor) -> None:
         """
         Raises:
-            BadInput: on every rank, with what each one brings.
+            CollectiveInputError: on every rank, with what each one brings.
         """
 
 
@@ -49,8 +49,8 @@ def open_exchange(
         servers: ranks that serve, for `parameter_server`; one per host if left out.
 
     Raises:
-        BadSchedule: the algorithm cannot be laid out for these ranks.
-        BadEnvironment: the launcher does not tell which ranks share a host.
+        ScheduleError: the algorithm cannot be laid out for these ranks.
+        RankEnvironmentError: the launcher does not say which ranks share a host.
     """
     hosts = gather_hosts() if algorithm in _WITH_HOSTS else None
     backend = "nccl" if device.type == "cuda" else "gloo"
@@ -67,7 +67,7 @@ def gather_hosts() -> tuple[tuple[int, ...], ...]:
     """The ranks of each host, as the launcher of each of them tells it. A collective.
 
     Raises:
-        BadEnvironment: it does not, or what it tells makes no hosts.
+        RankEnvironmentError: it does not, or what it tells makes no hosts.
     """
     own = RankEnvironment.read(os.environ)
     place = own.local_rank, own.local_world_size
@@ -114,7 +114,7 @@ class NativeExchange:
         return rows
 
     def agree(self, tensor: Tensor) -> None:
-        told = f"{len(tensor)} {tensor.dtype}".encode().ljust(_TOLD_BYTES)
-        mine = torch.frombuffer(bytearray(told), dtype=torch.uint8).to(tensor.device)
+        layout = f"{len(tensor)} {tensor.dtype}".encode().ljust(_LAYOUT_BYTES)
+        mine = torch.frombuffer(bytearray(layout), dtype=torch.uint8).to(tensor.device)
         rows = [bytes(row).decode().split() for row in self.gather(mine).tolist()]
         check_alike([(int(elements), kind) for elements, kind in rows])

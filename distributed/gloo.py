@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainhall.distributed.collectives.message import Array, Header, packed
-from trainhall.distributed.collectives.transport import PeerGone
+from trainhall.distributed.collectives.transport import PeerGoneError
 
 _TAGS = 1 << 31
 _APART = 0x9E3779B1
@@ -88,7 +88,7 @@ class _Line:
         try:
             self._work = self._begin([buffer], self._peer, tag)
         except RuntimeError as error:
-            raise PeerGone(_reason(str(error))) from error
+            raise PeerGoneError(_reason(str(error))) from error
 
     def wait(self, seconds: float) -> None:
         try:
@@ -96,12 +96,12 @@ class _Line:
         except RuntimeError as error:
             if _TIMED_OUT in str(error):
                 raise TimeoutError from error
-            raise PeerGone(_reason(str(error))) from error
+            raise PeerGoneError(_reason(str(error))) from error
 
 
 def _backend(group: _Group) -> Any:
-    """What sends and receives for a group: itself would hand each message on through PyTorch's
-    dispatcher, which costs as much as all that is done here."""
+    """Return the backend that sends and receives for a group: the group would hand each message on
+    through PyTorch's dispatcher, which costs as much as all that is done here."""
     if isinstance(group, dist.ProcessGroupGloo):
         return group
     backend = group._get_backend(torch.device("cpu"))
@@ -122,5 +122,5 @@ def _digest(header: Header, elements: int, kind: str) -> int:
 
 
 def _reason(text: str) -> str:
-    """What Gloo says, without the line of its source and the advice."""
+    """Return Gloo's message, without the line of its source and the advice."""
     return re.sub(r"^\[\S+\] ", "", text.partition(". This is typically")[0])

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from trainhall.distributed.collectives.message import Array, Header
-from trainhall.distributed.collectives.transport import PeerGone
+from trainhall.distributed.collectives.transport import PeerGoneError
 
 _POLL_SECONDS = 20e-6
 """Between two looks at a message; NCCL's own wait with a timeout looks once a millisecond."""
@@ -62,7 +62,7 @@ class Nccl:
             with torch.cuda.device(self._device):  # of this thread
                 (work,) = dist.batch_isend_irecv(messages)  # NCCL makes one piece of work of them
         except dist.DistBackendError as error:
-            raise PeerGone(_reason(error)) from error
+            raise PeerGoneError(_reason(error)) from error
         for line in self._begun:
             line.work = work
         self._begun.clear()
@@ -105,7 +105,7 @@ class _Line:
             # Raises what went wrong, and lets the current stream go on from here.
             self.work.wait(_AT_ONCE)
         except RuntimeError as error:
-            raise PeerGone(_reason(error)) from error
+            raise PeerGoneError(_reason(error)) from error
 
 
 def _reason(error: RuntimeError) -> str:

@@ -1,4 +1,4 @@
-"""What the links between ranks carry: α and β of each class, measured in a fraction of a second.
+"""Measures the links between ranks: α and β of each class, measured in a fraction of a second.
 
 A pair of ranks runs a ring of two between them, on some sizes. That takes 2α + m·β (`Ring`), and
 has in it whatever else an exchange costs here: the processors' work, the transport's, and ours. So
@@ -15,29 +15,29 @@ from typing import Protocol
 
 import numpy as np
 
+from trainhall.distributed.collectives.algorithms.naive import Naive
+from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.cost import Link, LinkClass
-from trainhall.distributed.collectives.naive import Naive
-from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.schedule import Leg, Round, Schedule, placed, placed_legs
 
 SIZES = (4 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)
 """In bytes; those after the second only where they are quick."""
 REPEATS = (15, 3)
-"""Of the first size, and of the others."""
+"""Repetitions of the first size, and of the others."""
 LARGE = 1 << 20
 """Smaller ones hide in the buffers of the kernel and of the network, in part."""
 SECONDS = 0.5
 """For each class of links."""
 
 EXCHANGE, THERE_AND_BACK = Ring(2), Naive(2)
-"""What a pair does: send and receive at once, or one after the other."""
+"""The mode of a pair: it sends and receives at once, or one after the other."""
 
 Hosts = Sequence[Sequence[int]]
 
 
 class Exchanges(Protocol):
-    """How pairs of ranks exchange what is timed."""
+    """The exchanges of pairs of ranks that are timed."""
 
     @property
     def sizes(self) -> Sequence[int]:
@@ -148,7 +148,7 @@ class Pairs(Schedule):
 
     pairs: tuple[tuple[int, int], ...]
     of_two: Schedule = EXCHANGE
-    """What a pair does."""
+    """One exchange of a pair."""
 
     @property
     def chunks(self) -> int:
@@ -185,8 +185,8 @@ def _times(exchanges: Exchanges, pairs: Pairs, seconds: float) -> list[tuple[int
 
 
 def telling(times: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Of bytes and seconds those that tell the latency and the bandwidth: the first, and the large
-    ones, at least the last two."""
+    """Select the bytes and seconds that determine the latency and the bandwidth: the first, and the
+    large ones, at least the last two."""
     large = sum(size >= LARGE for size, _ in times)
     return times[:1] + times[1:][-max(2, large) :]
 

@@ -25,7 +25,7 @@ ROLL_CALL_TIMEOUT = timedelta(minutes=25)
 waits for an attempt to begin: the ranks know better who is missing."""
 CONNECT_TIMEOUT = timedelta(seconds=20)
 """Between ranks that were there at the roll call a moment ago; for those that can join another
-group if one of them is gone by now, which nothing else would tell the others."""
+group if one of them is gone by now, which nothing else would notify the others."""
 _REACH_TIMEOUT = timedelta(seconds=5)
 """One try to reach the store, by ranks that can join another group."""
 _LOOK_SECONDS = (0.005, 0.1)
@@ -38,11 +38,11 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=30)
 """A rank may wait this long for the others: one of them may be writing a large checkpoint."""
 
 
-class NotJoined(RuntimeError):
+class JoinError(RuntimeError):
     """Some ranks did not come; the message names them."""
 
 
-class Superseded(RuntimeError):
+class GroupSupersededError(RuntimeError):
     """The group will never be whole: there is a newer one to join."""
 
 
@@ -60,14 +60,14 @@ def joined(
             shared the keys of the ranks before it could wait for the dead ones for ever.
 
     Raises:
-        NotJoined: not every rank came in time.
+        JoinError: not every rank came in time.
     """
     join(environment, device=device, namespace=namespace)
     yield
     # After an exception there is no such goodbye: others may be inside a collective, and the closed
-    # sockets tell them. The group is not destroyed, since that can deadlock in Gloo; the process
+    # sockets notify them. The group is not destroyed, since that can deadlock in Gloo; the process
     # leaves with `os._exit`.
-    say_goodbye()
+    final_barrier()
 
 
 def join(
@@ -85,8 +85,8 @@ def join(
         has_lost: the same; a rank of this group is known to be gone.
 
     Raises:
-        NotJoined: not every rank came in time.
-        Superseded: `superseded` said so.
+        JoinError: not every rank came in time.
+        GroupSupersededError: `superseded` said so.
     """
     choose_interface(environment.master_addr)
     store = _reach_store(environment.master_addr, environment.master_port, superseded)
@@ -111,7 +111,7 @@ def new_group(backend: str, timeout: timedelta) -> dist.ProcessGroup:
 
     Args:
         timeout: of its collectives. Ranks that were there a moment ago connect sooner, or one of
-            them is gone, and nothing else would tell the others.
+            them is gone, and nothing else would notify the others.
     """
     breakable.barrier(cpu_group())
     group: dist.ProcessGroup = dist.new_group(
@@ -133,7 +133,7 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
     """
     Raises:
         DistNetworkError: nobody listens there.
-        Superseded: `superseded` said so.
+        GroupSupersededError: `superseded` said so.
     """
     ends = time.monotonic() + JOIN_TIMEOUT.total_seconds()
     while True:
@@ -150,7 +150,7 @@ def _reach_store(address: str, port: int, superseded: Callable[[], bool] | None)
             if superseded is None or time.monotonic() > ends:
                 raise
             if superseded():
-                raise Superseded("another generation of the ranks has begun") from None
+                raise GroupSupersededError("another generation of the ranks has begun") from None
             continue
         store.set_timeout(JOIN_TIMEOUT)
         return store
@@ -170,7 +170,7 @@ def _unless(
         port: of the store.
 
     Raises:
-        Superseded: `superseded` said so. Whatever was connected is of no use.
+        GroupSupersededError: `superseded` said so. Whatever was connected is of no use.
     """
     if superseded is None:
         yield
@@ -196,11 +196,11 @@ def _unless(
         connected.set()
         looking.join()
     if broken_off.is_set():
-        raise Superseded("another generation of the ranks has begun")
+        raise GroupSupersededError("another generation of the ranks has begun")
 
 
 def _hang_up(port: int) -> None:
-    """Have whatever waits for an answer of the store fail: torch has no other way to tell it."""
+    """Have whatever waits for an answer of the store fail: torch has no other way to notify it."""
     for connection in psutil.Process().net_connections("tcp"):
         if connection.raddr and connection.raddr.port == port:
             with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as ours:
@@ -208,11 +208,12 @@ def _hang_up(port: int) -> None:
 
 
 def _set_timeout(group: dist.ProcessGroup, timeout: timedelta) -> None:
-    """Of collectives from now on; that of `init_process_group` is for connecting too."""
+    """Set the timeout of collectives from now on; that of `init_process_group` is for connecting
+    too."""
     dist.distributed_c10d._set_pg_timeout(timeout, group)
 
 
-def say_goodbye() -> None:
+def final_barrier() -> None:
     """See that nobody leaves while another still waits for its numbers."""
     breakable.barrier(cpu_group())
 
@@ -227,8 +228,8 @@ def call_roll(
     """Wait until every rank is there. The backends would wait too, but not say for whom.
 
     Raises:
-        NotJoined: not every rank came in time.
-        Superseded: `superseded` said so.
+        JoinError: not every rank came in time.
+        GroupSupersededError: `superseded` said so.
     """
     keys = [f"here/{other}" for other in range(world_size)]
     store.set(keys[rank], "")
@@ -242,7 +243,7 @@ def call_roll(
         if not missing:
             return  # the last one came just now
         names = f"rank{'s' if len(missing) > 1 else ''} {', '.join(missing)}"
-        raise NotJoined(
+        raise JoinError(
             f"{names} did not come within {timeout.total_seconds():g} s: what they wrote, or their "
             "host, may tell why"
         ) from None
@@ -271,7 +272,7 @@ def _look_for(
     try:
         while not found.wait(_ASK_SECONDS):
             if superseded():
-                raise Superseded("another generation of the ranks has begun")
+                raise GroupSupersededError("another generation of the ranks has begun")
             if time.monotonic() > ends:
                 raise TimeoutError
     finally:
@@ -302,7 +303,7 @@ def choose_interface(address: str) -> None:
 
 
 def interface_towards(address: str) -> str | None:
-    """The interface by which this host reaches `address`; None where it cannot be told."""
+    """The interface by which this host reaches `address`; None where it is unknown."""
     if _is_loopback(address):
         return _loopback()
     try:

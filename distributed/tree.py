@@ -75,10 +75,10 @@ def total(shards: int, parts: dict[Node, T], add: Callable[[T, T], T]) -> T:
 
 
 def merges(shards: int, held: range) -> list[int]:
-    """How many additions each shard of `held` completes when they come in order.
+    """Count the additions that each shard of `held` completes when they come in order.
 
     The sums so far are a stack: a shard is pushed, then the two newest become one as often as is
-    told here. What is left at the end are the sums of `subtrees`.
+    returned here. What is left at the end are the sums of `subtrees`.
     """
     completed = dict.fromkeys(held, 0)
 

@@ -1,4 +1,5 @@
-"""Train a job at several learning rates, and tell which was best. What does not fit waits its turn.
+"""Train a job at several learning rates and print the best by its main metric (`metric` in the
+spec, else a validation metric). Jobs that do not fit wait in the queue.
 
 python examples/sweep.py examples/digits.yaml 0.3 0.1 0.03
 """
@@ -15,12 +16,14 @@ with th.Client() as hall:
         for rate in rates
     }
     reached = {}
+    goal = min
     for rate, job in jobs.items():
         job = hall.wait(job["id"])
-        if job["state"] != "completed":  # as where the loss is no number any more
+        if job["state"] != "completed":
             print(f"{rate}: {job['state']}, {job['reason']}")
             continue
-        losses = hall.curve(job["id"], "loss")
-        reached[rate] = losses[-1][1]
-        print(f"{rate}: {len(losses)} steps, loss {reached[rate]:.3f}")
-    print("best:", min(reached, key=reached.__getitem__, default="none was completed"))
+        metric = job["main_metric"]
+        reached[rate] = float(metric["value"])
+        goal = max if metric["goal"] == "max" else min
+        print(f"{rate}: {metric['name']} {reached[rate]:.3f}")
+    print("best:", goal(reached, key=reached.__getitem__, default="none completed"))

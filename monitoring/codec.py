@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainhall.monitoring.errors import DamagedFrame
+from trainhall.monitoring.errors import DamagedFrameError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,8 +25,8 @@ MAX_TIME = 253_402_300_799.0
 """The end of the year 9999, in seconds since the epoch."""
 
 DIGESTS = ("chain_link", "chain_samples", "chain_weights")
-"""Series that hold digests of a reproducible job's steps (`trainhall.training.chain`): nobody looks
-at their curves, so they are given only to those who ask by name."""
+"""Series that hold digests of a reproducible job's steps (`training.hash_chain`): nobody looks at
+their curves, so they are given only to those who ask by name."""
 
 _MAGIC = b"THM1"
 _FRAME = struct.Struct("<4sIQI")
@@ -59,25 +59,25 @@ def frame_headers(body: bytes) -> list[FrameHeader]:
     """The frames of a body, their checksums verified.
 
     Raises:
-        DamagedFrame: when the body is not a run of whole frames in rising sequence.
+        DamagedFrameError: when the body is not a run of whole frames in rising sequence.
     """
     found: list[FrameHeader] = []
     view = memoryview(body)
     at = 0
     while at < len(body):
         if at + _FRAME.size > len(body):
-            raise DamagedFrame(f"{len(body) - at} bytes behind the last frame are no frame")
+            raise DamagedFrameError(f"{len(body) - at} bytes behind the last frame are no frame")
         magic, length, sequence, checksum = _FRAME.unpack_from(body, at)
         payload = at + _FRAME.size
         end = payload + length
         if magic != _MAGIC:
-            raise DamagedFrame(f"no metric frame at byte {at}")
+            raise DamagedFrameError(f"no metric frame at byte {at}")
         if end > len(body):
-            raise DamagedFrame(f"frame {sequence} at byte {at} is cut short")
+            raise DamagedFrameError(f"frame {sequence} at byte {at} is cut short")
         if zlib.crc32(view[payload:end]) != checksum:
-            raise DamagedFrame(f"frame {sequence} at byte {at} does not match its checksum")
+            raise DamagedFrameError(f"frame {sequence} at byte {at} does not match its checksum")
         if not 1 <= sequence < 2**62 or (found and sequence != found[-1].sequence + 1):
-            raise DamagedFrame(f"frame {sequence} at byte {at} is out of sequence")
+            raise DamagedFrameError(f"frame {sequence} at byte {at} is out of sequence")
         found.append(FrameHeader(sequence, at, payload, end))
         at = end
     return found
@@ -87,7 +87,7 @@ def decode_frames(body: bytes) -> Iterator[Table]:
     """The tables of every frame of a body, in order.
 
     Raises:
-        DamagedFrame: when a frame or a table in it is not whole.
+        DamagedFrameError: when a frame or a table in it is not whole.
     """
     for header in frame_headers(body):
         yield from decode_payload(body, header.payload, header.end)
@@ -97,7 +97,7 @@ def decode_payload(body: bytes, at: int, end: int) -> Iterator[Table]:
     """The tables of one frame's payload. Arrays are views on `body`: nothing is copied.
 
     Raises:
-        DamagedFrame: when the payload is not exactly its tables.
+        DamagedFrameError: when the payload is not exactly its tables.
     """
     try:
         (tables,) = _U16.unpack_from(body, at)
@@ -106,9 +106,9 @@ def decode_payload(body: bytes, at: int, end: int) -> Iterator[Table]:
             table, at = _table(body, at, end)
             yield table
     except struct.error as error:
-        raise DamagedFrame(f"a table is not whole: {error}") from None
+        raise DamagedFrameError(f"a table is not whole: {error}") from None
     if at != end:
-        raise DamagedFrame(f"a payload's length is off by {end - at} bytes")
+        raise DamagedFrameError(f"a payload's length is off by {end - at} bytes")
 
 
 def encode_frame(sequence: int, tables: Sequence[Table]) -> bytes:
@@ -130,7 +130,7 @@ def _table(body: bytes, at: int, end: int) -> tuple[Table, int]:
     rank, rows, columns = _TABLE.unpack_from(body, at)
     at += _TABLE.size
     if rank < -1:
-        raise DamagedFrame(f"there is no rank {rank}")
+        raise DamagedFrameError(f"there is no rank {rank}")
     names = []
     for _ in range(columns):
         (length,) = _U16.unpack_from(body, at)
@@ -138,7 +138,7 @@ def _table(body: bytes, at: int, end: int) -> tuple[Table, int]:
         names.append(_clean_name(body[at : at + length]))
         at += length
     if at + 8 * rows * (2 + columns) > end:
-        raise DamagedFrame(f"a table of {rows} rows and {columns} columns is cut short")
+        raise DamagedFrameError(f"a table of {rows} rows and {columns} columns is cut short")
     steps = np.frombuffer(body, "<i8", rows, at)
     at += 8 * rows
     times = np.frombuffer(body, "<f8", rows, at)

@@ -56,7 +56,7 @@ class DeviceHistory:
 
 
 @dataclass
-class _Heard:
+class _Window:
     since: datetime
     uses: dict[int, list[Use]] = field(default_factory=dict)
 
@@ -65,28 +65,28 @@ class DeviceRecorder:
     """Gathers what is heard, and stores it when there is half a minute of it."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, _Heard] = {}
+        self._windows: dict[str, _Window] = {}
 
     async def record(
         self, session: AsyncSession, now: datetime, readings: Iterable[tuple[str, Use]]
     ) -> None:
         """Take what devices do right now, as pairs of a node's id and a device's use."""
         for node_id, use in readings:
-            heard = self._heard.setdefault(node_id, _Heard(now))
-            heard.uses.setdefault(use.index, []).append(use)
+            window = self._windows.setdefault(node_id, _Window(now))
+            window.uses.setdefault(use.index, []).append(use)
         due = [
             node_id
-            for node_id, heard in self._heard.items()
-            if (now - heard.since).total_seconds() >= SECONDS
+            for node_id, window in self._windows.items()
+            if (now - window.since).total_seconds() >= SECONDS
         ]
         if not due:
             return
         known = set(await session.scalars(select(Node.id).where(Node.id.in_(due))))
         rows = []
         for node_id in due:
-            heard = self._heard.pop(node_id)
+            window = self._windows.pop(node_id)
             if node_id in known:
-                devices = [_summed(index, uses) for index, uses in sorted(heard.uses.items())]
+                devices = [_summed(index, uses) for index, uses in sorted(window.uses.items())]
                 rows.append({"node_id": node_id, "time": now, "devices": devices})
         if rows:
             await session.execute(insert(DeviceReading), rows)
@@ -147,8 +147,8 @@ async def read_history(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return round(sum(told) / len(told), 2) if told else None
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 2) if known else None
 
 
 def _largest(values: Sequence[Any]) -> Any:

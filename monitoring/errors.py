@@ -1,10 +1,10 @@
 """What of monitoring is refused.
 
 IngestError
-├── UnknownAttempt    no such job or attempt
-├── DamagedFrame      bytes that are no metric frame
-├── BadCursor         a cursor of the log that is not one
-└── NoSuchLine        a line of the log that is not stored
+├── UnknownAttemptError    no such job or attempt
+├── DamagedFrameError      bytes that are no metric frame
+├── InvalidCursorError     a cursor of the log that is not one
+└── LineNotFoundError      a line of the log that is not stored
 """
 
 
@@ -12,7 +12,7 @@ class IngestError(Exception):
     """Monitoring data could not be taken or read."""
 
 
-class UnknownAttempt(IngestError):
+class UnknownAttemptError(IngestError):
     """No such attempt."""
 
     def __init__(self, job_id: str, attempt: int) -> None:
@@ -21,11 +21,11 @@ class UnknownAttempt(IngestError):
         super().__init__(f"job {job_id!r} has no attempt {attempt}")
 
 
-class DamagedFrame(IngestError):
+class DamagedFrameError(IngestError):
     """Bytes that are no metric frame."""
 
 
-class BadCursor(IngestError):
+class InvalidCursorError(IngestError):
     """A cursor that no page of a log gave."""
 
     def __init__(self, field: str, text: str) -> None:
@@ -33,5 +33,5 @@ class BadCursor(IngestError):
         super().__init__(f"{text!r} is no cursor of a log; use next_cursor of a page")
 
 
-class NoSuchLine(IngestError):
+class LineNotFoundError(IngestError):
     """There is no such line."""

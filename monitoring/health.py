@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainhall.db.documents import Allocation
+
 SLOWEST = "slowest_rank"
 RATIO = "slowest_rank_ratio"
 SLOW = 1.25
@@ -27,9 +29,7 @@ class Straggler:
     """Name of its node; None: not known."""
 
 
-def straggler_of(
-    metrics: Mapping[str, Any], allocation: list[dict[str, Any]] | None
-) -> Straggler | None:
+def straggler_of(metrics: Mapping[str, Any], allocation: Allocation | None) -> Straggler | None:
     """The job's slow rank by its newest metrics; None: no rank is slow, or none is told.
 
     Args:
@@ -43,7 +43,7 @@ def straggler_of(
         return None
     if allocation is None:
         return Straggler(int(rank), float(ratio), None)
-    nodes = {place["rank"]: host["node_name"] for host in allocation for place in host["ranks"]}
+    nodes = {place.rank: host.node_name for host in allocation for place in host.ranks}
     if int(rank) not in nodes or len(nodes) < 2:
         return None
     return Straggler(int(rank), float(ratio), nodes[int(rank)])

@@ -1,16 +1,16 @@
 """Taking what the ranks wrote: each frame and each byte once, acknowledged after the commit."""
 
 import asyncio
-from collections import defaultdict, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from trainhall.db.database import Database
-from trainhall.monitoring.errors import UnknownAttempt
+from trainhall.monitoring.batcher import Batcher
+from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin
 from trainhall.monitoring.prometheus import LOG_BYTES, POINTS
 from trainhall.monitoring.store import Item, Metrics, Output, Stored, note_first_step, store
@@ -20,16 +20,6 @@ BATCH_BYTES = 16 * 1024 * 1024
 LARGE_BYTES = 256 * 1024
 """A larger body is checked in a thread, so that others are not held up."""
 TRIES = 3
-
-
-@dataclass
-class _Waiting:
-    """An item on its way into the database."""
-
-    job_id: str
-    item: Item
-    size: int
-    answer: "asyncio.Future[Stored]"
 
 
 class Ingest:
@@ -49,8 +39,7 @@ class Ingest:
         self._database = database
         self._now = now
         self._wake = wake
-        self._waiting: deque[_Waiting] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._batcher = Batcher(self._store_batch, max_bytes=BATCH_BYTES)
 
     async def metrics(
         self, job_id: str, attempt: int, writer: str, body: bytes, origin: Origin = UNKNOWN
@@ -61,14 +50,14 @@ class Ingest:
         on from there.
 
         Raises:
-            DamagedFrame: when the body is not a run of whole frames.
-            UnknownAttempt: when there is no such attempt.
+            DamagedFrameError: when the body is not a run of whole frames.
+            UnknownAttemptError: when there is no such attempt.
         """
         if len(body) > LARGE_BYTES:
             item = await asyncio.to_thread(Metrics.parse, attempt, writer, body, origin)
         else:
             item = Metrics.parse(attempt, writer, body, origin)
-        return (await self._stored(job_id, item, len(body))).acknowledged
+        return (await self._batcher.submit((job_id, item), len(body))).acknowledged
 
     async def logs(
         self,
@@ -86,7 +75,7 @@ class Ingest:
         is below `offset`, and the sender goes on from there.
 
         Raises:
-            UnknownAttempt: when there is no such attempt.
+            UnknownAttemptError: when there is no such attempt.
             ValueError: for a stream, rank or offset that cannot be.
         """
         if stream not in ("stdout", "stderr") or rank < 0 or offset < 0:
@@ -95,82 +84,63 @@ class Ingest:
                 f"rank {rank} from {offset}"
             )
         item = Output(attempt, rank, stream, offset, data, origin)
-        return (await self._stored(job_id, item, len(data))).acknowledged
+        return (await self._batcher.submit((job_id, item), len(data))).acknowledged
 
-    async def _stored(self, job_id: str, item: Item, size: int) -> Stored:
-        answer: asyncio.Future[Stored] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(job_id, item, size, answer))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._store_waiting(), name="ingest")
-        return await answer
+    async def _store_batch(self, batch: Sequence[tuple[str, Item]]) -> Sequence[Stored | Exception]:
+        items: dict[str, list[Item]] = defaultdict(list)
+        for job_id, item in batch:
+            items[job_id].append(item)
+        answers: Mapping[str, Sequence[Stored | Exception]]
+        try:
+            answers = await self._store(items)
+        except DBAPIError:
+            # One job's trouble is not the others', and a deadlock with somebody passes.
+            answers = {job_id: await self._store_one(job_id, items[job_id]) for job_id in items}
+        in_order = {job_id: iter(of_job) for job_id, of_job in answers.items()}
+        return [next(in_order[job_id]) for job_id, _ in batch]
 
-    async def _store_waiting(self) -> None:
-        while self._waiting:
-            batch: dict[str, list[_Waiting]] = defaultdict(list)
-            room = BATCH_BYTES
-            while self._waiting and room > 0:
-                waiting = self._waiting.popleft()
-                if not waiting.answer.done():  # whoever sent it may have left
-                    batch[waiting.job_id].append(waiting)
-                    room -= waiting.size
-            if not batch:
-                continue
+    async def _store_one(self, job_id: str, items: list[Item]) -> Sequence[Stored | Exception]:
+        for _ in range(TRIES):
             try:
-                await self._store(batch)
-            except DBAPIError:
-                # One job's trouble is not the others', and a deadlock with somebody passes.
-                for job_id, waiting_of_job in batch.items():
-                    await self._store_one(job_id, waiting_of_job)
-            except BaseException as error:
-                _fail([w for group in batch.values() for w in group], error)
-                raise
-
-    async def _store_one(self, job_id: str, waiting: list[_Waiting]) -> None:
-        for left in reversed(range(TRIES)):
-            try:
-                await self._store({job_id: waiting})
-                return
+                return (await self._store({job_id: items}))[job_id]
             except DBAPIError as error:
-                if not left:
-                    _fail(waiting, error)
+                failed = error
+        return [failed] * len(items)
 
-    async def _store(self, batch: dict[str, list[_Waiting]]) -> None:
+    async def _store(
+        self, items: Mapping[str, list[Item]]
+    ) -> Mapping[str, Sequence[Stored | UnknownAttemptError]]:
         now = self._now()
 
-        def work(connection: Connection) -> dict[str, list[Stored | UnknownAttempt]]:
+        def work(connection: Connection) -> dict[str, list[Stored | UnknownAttemptError]]:
             # In one order, so that two coordinators do not wait for each other.
             return {
-                job_id: store(connection, job_id, [w.item for w in batch[job_id]], now)
-                for job_id in sorted(batch)
+                job_id: store(connection, job_id, items[job_id], now) for job_id in sorted(items)
             }
 
         answers = await self._database.write(work)
-        await self._note_first_steps(batch, answers)
-        for job_id, waiting in batch.items():
-            added = 0
-            for one, answer in zip(waiting, answers[job_id], strict=True):
-                if isinstance(answer, UnknownAttempt):
-                    _refuse(one, answer)
-                    continue
-                POINTS.inc(answer.points)
-                LOG_BYTES.inc(answer.log_bytes)
-                added += answer.points + answer.log_bytes
-                if not one.answer.done():
-                    one.answer.set_result(answer)
-            if added:
+        await self._note_first_steps(items, answers)
+        for job_id, of_job in answers.items():
+            stored = [answer for answer in of_job if isinstance(answer, Stored)]
+            points = sum(answer.points for answer in stored)
+            log_bytes = sum(answer.log_bytes for answer in stored)
+            POINTS.inc(points)
+            LOG_BYTES.inc(log_bytes)
+            if points + log_bytes:
                 self._wake(job_id)
+        return answers
 
     async def _note_first_steps(
         self,
-        batch: dict[str, list[_Waiting]],
-        answers: dict[str, list[Stored | UnknownAttempt]],
+        items: Mapping[str, list[Item]],
+        answers: Mapping[str, Sequence[Stored | UnknownAttemptError]],
     ) -> None:
         """In a transaction of its own: it locks attempts, which others do before the progress."""
         first: dict[tuple[str, int], int] = {}
-        for job_id, waiting in batch.items():
-            for one, answer in zip(waiting, answers[job_id], strict=True):
+        for job_id, of_job in items.items():
+            for item, answer in zip(of_job, answers[job_id], strict=True):
                 if isinstance(answer, Stored) and answer.first_step is not None:
-                    key = job_id, one.item.attempt
+                    key = job_id, item.attempt
                     first[key] = min(answer.first_step, first.get(key, answer.first_step))
         if first:
 
@@ -179,13 +149,3 @@ class Ingest:
                     note_first_step(connection, job_id, attempt, step)
 
             await self._database.write(work)
-
-
-def _refuse(waiting: _Waiting, error: BaseException) -> None:
-    if not waiting.answer.done():
-        waiting.answer.set_exception(error)
-
-
-def _fail(waiting: list[_Waiting], error: BaseException) -> None:
-    for one in waiting:
-        _refuse(one, error)

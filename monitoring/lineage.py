@@ -15,7 +15,9 @@ wrote. Where it ran does: a host belongs to an attempt from one generation up to
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from trainhall.db.documents import GenerationRecord, GenerationStart
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,11 @@ class Generations(Protocol):
     def revoked(self) -> bool: ...
 
     @property
-    def generations(self) -> Sequence[Mapping[str, Any]] | None:
+    def generations(self) -> Sequence[GenerationRecord] | None:
         """None, or no more than the first one: it has not regrouped."""
 
     @property
-    def began(self) -> Mapping[str, Mapping[str, Any]]: ...
+    def began(self) -> Mapping[int, GenerationStart]: ...
 
 
 def void_from(attempt: Generations, origin: Origin, saved_step: int | None = None) -> int | None:
@@ -67,25 +69,25 @@ def _taken_over(attempt: Generations, origin: Origin) -> list[int]:
     if not attempt.began or not origin.generation:
         return found
     last = _last_generation(attempt.generations, origin)
-    for number, told in attempt.began.items():
-        generation = int(number)
+    for generation, start in attempt.began.items():
         left_out = last is not None and last < generation
-        first = told.get("anew", told.get("step"))
+        restarted = start.restart_step is not None
+        first = start.restart_step if restarted else start.step
         # One that began at a checkpoint has none of the processes that had the state of before.
-        if left_out or ("anew" in told and origin.generation < told.get("since", generation)):
+        since = generation if start.since is None else start.since
+        if left_out or (restarted and origin.generation < since):
             found += [first] if first is not None else []
     return found
 
 
-def _last_generation(generations: Sequence[Mapping[str, Any]] | None, origin: Origin) -> int | None:
+def _last_generation(generations: Sequence[GenerationRecord] | None, origin: Origin) -> int | None:
     """The last one that ranks of this origin can belong to: up to which their host was part of the
     attempt without a break. None: it was not, where they began, and tells in another's name."""
     last = None
     for entry in generations or ():
-        number = entry["generation"]
-        if number < origin.generation:
+        if entry.generation < origin.generation:
             continue
-        if not any(host["node_id"] == origin.node_id for host in entry["allocation"]):
+        if origin.node_id is None or entry.allocation.host(origin.node_id) is None:
             break
-        last = number
+        last = entry.generation
     return last

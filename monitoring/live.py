@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from trainhall.db.database import Database
 from trainhall.db.models import Event, JobProgress, LogChunk, MetricFrame
-from trainhall.db.types import number_or_text
+from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_frames
 from trainhall.monitoring.prometheus import VIEWERS_DROPPED
 
@@ -41,7 +41,7 @@ QUEUE_BYTES = 4 * 1024 * 1024
 log = structlog.get_logger(__name__)
 
 
-class ViewerTooSlow(Exception):
+class ViewerTooSlowError(Exception):
     """The viewer fell too far behind and is dropped; it may come back with its last sequence."""
 
 
@@ -145,7 +145,7 @@ class Hub:
         anew and goes on with the frames behind the reset's sequence.
 
         Raises:
-            ViewerTooSlow: when the viewer fell too far behind.
+            ViewerTooSlowError: when the viewer fell too far behind.
             LookupError: when there is no such job.
         """
         feed = await self._feed(job_id)
@@ -160,7 +160,7 @@ class Hub:
                 await viewer.news.wait()
                 frames = [frame for frame in viewer.take() if frame.seq > position]
                 if viewer.too_slow:
-                    raise ViewerTooSlow(
+                    raise ViewerTooSlowError(
                         "the viewer took frames too slowly; connect again with its last seq"
                     )
                 if feed.task.cancelled():
@@ -305,9 +305,15 @@ def _read(connection: Connection, job_id: str, after: int, limit: int | None) ->
             )
         )
     events = connection.execute(
-        select(Event.seq, Event.time, Event.kind, Event.reason, Event.attempt, Event.data).where(
-            Event.job_id == job_id, Event.seq > after, Event.seq <= upto
-        )
+        select(
+            Event.seq,
+            Event.time,
+            Event.kind,
+            Event.code,
+            Event.reason,
+            Event.attempt,
+            Event.data,
+        ).where(Event.job_id == job_id, Event.seq > after, Event.seq <= upto)
     )
     for row in events:
         frames.append(_event_frame(row))
@@ -374,6 +380,7 @@ def _event_frame(row: Any) -> Frame:
         "event",
         time=_time(row.time),
         kind=row.kind,
+        code=row.code,
         reason=row.reason,
         attempt=row.attempt,
         data=row.data,

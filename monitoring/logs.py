@@ -1,8 +1,5 @@
 """Reading what the ranks wrote, line by line, in the order in which it came."""
 
-import base64
-import binascii
-import json
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -11,9 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
+from trainhall.db import cursors
 from trainhall.db.database import Database
 from trainhall.db.models import LogChunk
-from trainhall.monitoring.errors import BadCursor, NoSuchLine
+from trainhall.monitoring.errors import InvalidCursorError, LineNotFoundError
 from trainhall.monitoring.lines import plain_text, split_lines
 
 _CHUNKS_AT_ONCE = 64
@@ -68,20 +66,15 @@ class _Cursor:
     line: int
 
     def encode(self) -> str:
-        text = json.dumps([self.seq, self.line], separators=(",", ":"))
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+        return cursors.encode("logs", self.seq, self.line)
 
     @classmethod
     def decode(cls, field: str, text: str) -> "_Cursor":
         try:
-            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            seq, line = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        except (ValueError, TypeError, binascii.Error, RecursionError):
-            raise BadCursor(field, text) from None
-        whole = isinstance(seq, int) and isinstance(line, int)
-        if not whole or not (0 <= seq < 2**62 and 0 <= line < 2**62):
-            raise BadCursor(field, text)
-        return cls(seq, line)
+            seq, line = cursors.decode("logs", text, int, int)
+        except ValueError:
+            raise InvalidCursorError(field, text) from None
+        return cls(int(seq), int(line))
 
 
 _BEGINNING = _Cursor(0, 0)
@@ -112,8 +105,8 @@ async def read_logs(
     a second without an end. An unknown job has no lines.
 
     Raises:
-        BadCursor: when `after` or `before` is none.
-        NoSuchLine: when the line `at` is not stored.
+        InvalidCursorError: when `after` or `before` is none.
+        LineNotFoundError: when the line `at` is not stored.
     """
     cursor = _BEGINNING if after is None else _Cursor.decode("after", after)
     end = None if before is None else _Cursor.decode("before", before)
@@ -228,7 +221,7 @@ def _place(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
     """Before a line.
 
     Raises:
-        NoSuchLine: when it is not stored, or not among those that are asked for.
+        LineNotFoundError: when it is not stored, or not among those that are asked for.
     """
     chunk = connection.execute(
         query.where(
@@ -241,7 +234,7 @@ def _place(connection: Connection, query: Select[Any], line: LineId) -> _Cursor:
         .limit(1)
     ).first()
     if chunk is None or line.offset >= chunk.offset + chunk.length:
-        raise NoSuchLine
+        raise LineNotFoundError
     starts = [chunk.offset + offset for offset, _ in _lines(chunk)]
     return _Cursor(chunk.seq, max(bisect_right(starts, line.offset) - 1, 0))
 

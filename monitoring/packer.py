@@ -159,9 +159,10 @@ class Packer:
     async def _show_idle_lines(self) -> None:
         before = self._now() - IDLE_LINE
 
-        def read(connection: Connection) -> list[str]:
-            query = select(LogStream.job_id).where(LogStream.carried_at < before).distinct()
-            return list(connection.scalars(query))
+        def read(connection: Connection) -> set[str]:
+            # A DISTINCT would have SQLite read all streams in the order of their jobs.
+            query = select(LogStream.job_id).where(LogStream.carried_at < before)
+            return set(connection.scalars(query))
 
         for job_id in sorted(await self._database.read(read)):
             show = functools.partial(self._show_lines, job_id=job_id, before=before)

@@ -27,7 +27,7 @@ from trainhall.db.models import (
     MetricFrame,
     Writer,
 )
-from trainhall.db.types import number_or_text
+from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.codec import (
     DIGESTS,
     FrameHeader,
@@ -36,7 +36,7 @@ from trainhall.monitoring.codec import (
     encode_frame,
     frame_headers,
 )
-from trainhall.monitoring.errors import UnknownAttempt
+from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
 from trainhall.monitoring.lines import cut_lines
 
@@ -63,7 +63,7 @@ class Metrics:
     def parse(cls, attempt: int, writer: str, body: bytes, origin: Origin = UNKNOWN) -> "Metrics":
         """
         Raises:
-            DamagedFrame: when the body is not a run of whole frames.
+            DamagedFrameError: when the body is not a run of whole frames.
         """
         headers = frame_headers(body)
         tables = [list(decode_payload(body, h.payload, h.end)) for h in headers]
@@ -112,7 +112,7 @@ class _Job:
 
 def store(
     connection: Connection, job_id: str, items: Sequence[Item], now: datetime
-) -> list[Stored | UnknownAttempt]:
+) -> list[Stored | UnknownAttemptError]:
     """Store what is new of the items of one job, in their order; each answer at its item's place.
 
     Repeated frames and bytes are passed over. Of an item that leaves a gap nothing is stored, and
@@ -137,16 +137,16 @@ def store(
     }
     known = [item for item in items if item.attempt in attempts]
     if job is None or not known:
-        return [UnknownAttempt(job_id, item.attempt) for item in items]
+        return [UnknownAttemptError(job_id, item.attempt) for item in items]
     writers = _writers(connection, job_id, known)
     files = _files(connection, job_id, known)
     frames: list[dict[str, Any]] = []
     chunks: list[dict[str, Any]] = []
-    answers: list[Stored | UnknownAttempt] = []
+    answers: list[Stored | UnknownAttemptError] = []
     for item in items:
         attempt = attempts.get(item.attempt)
         if attempt is None:
-            answers.append(UnknownAttempt(job_id, item.attempt))
+            answers.append(UnknownAttemptError(job_id, item.attempt))
         elif isinstance(item, Metrics):
             answers.append(_add_metrics(job, item, attempt, writers, frames))
         else:

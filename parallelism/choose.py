@@ -6,23 +6,23 @@ import torch
 from torch import nn
 
 from trainhall.parallelism import layers, parameter_server
-from trainhall.parallelism.ddp import Replicas
+from trainhall.parallelism.data_parallel.ddp import Replicas
+from trainhall.parallelism.data_parallel.fsdp import FullyShardedData
+from trainhall.parallelism.data_parallel.gradient_sync import NATIVE, SyncOptions
+from trainhall.parallelism.data_parallel.hook import HookedReplicas
+from trainhall.parallelism.data_parallel.logical_shards import LogicalShards
 from trainhall.parallelism.declaration import Declaration, check
 from trainhall.parallelism.degrees import Degrees, Schedule, StrategyName
-from trainhall.parallelism.fsdp import FullyShardedData
-from trainhall.parallelism.gradient_sync import NATIVE, SyncOptions
-from trainhall.parallelism.hook import HookedReplicas
-from trainhall.parallelism.logical_shards import LogicalShards
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.parts import Divided
-from trainhall.parallelism.pipeline import Pipeline
+from trainhall.parallelism.pipelining.pipeline import Pipeline
 from trainhall.parallelism.strategy import Strategy
 from trainhall.parallelism.tensor import TensorParallel
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a job asks for; the names are those of the spec."""
+    """The strategy that a job asks for; the names are those of the spec."""
 
     strategy: StrategyName
     degrees: Degrees
@@ -38,7 +38,7 @@ class Asked:
     """Activation checkpointing."""
     compile: bool = False
     low_precision: torch.dtype | None = None
-    """What autocast computes in; None: what the weights are."""
+    """The type that autocast computes in; None: that of the weights."""
 
 
 def apply(
@@ -50,7 +50,7 @@ def apply(
         model: in host memory or on the device, with equal shapes on all ranks.
 
     Raises:
-        BadDegrees: the model does not allow it.
+        DegreesError: the model does not allow it.
     """
     check(
         declaration,
@@ -103,5 +103,5 @@ def apply(
         case "parameter_server":
             return parameter_server.join(model, asked.degrees, device)
     if device.type == "cpu" and not asked.compile:  # hooks would cut compiled layers apart
-        strategy.tell_waits(declaration, sequence_parallel=asked.sequence_parallel)
+        strategy.measure_waits(declaration, sequence_parallel=asked.sequence_parallel)
     return strategy

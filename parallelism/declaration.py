@@ -1,8 +1,9 @@
-"""What a model allows: declared beside the model, without torch, so that a job is judged early."""
+"""Declares how a model may be divided: beside the model, without torch, so that a job is judged
+early."""
 
 from dataclasses import dataclass
 
-from trainhall.parallelism.degrees import STAGES_PER_RANK, BadDegrees, Degrees, Schedule
+from trainhall.parallelism.degrees import STAGES_PER_RANK, Degrees, DegreesError, Schedule
 
 _INSTEAD = (
     "choose ddp or fsdp, or have a task of your own declare them in `declaration()` "
@@ -22,14 +23,15 @@ class Split:
     row: str
     """The `nn.Linear` that reads them; what lies between acts on each part by itself."""
     parts: int
-    """How finely the outputs of `column` may be divided: heads, or hidden units."""
+    """The number of parts into which the outputs of `column` may be divided: heads, or hidden
+    units."""
     what: str
     """The name of these parts, in the plural."""
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """What lies between the splits of a transformer, divided by positions (dimension 1)."""
+    """The modules between the splits of a transformer, divided by positions (dimension 1)."""
 
     embedding: str
     """Its output is divided among the ranks."""
@@ -45,24 +47,25 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Declaration:
-    """How a plain model may be spread over ranks. What it leaves out, the model cannot do."""
+    """The ways in which a plain model may be spread over ranks. What it leaves out, the model
+    cannot do."""
 
     layers: tuple[Layer, ...] = ()
     """The model's layers in the order in which its forward pass runs them, each with weights of its
     own. `fsdp` gathers the weights of one of them at a time. `pipeline` cuts between them: for it
     they must be the whole forward pass, each handing one tensor to the next."""
     splits: tuple[Split, ...] = ()
-    """What `tensor` divides; the rest is computed by all ranks alike."""
+    """The layers that `tensor` divides; the rest is computed by all ranks alike."""
     sequences: Sequences | None = None
-    """What `sequence_parallel` divides besides."""
+    """The modules that `sequence_parallel` divides besides."""
 
     @property
     def modules(self) -> list[str]:
         """The names of all modules that it tells of."""
         names = [name for layer in self.layers for name in layer]
         names += [name for split in self.splits for name in (split.column, split.row)]
-        if (told := self.sequences) is not None:
-            names += [told.embedding, *told.norms, *told.mixers, told.head]
+        if (sequences := self.sequences) is not None:
+            names += [sequences.embedding, *sequences.norms, *sequences.mixers, sequences.head]
         return names
 
 
@@ -73,22 +76,22 @@ def check(
     sequence_parallel: bool = False,
     schedule: Schedule = "gpipe",
 ) -> None:
-    """See that a model allows what a job asks for.
+    """Check that a model supports the degrees of a job.
 
     Raises:
-        BadDegrees: it does not; the message says which number does not divide.
+        DegreesError: it does not; the message names the number that is not divisible.
     """
     tensor = degrees.tensor
     if tensor > 1 and not declaration.splits:
-        raise BadDegrees(
+        raise DegreesError(
             "tensor",
-            f"the model declares no layers that tensor parallelism can divide; {_INSTEAD}",
+            f"the model declares no layers that tensor parallelism can split; {_INSTEAD}",
         )
     for split in declaration.splits:
         if split.parts % tensor != 0:
-            raise BadDegrees(
+            raise DegreesError(
                 "tensor",
-                f"the {split.parts} {split.what} of {split.column} do not divide by tensor "
+                f"the {split.parts} {split.what} of {split.column} are not divisible by tensor "
                 f"{tensor}; choose a divisor of {split.parts}",
             )
     _check_stages(declaration, degrees.pipeline, STAGES_PER_RANK[schedule])
@@ -96,29 +99,29 @@ def check(
         return
     check_sequences(degrees)
     if declaration.sequences is None:
-        raise BadDegrees(
+        raise DegreesError(
             "sequence_parallel",
-            "the model declares no sequences that could be divided; leave it out",
+            "the model declares no sequences to split; leave it out",
         )
     if (length := declaration.sequences.length) % tensor != 0:
-        raise BadDegrees(
+        raise DegreesError(
             "sequence_parallel",
-            f"{length} positions do not divide by tensor {tensor}; choose a divisor of {length}, "
-            "or leave it out",
+            f"{length} positions are not divisible by tensor {tensor}; choose a divisor of "
+            f"{length}, or leave it out",
         )
 
 
 def check_sequences(degrees: Degrees) -> None:
-    """See that there are ranks to divide sequences among, whatever the model.
+    """Check that there are tensor ranks to split sequences over.
 
     Raises:
-        BadDegrees: there is but one.
+        DegreesError: there is only one.
     """
     if degrees.tensor == 1:
-        raise BadDegrees(
+        raise DegreesError(
             "sequence_parallel",
-            "divides among `tensor` ranks, and tensor is 1 here; leave it out, or give "
-            "parallelism.tensor above 1 under tensor, fsdp or pipeline",
+            "needs tensor above 1, under strategy tensor, fsdp or pipeline; leave it out, or raise "
+            "parallelism.tensor",
         )
 
 
@@ -126,16 +129,17 @@ def _check_stages(declaration: Declaration, pipeline: int, per_rank: int) -> Non
     if pipeline == 1:
         return
     if not declaration.layers:
-        raise BadDegrees(
+        raise DegreesError(
             "pipeline",
-            f"the model declares no layers between which it could be cut; {_INSTEAD}",
+            f"the model declares no layers to cut between; {_INSTEAD}",
         )
     stages, layers = pipeline * per_rank, len(declaration.layers)
     if layers < stages:
-        told = f" × {per_rank} stages each" if per_rank > 1 else ""
-        raise BadDegrees(
+        several = per_rank > 1
+        each = f" × {per_rank} stages per rank" if several else ""
+        raise DegreesError(
             "pipeline",
-            f"the model's {layers} layers cannot be cut into pipeline {pipeline}{told} = {stages} "
-            "stages; choose a smaller degree"
-            + (", or a schedule with one stage a rank" if per_rank > 1 else ""),
+            f"the model has {layers} layers, fewer than the {stages} stages of pipeline {pipeline}"
+            f"{each}; choose a smaller degree"
+            f"{', or a schedule with one stage per rank' if several else ''}",
         )

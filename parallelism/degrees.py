@@ -1,4 +1,4 @@
-"""How many ranks each kind of parallelism takes. No torch: a coordinator checks it too."""
+"""The number of ranks of each kind of parallelism. No torch: a coordinator checks it too."""
 
 from dataclasses import dataclass, fields
 from math import prod
@@ -37,7 +37,7 @@ OPTIONS: dict[str, tuple[StrategyName, ...]] = {
 """The strategies that have an option of `parallelism`; under the others it would do nothing."""
 
 
-class BadDegrees(ValueError):
+class DegreesError(ValueError):
     """Degrees that make no mesh of the workers; `field` is the one to change."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -72,7 +72,7 @@ class Degrees:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Those of the mesh by name, outermost first."""
+        """The degrees of the mesh by name, outermost first."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "servers"}
 
 
@@ -82,61 +82,62 @@ def solve(
     given: dict[str, int | None],
     servers: int | None = None,
 ) -> Degrees:
-    """The degrees of a job: those that are given, and one that takes the rest of the workers.
+    """Return the degrees of a job: the given ones, and one that takes the remaining workers.
 
     Raises:
-        BadDegrees: they are none of the strategy's, or do not multiply to the number of workers.
+        DegreesError: they are none of the strategy's, or do not multiply to the number of workers.
     """
     _check_names(strategy, given)
     allowed = DEGREES[strategy]
     if strategy == "parameter_server":
         return _beside_servers(workers, given, 1 if servers is None else servers)
     if servers is not None:
-        raise BadDegrees(
+        raise DegreesError(
             "servers",
             f"strategy {strategy} has no servers; leave it out, or choose parameter_server",
         )
     known = {name: degree for name in allowed if (degree := given.get(name)) is not None}
     left_out = [name for name in allowed if name not in known]
     product = prod(known.values())
-    told = " × ".join(f"{name} {degree}" for name, degree in known.items())
+    product_of = " × ".join(f"{name} {degree}" for name, degree in known.items())
+    if len(known) > 1:
+        product_of += f" = {product}"
     field = max(known, key=lambda name: known[name], default=allowed[0])
     if workers % product != 0:
-        raise BadDegrees(
+        raise DegreesError(
             field,
-            f"{told} = {product} does not divide the number of workers, {workers}; change it or "
+            f"the number of workers, {workers}, is not divisible by {product_of}; change it or "
             "resources.workers",
         )
     if left_out:
         known[left_out[0]] = workers // product
     elif product != workers:
-        raise BadDegrees(
+        raise DegreesError(
             field,
-            f"{told} = {product} must be the number of workers, {workers}; change it, "
+            f"{product_of} must equal the number of workers, {workers}; change it or "
             f"resources.workers, or leave `{field}` out",
         )
     degrees = Degrees(**known)
     if "pipeline" in allowed and degrees.pipeline == 1:
-        raise BadDegrees("pipeline", _no_pipeline(strategy, workers, given, degrees))
+        raise DegreesError("pipeline", _no_pipeline(strategy, workers, given, degrees))
     return degrees
 
 
 def _no_pipeline(
     strategy: StrategyName, workers: int, given: dict[str, int | None], degrees: Degrees
 ) -> str:
-    """Why there is but one stage: it was asked for, or there are no more workers."""
+    """Return why there is only one stage: it was asked for, or no workers are left."""
     if given.get("pipeline") == 1 and workers > 1:
         return (
-            f"strategy {strategy} with pipeline 1 divides nothing; give a larger `pipeline`, or "
-            "choose ddp"
+            f"strategy {strategy} needs at least 2 stages; give a larger `pipeline`, or choose ddp"
         )
     others = {name: n for name in DEGREES[strategy] if (n := degrees.sizes[name]) > 1}
     if not others:
-        return f"strategy {strategy} with pipeline 1 divides nothing; take more workers, or ddp"
+        return f"strategy {strategy} needs at least 2 stages; use more workers, or ddp"
     product = " × ".join(f"{name} {degree}" for name, degree in others.items())
     divisor = f"({product})" if len(others) > 1 else product
     return (
-        f"{workers} workers / {divisor} leave pipeline 1, which divides nothing; take more "
+        f"{workers} workers / {divisor} leave pipeline 1, which splits nothing; use more "
         f"workers, a smaller {' or '.join(others)}, or ddp"
     )
 
@@ -145,7 +146,7 @@ def _check_names(strategy: StrategyName, given: dict[str, int | None]) -> None:
     allowed = DEGREES[strategy]
     for name, degree in given.items():
         if degree not in (None, 1) and name not in allowed:
-            raise BadDegrees(
+            raise DegreesError(
                 name,
                 f"strategy {strategy} has no degree `{name}`, only {' and '.join(allowed)}; "
                 "leave it out or choose another strategy",
@@ -155,39 +156,39 @@ def _check_names(strategy: StrategyName, given: dict[str, int | None]) -> None:
 def _beside_servers(workers: int, given: dict[str, int | None], servers: int) -> Degrees:
     data = workers - servers
     if data < 1:
-        raise BadDegrees(
+        raise DegreesError(
             "servers",
-            f"{servers} of {workers} workers as servers leave {max(data, 0)} to train; give at "
-            f"most {workers - 1}, or raise resources.workers"
+            f"with {servers} servers, {max(data, 0)} of {workers} workers are left to train; "
+            f"give at most {workers - 1}, or raise resources.workers"
             if workers > 1
-            else "parameter_server takes at least 2 workers, one of them a server; raise "
+            else "parameter_server needs at least 2 workers, one of them a server; raise "
             "resources.workers, or choose ddp",
         )
     if given.get("data") not in (None, data):
-        raise BadDegrees(
+        raise DegreesError(
             "data",
-            f"{workers} workers - {servers} servers = {data} read samples, not {given['data']}; "
+            f"{workers} workers - {servers} servers = {data} train, not {given['data']}; "
             "leave it out, or change servers or resources.workers",
         )
     return Degrees(data=data, servers=servers)
 
 
 def check_schedule(schedule: Schedule, pipeline: int, microbatches: int) -> None:
-    """See that a schedule can keep a pipeline of so many ranks going.
+    """Check that a schedule suits a pipeline of so many ranks.
 
     Raises:
-        BadDegrees: there are too few micro-batches, or a number that it cannot deal out.
+        DegreesError: there are too few micro-batches, or a number that makes uneven rounds.
     """
     if microbatches < pipeline:
-        raise BadDegrees(
+        raise DegreesError(
             "microbatches",
-            f"{microbatches} are fewer than the {pipeline} ranks of the pipeline, so that some "
-            f"would never work; give at least {pipeline}",
+            f"{microbatches} are fewer than the {pipeline} ranks of the pipeline; give at least "
+            f"{pipeline}",
         )
     rounds = microbatches // pipeline
     if schedule.startswith("interleaved") and microbatches % rounds != 0:
-        raise BadDegrees(
+        raise DegreesError(
             "microbatches",
-            f"{schedule} deals {microbatches} micro-batches out in {rounds} rounds of equal size, "
-            f"which do not divide them; give {rounds * pipeline} or {(rounds + 1) * pipeline}",
+            f"{schedule} needs rounds of equal size, and {microbatches} micro-batches are not "
+            f"divisible by {rounds}; give {rounds * pipeline} or {(rounds + 1) * pipeline}",
         )

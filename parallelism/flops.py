@@ -1,4 +1,4 @@
-"""How many floating-point operations a training step takes, counted on tensors without memory."""
+"""Counts the floating-point operations of a training step on tensors without memory."""
 
 import copy
 from typing import Any

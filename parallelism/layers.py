@@ -1,4 +1,4 @@
-"""What is done to each layer of a plain model by itself: compiling it, and computing it again.
+"""Compiles single layers of a plain model, and recomputes them in the backward pass.
 
 Only the module's own `forward` is replaced. What strategies hang before and behind a module (the
 gathering of weights, the exchange of activations) stays around it, and names stay as they are.
@@ -14,10 +14,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import BadDegrees
+from trainhall.parallelism.degrees import DegreesError
 
 
-class NoCompiler(RuntimeError):
+class NoCompilerError(RuntimeError):
     """`torch.compile` has nothing to compile with on this host."""
 
 
@@ -29,7 +29,7 @@ def recompute(model: nn.Module, declaration: Declaration) -> None:
     such as running statistics as they are.
 
     Raises:
-        BadDegrees: the model declares no layers.
+        DegreesError: the model declares no layers.
     """
     for module in _inner(model, declaration, "activation_checkpointing"):
         _replace(module, partial(_recomputed, module, module.forward))
@@ -39,8 +39,8 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
     """Have `torch.compile` compile each layer when it first runs; equal layers share their code.
 
     Raises:
-        BadDegrees: the model declares no layers.
-        NoCompiler: this host has no C++ compiler.
+        DegreesError: the model declares no layers.
+        NoCompilerError: this host has no C++ compiler.
     """
     modules = _inner(model, declaration, "compile")
     _check_compiler()
@@ -51,7 +51,7 @@ def compile_layers(model: nn.Module, declaration: Declaration) -> None:
 def _inner(model: nn.Module, declaration: Declaration, field: str) -> list[nn.Module]:
     """The declared modules that are made of others: single operators have nothing to gain."""
     if not declaration.layers:
-        raise BadDegrees(
+        raise DegreesError(
             field,
             f"training.{field} acts on layers, and the model declares none; have the task declare "
             "them (docs/strategies.md), or leave it out",
@@ -95,14 +95,14 @@ class _BuffersKept(AbstractContextManager[None]):
 
 
 def _check_compiler() -> None:
-    # Compiling begins with the first step, deep within torch; here it can be told in plain words.
+    # Compiling begins with the first step, deep within torch; here the error can be explained.
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
     try:
         get_cpp_compiler()
     except InvalidCxxCompiler:
-        raise NoCompiler(
+        raise NoCompilerError(
             "training.compile needs a C++ compiler, and this host has none: install g++ or clang, "
             "name one in CXX, or leave training.compile out"
         ) from None

@@ -13,17 +13,17 @@ _ALIGNMENT = 16
 
 
 class Content(IntEnum):
-    """What a message holds."""
+    """The content of a message."""
 
     GRADIENTS = 1
     WEIGHTS = 2
 
 
-class WrongMessage(RuntimeError):
+class WrongMessageError(RuntimeError):
     """A message of another rank or step than the one that was due."""
 
 
-class RankLost(RuntimeError):
+class RankLostError(RuntimeError):
     """The rank at the other end is gone, or has not answered within the group's timeout."""
 
 
@@ -50,7 +50,7 @@ class Packet:
         """Send the tensors to ranks; returns when they may be overwritten.
 
         Raises:
-            RankLost: one of them has not taken it.
+            RankLostError: one of them has not taken it.
         """
         header = torch.tensor([content, step, dist.get_rank()])
         self._header.copy_(header)
@@ -59,24 +59,24 @@ class Packet:
             try:
                 work.wait()
             except RuntimeError as error:
-                raise RankLost(_lost("send", content, step, rank)) from error
+                raise RankLostError(_lost("send", content, step, rank)) from error
 
     def receive(self, content: Content, step: int, source: int) -> None:
         """Take the one message that is due.
 
         Raises:
-            WrongMessage: it is another; naming both.
-            RankLost: none came.
+            WrongMessageError: it is another; naming both.
+            RankLostError: none came.
         """
         try:
             dist.recv(self._bytes, source)
         except RuntimeError as error:
-            raise RankLost(_lost("receive", content, step, source)) from error
+            raise RankLostError(_lost("receive", content, step, source)) from error
         found = self._header.tolist()
         if found != [content, step, source]:
-            raise WrongMessage(
-                f"rank {dist.get_rank()} waited for {_told(content, step, source)}, and got "
-                f"{_told(*found)}: the ranks have lost step with one another"
+            raise WrongMessageError(
+                f"rank {dist.get_rank()} waited for {_described(content, step, source)}, and got "
+                f"{_described(*found)}: the ranks have lost step with one another"
             )
 
 
@@ -84,12 +84,12 @@ def _started(data: Tensor, rank: int, content: Content, step: int) -> dist.Work:
     try:
         work = dist.isend(data, rank)
     except RuntimeError as error:
-        raise RankLost(_lost("send", content, step, rank)) from error
+        raise RankLostError(_lost("send", content, step, rank)) from error
     assert work is not None  # only a rank outside the group has none
     return work
 
 
-def _told(content: int, step: int, rank: int) -> str:
+def _described(content: int, step: int, rank: int) -> str:
     known = content in set(Content)
     name = Content(content).name.lower() if known else f"content {content}"
     return f"the {name} of rank {rank} for step {step}"

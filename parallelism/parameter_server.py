@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from trainhall.parallelism.degrees import BadDegrees, Degrees
+from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.messages import Content, Packet
 from trainhall.parallelism.parts import gathered
 from trainhall.parallelism.strategy import Loss, Strategy, Tools, clip_gradients, share_weights
@@ -27,7 +27,7 @@ def join(model: nn.Module, degrees: Degrees, device: torch.device) -> Strategy:
         model: on the device, with equal shapes on all ranks; rank 0's weights win.
 
     Raises:
-        BadDegrees: there are fewer trained parameters than servers.
+        DegreesError: there are fewer trained parameters than servers.
     """
     share_weights(model)
     workers, rank = degrees.data, dist.get_rank()
@@ -43,10 +43,10 @@ def deal(parameters: dict[str, nn.Parameter], servers: int) -> list[list[str]]:
     """The names of each server's parameters: the largest first, to whoever has least.
 
     Raises:
-        BadDegrees: a server would have none.
+        DegreesError: a server would have none.
     """
     if len(parameters) < servers:
-        raise BadDegrees(
+        raise DegreesError(
             "servers",
             f"the model's {len(parameters)} parameters do not go round {servers} servers; give at "
             f"most {len(parameters)}",
@@ -61,10 +61,10 @@ def deal(parameters: dict[str, nn.Parameter], servers: int) -> list[list[str]]:
 
 
 class _Role(Strategy):
-    """What workers and servers have in common."""
+    """The base of workers and servers."""
 
     replicated = False
-    tells_sending = True
+    reports_sending = True
     """A rank waits for all that it sends before it does anything else."""
 
     def __init__(self, model: nn.Module, degrees: Degrees, device: torch.device) -> None:

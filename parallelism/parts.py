@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.parallelism.mesh import Mesh
-from trainhall.parallelism.strategy import Loss, NoGradient, Strategy, Tools, clip_gradients
+from trainhall.parallelism.strategy import Loss, NoGradientError, Strategy, Tools, clip_gradients
 from trainhall.parallelism.waiting import Waits, watch_shards, watch_splits
 
 
@@ -95,7 +95,7 @@ def nothing_like(model: nn.Module) -> Tensor:
 
 
 class Divided(Strategy):
-    """What strategies have in common whose ranks hold parts of the model.
+    """The base of strategies whose ranks hold parts of the model.
 
     Attributes:
         waits: what the rank waits for within the passes and in clipping.
@@ -120,12 +120,12 @@ class Divided(Strategy):
         }
         self.parameters = {name: part.memory for name, part in self._parts.items()}
 
-    def tell_waits(self, declaration: Declaration, *, sequence_parallel: bool) -> None:
+    def measure_waits(self, declaration: Declaration, *, sequence_parallel: bool) -> None:
         """Tell `waits` of what is exchanged within the passes, over Gloo: nothing hides it."""
         watch_shards(self.model, self.waits)
         if self.degrees.tensor > 1:
             watch_splits(self.model, declaration, self.waits, sequence_parallel=sequence_parallel)
-        self.tells_sending |= self.degrees.pipeline == 1
+        self.reports_sending |= self.degrees.pipeline == 1
 
     def backward(
         self, batch: Any, loss_of: Loss, tools: Tools, *, rounds: int, last: bool
@@ -136,8 +136,8 @@ class Divided(Strategy):
     def average_gradients(self) -> None:
         """
         Raises:
-            NoGradient: this rank left a parameter out of a step, and so has nothing to give where
-                others have. They wait for it then until it has ended.
+            NoGradientError: this rank left a parameter out of a step, and so has nothing to give
+                where others have. They wait for it then until it has ended.
         """
         if self.degrees.samples > 1:
             self._check_gradients()
@@ -171,9 +171,9 @@ class Divided(Strategy):
         return self._parts[name].like_parameter(state)
 
 
-def no_gradient(names: Sequence[str]) -> NoGradient:
-    """What is told of parameters that a rank has left out."""
-    return NoGradient(
+def no_gradient(names: Sequence[str]) -> NoGradientError:
+    """Return the error about parameters that a rank has left out."""
+    return NoGradientError(
         f"{', '.join(names)} got no gradient in a step: the loss of this rank does not depend on "
         "it there, so nothing can be averaged over the ranks. Use every trained parameter in every "
         "micro-batch (multiply what it gives by 0, say), or set requires_grad to False on what is "
@@ -199,12 +199,12 @@ def gathered(
 ) -> Iterator[tuple[str, Tensor]]:
     """Named tensors of which each rank of a group has some, one after the other, on all of them."""
     mine, place = dict(parts), dist.get_rank(group)
-    told: list[Any] = [None] * dist.get_world_size(group)
+    gathered: list[Any] = [None] * dist.get_world_size(group)
     forms = {name: (t.shape, t.dtype, t.device.type) for name, t in mine.items()}
-    dist.all_gather_object(told, forms, group=group)
-    for name in sorted(set().union(*told)):
-        source = next(place for place, forms in enumerate(told) if name in forms)
-        shape, dtype, kind = told[source][name]
+    dist.all_gather_object(gathered, forms, group=group)
+    for name in sorted(set().union(*gathered)):
+        source = next(place for place, forms in enumerate(gathered) if name in forms)
+        shape, dtype, kind = gathered[source][name]
         tensor = mine.get(name)
         if isinstance(tensor, DTensor):
             tensor = tensor.full_tensor()

@@ -1,4 +1,4 @@
-"""What known GPUs reach at most, by their makers' data sheets."""
+"""Peak rates of known GPUs, by their makers' data sheets."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What differs between strategies, behind one interface: the training loop knows no other."""
+"""The interface of all strategies: the training loop knows no other."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,13 +18,13 @@ Loss = Callable[[nn.Module, Any], tuple[Tensor, tuple[Tensor, ...]]]
 """The mean loss of a model over a batch, and the means of other measures."""
 
 
-class NoGradient(RuntimeError):
+class NoGradientError(RuntimeError):
     """A parameter takes no part in the loss."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a strategy needs of the training loop while it computes gradients."""
+    """The training loop's functions that a strategy needs while it computes gradients."""
 
     autocast: Callable[[], AbstractContextManager[Any]]
     """Around every forward pass."""
@@ -34,21 +34,21 @@ class Tools:
     backward_ended: Callable[[], None]
     communication_ended: Callable[[], None]
     measures: int = 0
-    """How many other measures a loss comes with."""
+    """The number of other measures that a loss comes with."""
     now: Callable[[], Any] = lambda: None
     """A moment, on a GPU that of the current stream; may be called from any thread."""
     sent: Callable[[Any, Any], None] = lambda begun, ended: None
-    """Told between which moments gradients were on their way to other ranks, of each part of them
-    and from any thread, before `communication_ended`."""
-    untold: Callable[[], None] = lambda: None
-    """Nobody tells of what is sent in this step."""
+    """Called with the moments between which gradients were on their way to other ranks, of each
+    part of them and from any thread, before `communication_ended`."""
+    sending_unmeasured: Callable[[], None] = lambda: None
+    """Sending is not measured in this step."""
     waited: Callable[[Any, Any], None] = lambda begun, ended: None
-    """Told between which moments the rank did nothing but wait for others, since the last of
-    `forward_ended`, `backward_ended` and `communication_ended`."""
+    """Called with the moments between which the rank did nothing but wait for others, since the
+    last of `forward_ended`, `backward_ended` and `communication_ended`."""
     compressed: Callable[[Any, Any], None] = lambda begun, ended: None
-    """Likewise told between which moments gradients were compressed and decompressed."""
+    """Likewise called with the moments between which gradients were compressed and decompressed."""
     shard_begins: Callable[[int], None] = lambda _: None
-    """Told before the passes of a logical shard, where there are such, and before the loss of a
+    """Called before the passes of a logical shard, where there are such, and before the loss of a
     pipeline's micro-batch is asked for something: seeds what they draw. The number is that of the
     shard or the micro-batch in the global batch."""
 
@@ -66,7 +66,7 @@ class Strategy(ABC):
             parameter as a plain one, in the memory of `model`'s own.
         averages: the last backward pass of a step ends with communication.
         tells_sending: it calls `Tools.sent` wherever something is sent while this rank computes,
-            or else `Tools.untold`.
+            or else `Tools.sending_unmeasured`.
         compresses: it calls `Tools.compressed` as well.
         replicated: every rank holds the whole model, so rank 0 alone can save it.
         stream: which of the independent sequences of random numbers this rank draws from.
@@ -83,7 +83,7 @@ class Strategy(ABC):
     called: nn.Module
     parameters: dict[str, nn.Parameter]
     averages = True
-    tells_sending = False
+    reports_sending = False
     compresses = False
     replicated = True
     evaluates_together = False
@@ -178,7 +178,7 @@ class Strategy(ABC):
 
     @property
     def evaluated(self) -> nn.Module:
-        """What a loss calls in evaluation, with each rank's own samples."""
+        """The module that a loss calls in evaluation, with each rank's own samples."""
         return self.model
 
     def end_evaluation(self) -> None:  # noqa: B027 - most leave nothing
@@ -192,27 +192,27 @@ class Strategy(ABC):
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
 
     def copies(self, name: str) -> int:
-        """How many ranks hold the same elements of `parameters[name]`."""
+        """Return the number of ranks that hold the same elements of `parameters[name]`."""
         return self.degrees.world_size
 
     def sync_state(self) -> dict[str, Tensor]:
-        """What a compression of this rank's gradients keeps between steps; by reference."""
+        """Return the state of this rank's gradient compression; by reference."""
         return {}
 
     def load_sync_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - most keep none
         """Go on from what `sync_state` gave, as far as the compression has a use for it."""
 
-    def owe(self, gradients: Mapping[str, Tensor]) -> bool:
-        """Have these, and nothing that was owed before, added to the gradients of `parameters` of
-        the next step that is taken, alike on all ranks; False: this strategy cannot do so."""
+    def add_pending_residual(self, gradients: Mapping[str, Tensor]) -> bool:
+        """Have these, and nothing that was pending before, added to the gradients of `parameters`
+        of the next step that is taken, alike on all ranks; False: this strategy cannot do so."""
         return False
 
-    def owed(self) -> dict[str, Tensor]:
-        """What no step has been taken with yet of what was given to `owe`."""
+    def pending_residual(self) -> dict[str, Tensor]:
+        """Return the part of `add_pending_residual` that no step has been taken with yet."""
         return {}
 
-    def paid(self) -> None:  # noqa: B027 - most owe nothing
-        """A step was taken with what is owed."""
+    def clear_pending_residual(self) -> None:  # noqa: B027 - most owe nothing
+        """Forget the pending residual: a step was taken with it."""
 
     def like_parameter(self, name: str, state: Tensor) -> Tensor:
         """An optimizer's tensor for `parameters[name]` as what it is of the whole model's."""

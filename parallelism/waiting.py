@@ -41,7 +41,7 @@ class Waits:
             self._begun = self.tools.now()
 
     def end(self) -> None:
-        """What ran since `begin` was waiting; without one, nothing was.
+        """Count the time since `begin` as waiting; without one, nothing.
 
         FSDP2 calls what is behind a reduce-scatter in a group of one rank as well, which has none.
         """
@@ -51,7 +51,7 @@ class Waits:
 
 
 def watch_shards(model: nn.Module, waits: Waits) -> None:
-    """Have what `fully_shard` exchanges within the passes told, over Gloo."""
+    """Have what `fully_shard` exchanges within the passes measured, over Gloo."""
     # FSDP2 asks for classes of its own, which it does not export; it only calls them.
     gather: Any = _Gather(waits)
     scatter: Any = _Scatter(waits)
@@ -65,7 +65,7 @@ def watch_shards(model: nn.Module, waits: Waits) -> None:
 def watch_splits(
     model: nn.Module, declaration: Declaration, waits: Waits, *, sequence_parallel: bool
 ) -> None:
-    """Have what the ranks exchange that compute a layer together told, over Gloo.
+    """Have what the ranks exchange that compute a layer together measured, over Gloo.
 
     Args:
         model: as `tensor.divide` has left it, or some layers of it.
@@ -85,7 +85,7 @@ def watch_splits(
 
 
 class _Allocating:
-    """Where FSDP2 takes a collective's memory from."""
+    """The allocator of FSDP2's collectives."""
 
     def __init__(self, waits: Waits) -> None:
         self._waits = waits
@@ -126,7 +126,7 @@ class _Scatter(_Allocating):
 
 
 def _watch_input(module: nn.Module, waits: Waits, *, gathers: bool) -> None:
-    """What makes a module's input the one that it computes with, and takes its gradient back.
+    """Watch the conversion of a module's input, and of the gradient back.
 
     Args:
         gathers: the way forward is one of other ranks' too.
@@ -161,7 +161,7 @@ def _watch_input(module: nn.Module, waits: Waits, *, gathers: bool) -> None:
 
 
 def _watch_output(module: nn.Module, waits: Waits, *, gathers: bool) -> None:
-    """What makes of a module's output the one that others compute with.
+    """Watch the conversion of a module's output, and of the gradient back.
 
     Args:
         gathers: the way back of its gradient is one of other ranks' too.

@@ -43,7 +43,7 @@ def cli_page() -> str:
     """The whole page."""
     parts = [HEAD]
     for name, command in _commands(typer.main.get_command(app), "trainhall"):
-        parts.append(f"\n## {name}\n\n" + _told(command))
+        parts.append(f"\n## {name}\n\n" + _describe_command(command))
         parts.append(_usage(name, command) + _table(command))
     return "\n".join(line.rstrip() for line in "".join(parts).splitlines()) + "\n"
 
@@ -58,7 +58,7 @@ def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield f"{path} {name}", command
 
 
-def _told(command: Any) -> str:
+def _describe_command(command: Any) -> str:
     """A command's docstring: its examples as code, the rest as it stands."""
     parts = []
     for block in re.split(r"\n\s*\n", command.help.strip()):
@@ -102,7 +102,9 @@ def _table(command: Any) -> str:
         return ""
     head = "\n| | meaning | default |\n|---|---|---|\n"
     cells = (tuple(cell.replace("|", "\\|") for cell in row) for row in rows)
-    return head + "".join(f"| {name} | {told} | {default} |\n" for name, told, default in cells)
+    return head + "".join(
+        f"| {name} | {help_text} | {default} |\n" for name, help_text, default in cells
+    )
 
 
 def _default(param: Any) -> str:

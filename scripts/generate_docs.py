@@ -1,9 +1,8 @@
-"""Writes the documents that follow from the code; `--check` only says whether they are current.
+"""Write the documents that follow from the code; `--check` only reports stale ones.
 
-docs/job-spec.md is written whole, from the schema of the job spec, and docs/cli.md from the
-commands; docs/images/ring.svg is drawn from the schedule. In docs/architecture.md the drawings of
-the states are written between their markers, from the tables of cluster/lifecycle.py, and in
-docs/nodes.md the one of cluster/node_lifecycle.py.
+docs/job-spec.md comes from the schema of the job spec, docs/cli.md from the commands and
+docs/images/ring.svg from the schedule. The state diagrams in docs/architecture.md and docs/nodes.md
+come from the tables of cluster/lifecycle/ and are written between markers.
 """
 
 import argparse
@@ -16,11 +15,11 @@ from typing import Any
 from cli_page import cli_page
 from steps import ROOT
 
-from trainhall.cluster import lifecycle
-from trainhall.cluster.facts import NodeState
-from trainhall.cluster.node_lifecycle import NODE_EDGES
+from trainhall.cluster.lifecycle import states
+from trainhall.cluster.lifecycle.nodes import NODE_EDGES
+from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.distributed.collectives import draw
-from trainhall.distributed.collectives.ring import Ring
+from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
 
@@ -30,11 +29,13 @@ RING_PICTURE = ROOT / "docs" / "images" / "ring.svg"
 ARCHITECTURE_PAGE = ROOT / "docs" / "architecture.md"
 NODES_PAGE = ROOT / "docs" / "nodes.md"
 
+_SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+
 SPEC_HEAD = """\
 <!-- Written by scripts/generate_docs.py from the schema; change the code, then `make generate`. -->
 # Job spec
 
-A job is described in YAML or JSON. This one trains the built-in `digits` task on two workers:
+A job spec is YAML or JSON. This one trains the built-in task `digits` on two workers:
 
 ```yaml
 name: digits
@@ -46,12 +47,11 @@ training:
   steps: 500
 ```
 
-A value can be replaced when the job is submitted or run: `--set training.steps=20`. Unknown keys
-are errors that name the nearest known key. A spec has at most 1 MiB, is nested at most 32 levels
-deep, and may use neither YAML aliases nor a key twice.
+Override values on the command line with `--set training.steps=20`. Unknown keys are errors. A spec
+has at most 1 MiB and 32 levels of nesting; YAML aliases and duplicate keys are refused.
 
 Give exactly one of `task` and `script`, and at most one of `training.steps` and `training.epochs`
-(neither means one epoch). `training.global_batch_size` must divide by the number of workers times
+(default: one epoch). `training.global_batch_size` must be divisible by the number of workers times
 `training.gradient_accumulation`.
 """
 
@@ -87,15 +87,15 @@ def main() -> int:
 
 
 def spec_page() -> str:
-    """The reference of the job spec."""
+    """Return the reference of the job spec."""
     schema = JobSpec.model_json_schema()
     parts = [SPEC_HEAD]
     for path, model in sections(schema, schema, ""):
         parts.append(f"\n## {path}\n" if path else "\n## The top level\n")
-        if path and (told := model.get("description")):
-            parts.append(f"\n{told}\n")
-        parts.append("\n" + fields_table(model, schema))
-    parts.append("\n# Built-in tasks\n\nTheir parameters go under `task.params`.\n")
+        if path and (description := model.get("description")):
+            parts.append(f"\n{linked(description)}\n")
+        parts.append("\n" + fields_table(model, schema, path))
+    parts.append("\n# Built-in tasks\n\nParameters go under `task.params`.\n")
     for name, params in sorted(TASK_PARAMS.items()):
         task = params.model_json_schema()
         parts.append(f"\n## {name}\n\n{inspect.getdoc(params)}\n")
@@ -107,7 +107,7 @@ def spec_page() -> str:
 def sections(
     model: dict[str, Any], schema: dict[str, Any], path: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A model and, depth first, the models below it, each with its dotted path."""
+    """Yield a model and, depth first, the models below it, each with its dotted path."""
     yield path, model
     for name, field in model["properties"].items():
         _, inner = resolved(field, schema)
@@ -115,26 +115,38 @@ def sections(
             yield from sections(inner, schema, f"{path}.{name}" if path else name)
 
 
-def fields_table(model: dict[str, Any], schema: dict[str, Any]) -> str:
+def linked(text: str) -> str:
+    """Replace paths of other pages, which help in an editor, by links."""
+    return re.sub(r"docs/([a-z-]+)\.md", r"[\1](\1.md)", text)
+
+
+def anchor(path: str, name: str) -> str:
+    """Return the anchor of the section about a key, as GitHub makes it."""
+    return f"{path}{name}".replace(".", "")
+
+
+def fields_table(model: dict[str, Any], schema: dict[str, Any], path: str = "") -> str:
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
     required = model.get("required", [])
     for name, field in model["properties"].items():
         outer, inner = resolved(field, schema)
         if "properties" in inner:
-            kind, default = "mapping", ""
+            kind, default = f"[object](#{anchor(path, name)})", ""
         else:
             kind = kind_of(inner, schema)
             default = "required" if name in required else default_of(outer)
-        told = outer.get("description", "") or inner.get("description", "")
-        told = " ".join(told.split()).replace("|", "\\|")
-        rows.append(f"| `{name}` | {kind} | {default} | {told} |")
+        meaning = outer.get("description", "")
+        if "properties" not in inner:  # which says it in a section of its own
+            meaning = meaning or inner.get("description", "")
+        meaning = linked(" ".join(meaning.split()).replace("|", "\\|"))
+        rows.append(f"| `{name}` | {kind} | {default} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 
 def resolved(
     field: dict[str, Any], schema: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The field as declared, and what its value is: references and `or nothing` taken away."""
+    """Return the field as declared, and its value type without references and null."""
     inner = field
     for alternatives in ("anyOf", "allOf"):
         if alternatives in inner:
@@ -145,36 +157,29 @@ def resolved(
 
 
 def kind_of(value: dict[str, Any], schema: dict[str, Any]) -> str:
-    """A type and its bounds in words."""
+    """Return a type with its bounds."""
     _, value = resolved(value, schema)
     if "const" in value:
         return f"`{value['const']}`"
     if "enum" in value:
         return ", ".join(f"`{choice}`" for choice in value["enum"])
-    names = {
-        "integer": "whole number",
-        "number": "number",
-        "string": "text",
-        "boolean": "truth value",
-    }
-    kind = value.get("type", "anything")
+    kind = str(value.get("type", "any"))
     if kind == "array":
-        return f"list of {kind_of(value['items'], schema)}"
-    if kind == "object":
-        return "mapping"
-    return names.get(kind, kind) + bounds_of(value)
+        _, item = resolved(value["items"], schema)
+        return f"list of {item['type']}s{bounds_of(item)}"
+    return kind + bounds_of(value)
 
 
 def bounds_of(value: dict[str, Any]) -> str:
-    bounds = []
-    for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">")):
-        if key in value:
-            bounds.append(f"{sign} {value[key]:,}")
-    for key, sign in (("maximum", "≤"), ("exclusiveMaximum", "<")):
-        # A bound that only keeps numbers within 64 bits is nothing to read.
-        if key in value and value[key] < 10**9:
-            bounds.append(f"{sign} {value[key]:,}")
-    return f", {', '.join(bounds)}" if bounds else ""
+    """Return the bounds of a number, without those that only keep it within 64 bits."""
+    shown = {key: f"{bound:,.15g}" for key, bound in value.items() if key in _SIGNS}
+    if value.get("maximum", 0) >= 10**9:
+        del shown["maximum"]
+    if value.get("exclusiveMaximum", 0) >= 10**9:
+        del shown["exclusiveMaximum"]
+    if {"minimum", "maximum"} <= shown.keys():
+        return f", {shown['minimum']} to {shown['maximum']}"
+    return "".join(f", {sign} {shown[key]}" for key, sign in _SIGNS.items() if key in shown)
 
 
 def default_of(field: dict[str, Any]) -> str:
@@ -185,12 +190,12 @@ def default_of(field: dict[str, Any]) -> str:
 
 
 def with_states(text: str) -> str:
-    """The page with both drawings of states between their markers."""
-    text = between(text, "job states", diagram(lifecycle.JOB_EDGES, "a", lifecycle.JobState.QUEUED))
+    """Return the page with both state diagrams between their markers."""
+    text = between(text, "job states", diagram(states.JOB_EDGES, "a", states.JobState.QUEUED))
     return between(
         text,
         "attempt states",
-        diagram(lifecycle.ATTEMPT_EDGES, "A", lifecycle.AttemptState.STARTING),
+        diagram(states.ATTEMPT_EDGES, "A", states.AttemptState.STARTING),
     )
 
 

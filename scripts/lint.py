@@ -14,6 +14,10 @@ STEPS = [
     Step("ruff format", [tool("ruff"), "format", "--check", "."]),
     Step("mypy", [tool("mypy")]),
     Step("mypy on the benchmarks", [tool("mypy"), "benchmarks"]),
+    Step(
+        "mypy on the tests",
+        [tool("mypy"), "tests", "--explicit-package-bases", "--implicit-reexport"],
+    ),
     Step("import-linter", [tool("lint-imports"), "--no-cache"]),
     Step("the generated documents", [sys.executable, "scripts/generate_docs.py", "--check"]),
     Step("the OpenAPI document", [sys.executable, "scripts/openapi.py", "--check"]),

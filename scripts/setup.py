@@ -91,10 +91,10 @@ def check_programs(extras, needs_page):
     require("node", wanted)
     require("npm", "npm")
     asked = subprocess.run(["node", "--version"], stdout=subprocess.PIPE, text=True)
-    told = asked.stdout.strip()
-    found = re.match(r"v(\d+)\.(\d+)", told)
+    output = asked.stdout.strip()
+    found = re.match(r"v(\d+)\.(\d+)", output)
     if not found or tuple(map(int, found.groups())) < OLDEST_NODE:
-        fail(f"needs {wanted}, and `node --version` says {told or 'nothing'}")
+        fail(f"needs {wanted}, and `node --version` says {output or 'nothing'}")
 
 
 def require(program, name):

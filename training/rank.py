@@ -11,38 +11,41 @@ from pathlib import Path
 import torch
 
 from trainhall.distributed import broken, process_group
-from trainhall.distributed.collectives.errors import BadInput, BadSchedule, CollectiveError
-from trainhall.distributed.environment import BadEnvironment, RankEnvironment, required
-from trainhall.parallelism.degrees import BadDegrees
-from trainhall.parallelism.same_model import DifferentModels
-from trainhall.parallelism.strategy import NoGradient
-from trainhall.training import deterministic, elastic, loop
-from trainhall.training.blame import Blame
-from trainhall.training.data import NoPosition
-from trainhall.training.link import (
-    EXIT_NOT_REGROUPED,
-    AttemptFolder,
-    EventSpool,
-    Launch,
-    MetricSpool,
+from trainhall.distributed.collectives.errors import (
+    CollectiveError,
+    CollectiveInputError,
+    ScheduleError,
 )
-from trainhall.training.membership import NotRegrouped
-from trainhall.training.out_of_memory import OutOfMemory
-from trainhall.training.own_gpu import own_gpu
-from trainhall.training.place import Place
-from trainhall.training.prefetch import DataWorkerDied, ReadingFailed
-from trainhall.training.tasks.base import BadData, TaskUnavailable
-from trainhall.training.tasks.own import BadTask
+from trainhall.distributed.environment import RankEnvironment, RankEnvironmentError, required
+from trainhall.parallelism.data_parallel.same_model import ModelMismatchError
+from trainhall.parallelism.degrees import DegreesError
+from trainhall.parallelism.strategy import NoGradientError
+from trainhall.training.common.sample_order import SamplePositionError
+from trainhall.training.data.prefetch import DataReadError, DataWorkerDiedError
+from trainhall.training.elastic import loop as elastic
+from trainhall.training.elastic.membership import RegroupTimeoutError
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch
+from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.link.status import EXIT_NOT_REGROUPED
+from trainhall.training.loop import loop
+from trainhall.training.loop.oom_report import OutOfMemoryError
+from trainhall.training.process import deterministic
+from trainhall.training.process.device import own_gpu
+from trainhall.training.process.rank_context import RankContext
+from trainhall.training.process.user_traceback import UserTraceback
+from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
+from trainhall.training.tasks.own import BadTaskError
 from trainhall.training.verify import trace
 
 EXIT_FAILED = 1
-TOLD = (
-    BadDegrees, BadTask, BadData, TaskUnavailable, DataWorkerDied, ReadingFailed, OutOfMemory,
-    BadEnvironment, BadInput, BadSchedule, CollectiveError, DifferentModels, NoGradient,
-    NoPosition, NotRegrouped,
+SELF_EXPLANATORY = (
+    DegreesError, BadTaskError, BadDataError, TaskUnavailableError, DataWorkerDiedError,
+    DataReadError, OutOfMemoryError, RankEnvironmentError, CollectiveInputError, ScheduleError,
+    CollectiveError, ModelMismatchError, NoGradientError, SamplePositionError, RegroupTimeoutError,
 )  # fmt: skip
 """Exceptions whose message says already where they come from."""
-FINAL = (BadDegrees, BadTask, BadData, NoPosition)
+FINAL = (DegreesError, BadTaskError, BadDataError, SamplePositionError)
 """Exceptions that another attempt would only raise again: what the user gave has to change."""
 
 
@@ -59,7 +62,7 @@ def main() -> int:
     # Without a shim that tells otherwise a rank is of the first.
     generation = int(os.environ.get("TRAINHALL_GENERATION", "1"))
     events = EventSpool(folder.events(environment.rank, generation), environment.rank)
-    blame: Blame | None = None
+    user_traceback: UserTraceback | None = None
     code: str | None = None
     try:
         launch = read_launch(folder, generation)
@@ -67,7 +70,7 @@ def main() -> int:
         if code is not None:
             sys.path.insert(0, code)  # a task of the user's own lies there
         if launch.spec.task is not None and launch.spec.task.is_own:
-            blame = Blame(launch.spec.task.name)
+            user_traceback = UserTraceback(launch.spec.task.name)
         device = choose_device(launch, environment)
         torch.set_num_threads(threads_per_rank(environment))
         if launch.spec.training.reproducible:
@@ -75,19 +78,19 @@ def main() -> int:
         # What was imported lives as long as the process: a collection would walk all of it in the
         # middle of a step and, in a forked process, copy its pages.
         gc.freeze()
-        describe = blame.typed if blame is not None else _typed
+        describe = user_traceback.typed_message if user_traceback is not None else _typed
         metrics = MetricSpool(folder.metrics(environment.rank, generation))
-        place = Place(environment, launch, folder, device, events, metrics, describe)
+        context = RankContext(environment, launch, folder, device, events, metrics, describe)
         if launch.in_place:
-            return elastic.run(place)
+            return elastic.run(context)
         namespace = f"{launch.job_id}/{launch.attempt}/{launch.generation}"
         with process_group.joined(environment, device=device, namespace=namespace):
             run = loop.run if launch.trace is None else trace.run
-            return run(place)
+            return run(context)
     except (Exception, SystemExit) as error:
         # A user's task that calls `sys.exit` has not completed.
         text = traceback.format_exc()
-        message = _message(error, blame)
+        message = _message(error, user_traceback)
         if code is not None:
             # The user knows the folder that was sent, not this attempt's copy of it.
             message = message.replace(f"{code}/", "")
@@ -100,17 +103,21 @@ def main() -> int:
                 "final": isinstance(error, FINAL),
             },
         )
-        # What the user gave is told by the message, unless code of theirs raised it.
-        is_told = isinstance(error, FINAL) and error.__cause__ is None
-        words = f"{type(error).__name__}: {message}" if is_told else text
+        # The message explains what the user gave, unless code of theirs raised it.
+        is_explained = isinstance(error, FINAL) and error.__cause__ is None
+        words = f"{type(error).__name__}: {message}" if is_explained else text
         logging.getLogger(__name__).error("rank %d failed\n%s", environment.rank, words)
-        return EXIT_NOT_REGROUPED if isinstance(error, NotRegrouped) else EXIT_FAILED
+        return EXIT_NOT_REGROUPED if isinstance(error, RegroupTimeoutError) else EXIT_FAILED
 
 
-def _message(error: BaseException, blame: Blame | None) -> str:
-    if broken.is_broken(error) and (words := broken.told(error)) is not None:
+def _message(error: BaseException, user_traceback: UserTraceback | None) -> str:
+    if broken.is_broken(error) and (words := broken.message_of(error)) is not None:
         return words  # no line of the user's is to blame
-    return str(error) if blame is None or isinstance(error, TOLD) else blame.told(error)
+    return (
+        str(error)
+        if user_traceback is None or isinstance(error, SELF_EXPLANATORY)
+        else user_traceback.message(error)
+    )
 
 
 def _typed(error: BaseException) -> str:
@@ -126,12 +133,12 @@ def read_launch(folder: AttemptFolder, generation: int) -> Launch:
 
 def choose_device(launch: Launch, environment: RankEnvironment) -> torch.device:
     """The rank's device: the CPU, or its GPU among those that CUDA_VISIBLE_DEVICES shows it."""
-    place = next(p for p in launch.ranks if p.rank == environment.rank)
-    if place.device_kind == "cpu":
+    context = next(p for p in launch.ranks if p.rank == environment.rank)
+    if context.device_kind == "cpu":
         return torch.device("cpu")
     if torch.cuda.device_count() == 0:
         raise RuntimeError(
-            f"rank {environment.rank} was given GPU {place.device_index}, but torch "
+            f"rank {environment.rank} was given GPU {context.device_index}, but torch "
             f"{torch.__version__} sees none; check nvidia-smi, CUDA_VISIBLE_DEVICES and that a "
             "CUDA build of torch is installed"
         )

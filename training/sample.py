@@ -16,9 +16,9 @@ from typing import cast
 import torch
 from torch import nn
 
-from trainhall.training.checkpoint.errors import CheckpointError
+from trainhall.training.checkpoint.format.errors import CheckpointError
+from trainhall.training.checkpoint.format.manifest import read_manifest
 from trainhall.training.checkpoint.loading import load_model
-from trainhall.training.checkpoint.manifest import read_manifest
 from trainhall.training.checkpoint.state import from_json
 from trainhall.training.spec import TaskSpec
 from trainhall.training.spec.decoders import shape_of
@@ -31,7 +31,7 @@ _FEW_PARAMETERS = 16_000_000
 a busy host takes many times the time."""
 
 
-class NoLanguageModel(ValueError):
+class NoLanguageModelError(ValueError):
     """The checkpoint holds another kind of model."""
 
 
@@ -40,12 +40,12 @@ def read_model(folder: Path) -> GPT:
 
     Raises:
         CheckpointError: the folder is no checkpoint, is damaged, or does not fit the model.
-        NoLanguageModel: it is of another task.
+        NoLanguageModelError: it is of another task.
     """
     kept = from_json(read_manifest(folder).extra).get("task")
     if kept is None or kept["name"] != "language_model":
         whose = "a script's job" if kept is None else f"the task {kept['name']}"
-        raise NoLanguageModel(
+        raise NoLanguageModelError(
             f"{folder.name} is of {whose}; text is written by the task language_model alone"
         )
     params = TaskSpec.model_validate(kept).parsed_params()
@@ -55,7 +55,7 @@ def read_model(folder: Path) -> GPT:
 
 
 def num_threads(model: GPT) -> int:
-    """How many threads write text with a model: OMP_NUM_THREADS where it is given."""
+    """Return the threads that generate text: OMP_NUM_THREADS where it is given."""
     if os.environ.get("OMP_NUM_THREADS"):
         return torch.get_num_threads()
     few = sum(p.numel() for p in model.parameters()) <= _FEW_PARAMETERS
@@ -96,7 +96,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         model = read_model(options.folder)
-    except (CheckpointError, NoLanguageModel) as error:
+    except (CheckpointError, NoLanguageModelError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     torch.set_num_threads(num_threads(model))

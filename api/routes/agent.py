@@ -1,4 +1,4 @@
-"""/agent: what agents ask and send (`trainhall.cluster.protocol`). Not part of the public document.
+"""/agent: what agents ask and send (`cluster.wire.protocol`). Not part of the public document.
 
 Bodies are bounded, and streamed where they may be large. Every request may be repeated. These are
 plain routes, whose few parameters are read by hand: with FastAPI's own reading of parameters a
@@ -19,15 +19,15 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from trainhall.api.auth import bearer
 from trainhall.api.bodies import read_body, read_json, uploaded
 from trainhall.api.params import checked_id
-from trainhall.api.problems import Refusal, invalid, refusal_of, shown
-from trainhall.cluster.channel import ChannelClosed, CloseCode
+from trainhall.api.problems import RefusalError, invalid, refusal_of, shown
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import NodeWasRemoved, NotAllowed, NotFound
-from trainhall.cluster.pieces import Answer, Piece, decode, encode_answers
-from trainhall.cluster.protocol import Acked, JoinRequest, LogAcked, Verified
+from trainhall.cluster.errors import NodeRemovedError, NotAllowedError, NotFoundError
+from trainhall.cluster.gateway.channel import ChannelClosedError, CloseCode
+from trainhall.cluster.wire.batches import BatchItem, BatchReply, decode_batch, encode_replies
+from trainhall.cluster.wire.protocol import Acked, JoinRequest, LogAcked, Verified
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
-from trainhall.training.link import RankEvent
+from trainhall.training.link.events import RankEvent
 
 log = structlog.get_logger(__name__)
 
@@ -92,13 +92,13 @@ async def put_file(request: Request) -> Response:
         raise invalid("sha256", sha256, "must be 64 hexadecimal digits")
     coordinator = _coordinator(request)
     chunks = uploaded(request, coordinator.options.max_upload_file_bytes)
-    await coordinator.checkpoints.receive(job_id, name, path, chunks, sha256=sha256)
+    await coordinator.checkpoints.uploads.receive(job_id, name, path, chunks, sha256=sha256)
     return Response(status_code=204)
 
 
 async def get_file(request: Request) -> Response:
     await authenticate(request)
-    file = await _coordinator(request).checkpoints.fetch(*_file(request))
+    file = await _coordinator(request).checkpoints.uploads.fetch(*_file(request))
     return FileResponse(file, media_type="application/octet-stream")
 
 
@@ -111,7 +111,7 @@ async def get_code(request: Request) -> Response:
 async def commit(request: Request) -> Response:
     await authenticate(request)
     job_id = checked_id("job", request.path_params["job_id"])
-    await _coordinator(request).checkpoints.commit(job_id, request.path_params["name"])
+    await _coordinator(request).checkpoints.uploads.commit(job_id, request.path_params["name"])
     return Response(status_code=204)
 
 
@@ -131,18 +131,18 @@ async def connect(websocket: WebSocket) -> None:
 
 
 async def ship(websocket: WebSocket) -> None:
-    """Messages of small pieces (`cluster.pieces`), each stored at once, until the agent leaves."""
+    """Messages of small items (`cluster.items`), each stored at once, until the agent leaves."""
     if await _admitted(websocket) is None:
         return
     channel = SocketChannel(websocket)
     try:
         while True:
-            pieces = decode(await channel.receive_bytes())
-            results = await _stored(websocket, pieces)
-            await channel.send_text(encode_answers([_answer(result) for result in results]))
-    except ChannelClosed:
+            items = decode_batch(await channel.receive_bytes())
+            results = await _stored(websocket, items)
+            await channel.send_text(encode_replies([_reply(result) for result in results]))
+    except ChannelClosedError:
         return
-    except (NotAllowed, NodeWasRemoved) as error:
+    except (NotAllowedError, NodeRemovedError) as error:
         # Not answered: the agent may have joined anew meanwhile, and then sends it all again.
         await channel.close(CloseCode.REMOVED, str(error))
     except ValueError as error:
@@ -150,52 +150,52 @@ async def ship(websocket: WebSocket) -> None:
 
 
 async def _stored(
-    websocket: WebSocket, pieces: Sequence[tuple[Piece, bytes]]
+    websocket: WebSocket, items: Sequence[tuple[BatchItem, bytes]]
 ) -> Sequence[int | BaseException]:
-    """The position of each piece, or why it was not taken.
+    """The position of each item, or why it was not taken.
 
     Raises:
-        NotAllowed, NodeWasRemoved: the node has joined anew, or was removed.
+        NotAllowedError, NodeRemovedError: the node has joined again, or was removed.
     """
     results: Sequence[int | BaseException]
     try:
         node_id = await authenticate(websocket)
     except SQLAlchemyError as error:
-        results = [error] * len(pieces)
+        results = [error] * len(items)
     else:
         ingest = _coordinator(websocket).ingest
-        stores = (_store(ingest, node_id, piece, data) for piece, data in pieces)
+        stores = (_store(ingest, node_id, item, data) for item, data in items)
         results = await asyncio.gather(*stores, return_exceptions=True)
     failures = {
         repr(result)[:500]: result
         for result in results
         if isinstance(result, Exception) and refusal_of(result) is None
     }
-    for told, failure in failures.items():
+    for message, failure in failures.items():
         known = isinstance(failure, SQLAlchemyError)
-        log.error("pieces were not stored", error=told, exc_info=None if known else failure)
+        log.error("items were not stored", error=message, exc_info=None if known else failure)
     return results
 
 
-async def _store(ingest: Ingest, node_id: str, piece: Piece, data: bytes) -> int:
-    job_id, attempt = _checked_attempt(piece.job_id, piece.attempt)
-    origin = Origin(_within("generation", piece.generation, MAX_INT32), node_id)
-    if piece.kind == "metrics":
-        writer = _checked_writer(piece.writer)
+async def _store(ingest: Ingest, node_id: str, item: BatchItem, data: bytes) -> int:
+    job_id, attempt = _checked_attempt(item.job_id, item.attempt)
+    origin = Origin(_within("generation", item.generation, MAX_INT32), node_id)
+    if item.kind == "metrics":
+        writer = _checked_writer(item.writer)
         return await ingest.metrics(job_id, attempt, writer, data, origin)
-    stream = _checked_stream(piece.kind)
-    rank = _within("rank", piece.rank, MAX_INT32)
-    offset = _within("offset", piece.offset, MAX_OFFSET)
+    stream = _checked_stream(item.kind)
+    rank = _within("rank", item.rank, MAX_INT32)
+    offset = _within("offset", item.offset, MAX_OFFSET)
     return await ingest.logs(job_id, attempt, rank, stream, offset, data, origin)
 
 
-def _answer(result: int | BaseException) -> Answer:
+def _reply(result: int | BaseException) -> BatchReply:
     if isinstance(result, int):
-        return Answer(position=result)
+        return BatchReply(position=result)
     if not isinstance(result, Exception):
         raise result
-    refusal = refusal_of(result) or Refusal(503, "unavailable", "it cannot be stored now")
-    return Answer(refusal=refusal.detail, status=refusal.status)
+    refusal = refusal_of(result) or RefusalError(503, "unavailable", "it cannot be stored now")
+    return BatchReply(refusal=refusal.detail, status=refusal.status)
 
 
 async def _admitted(websocket: WebSocket) -> str | None:
@@ -245,21 +245,21 @@ class SocketChannel:
         try:
             await self._websocket.send_text(text)
         except (WebSocketDisconnect, RuntimeError) as error:
-            raise ChannelClosed(str(error)) from None
+            raise ChannelClosedError(str(error)) from None
 
     async def receive_text(self) -> str:
         try:
             return await self._websocket.receive_text()
         except (WebSocketDisconnect, RuntimeError, KeyError) as error:
             # A KeyError is a binary message, which agents don't send.
-            raise ChannelClosed(str(error)) from None
+            raise ChannelClosedError(str(error)) from None
 
     async def receive_bytes(self) -> bytes:
         try:
             return await self._websocket.receive_bytes()
         except (WebSocketDisconnect, RuntimeError, KeyError) as error:
             # A KeyError is a text, where bytes are sent.
-            raise ChannelClosed(str(error)) from None
+            raise ChannelClosedError(str(error)) from None
 
     async def close(self, code: int, reason: str) -> None:
         if self._closed:
@@ -275,8 +275,8 @@ async def authenticate(connection: HTTPConnection) -> str:
     """The id of the node whose credential the request carries.
 
     Raises:
-        Refusal: there is no credential.
-        NotAllowed: it is none, or of a removed node.
+        RefusalError: there is no credential.
+        NotAllowedError: it is none, or of a removed node.
     """
     return await _coordinator(connection).nodes.authenticate(bearer(connection))
 
@@ -293,7 +293,7 @@ def _attempt(request: Request) -> tuple[str, int]:
 def _checked_attempt(job_id: str, attempt: int) -> tuple[str, int]:
     job_id = checked_id("job", job_id)
     if not 1 <= attempt <= MAX_INT32:
-        raise NotFound("attempt", f"{shown(attempt)} of job {job_id}")
+        raise NotFoundError("attempt", f"{shown(attempt)} of job {job_id}")
     return job_id, attempt
 
 
@@ -326,8 +326,8 @@ def _number(request: Request, name: str, largest: int, default: str = "") -> int
 
 def _within(name: str, number: int, largest: int, given: object = None) -> int:
     if not 0 <= number <= largest:
-        told = number if given is None else given
-        raise invalid(name, told, f"must be a whole number from 0 to {largest}")
+        shown_value = number if given is None else given
+        raise invalid(name, shown_value, f"must be an integer from 0 to {largest}")
     return number
 
 

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 
-from trainhall.api import examples
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
-from trainhall.api.describe import (
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BODY_TOO_LARGE,
     NO_CHECKPOINT,
@@ -20,7 +20,7 @@ from trainhall.api.describe import (
     wrong_state,
 )
 from trainhall.api.params import CheckpointId, Cursor, JobId, Limit
-from trainhall.api.problems import Refusal, invalid
+from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.checkpoints import (
     Checkpoint,
     CheckpointFiles,
@@ -43,7 +43,7 @@ _FILE = {
         }
     },
 }
-_NO_FILE = Refusal(404, "not-found", "there is no checkpoint file '5e60b7d2f913/state.json'")
+_NO_FILE = RefusalError(404, "not-found", "there is no checkpoint file '5e60b7d2f913/state.json'")
 _NOT_SEEN = wrong_state(
     "the coordinator does not see /shared/3f2a9c51d07b/step-00000100-a1-g1; do this on a host that "
     "does, with the folder's name: `trainhall ckpt verify "
@@ -55,7 +55,7 @@ _NOT_SEEN = wrong_state(
     "/jobs/{job_id}",
     summary="List a job's checkpoints",
     responses=answers(
-        examples.page(examples.CHECKPOINT), NO_JOB, BAD_LIMIT, told="A page of checkpoints."
+        examples.page(examples.CHECKPOINT), NO_JOB, BAD_LIMIT, description="A page of checkpoints."
     ),
 )
 async def list_checkpoints(
@@ -70,7 +70,9 @@ async def list_checkpoints(
 @router.post(
     "/jobs/{job_id}/collect",
     summary="Apply a job's retention",
-    responses=answers(examples.RETENTION, NO_JOB, told="What is kept and what goes, and why."),
+    responses=answers(
+        examples.RETENTION, NO_JOB, description="What is kept and what goes, and why."
+    ),
 )
 async def collect_checkpoints(
     hall: Hall,
@@ -79,14 +81,14 @@ async def collect_checkpoints(
 ) -> RetentionList:
     """Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
     by itself; this is for after one was unpinned."""
-    told = await hall.checkpoints.collect(job_id, dry_run=dry_run)
-    return RetentionList.model_validate({"items": told})
+    decisions = await hall.checkpoints.collect(job_id, dry_run=dry_run)
+    return RetentionList.model_validate({"items": decisions})
 
 
 @router.get(
     "/{checkpoint_id}",
     summary="Read a checkpoint",
-    responses=answers(examples.CHECKPOINT, NO_CHECKPOINT, told="The checkpoint."),
+    responses=answers(examples.CHECKPOINT, NO_CHECKPOINT, description="The checkpoint."),
 )
 async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
     """Its step, size and metrics."""
@@ -102,7 +104,7 @@ async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is pinned; unpin it first"),
         status=204,
-        told="It is deleted; its files go in a moment.",
+        description="It is deleted; its files go in a moment.",
     ),
 )
 async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response:
@@ -118,7 +120,7 @@ async def delete_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Response
         examples.PINNED,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        told="It is pinned.",
+        description="It is pinned.",
     ),
 )
 async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
@@ -133,7 +135,7 @@ async def pin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
         examples.CHECKPOINT,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        told="It is not pinned any more.",
+        description="It is not pinned any more.",
     ),
 )
 async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
@@ -148,7 +150,7 @@ async def unpin_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoin
         examples.VERIFIED,
         NO_CHECKPOINT,
         wrong_state("checkpoint 5e60b7d2f913 is deleted"),
-        told="What was found; no problems mean that it is good.",
+        description="What was found; no problems mean that it is good.",
     ),
 )
 async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verification:
@@ -169,7 +171,7 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
         examples.CHECKPOINT_FILES,
         NO_CHECKPOINT,
         _NOT_SEEN,
-        told="Every file with its size and hash.",
+        description="Every file with its size and hash.",
     ),
 )
 async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
@@ -211,7 +213,7 @@ async def read_checkpoint_file(
         wrong_state("job 3f2a9c51d07b is running; pause or cancel it first"),
         invalid("resources.workers", 0, "must be at least 1"),
         status=202,
-        told="The job is queued; its next attempt starts from this checkpoint.",
+        description="The job is queued; its next attempt starts from this checkpoint.",
     ),
 )
 async def restore_checkpoint(hall: Hall, checkpoint_id: CheckpointId, request: Request) -> Job:

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import AwareDatetime
 
-from trainhall.api import examples
 from trainhall.api.addresses import join_command, join_note
 from trainhall.api.bodies import read_json
 from trainhall.api.context import Hall
-from trainhall.api.describe import (
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BODY_TOO_LARGE,
     NAME_TAKEN,
@@ -51,7 +51,7 @@ router = APIRouter(prefix="/cluster", tags=["cluster"])
 @router.get(
     "/nodes",
     summary="List nodes",
-    responses=answers(examples.page(examples.NODE), BAD_LIMIT, told="A page of nodes."),
+    responses=answers(examples.page(examples.NODE), BAD_LIMIT, description="A page of nodes."),
 )
 async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> NodePage:
     """By name, each with its devices and what they do."""
@@ -72,7 +72,7 @@ async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> 
         NOT_JSON,
         invalid("name", "gpu 07", "may hold letters, digits, '.', '_' and '-'"),
         status=201,
-        told="The node may join.",
+        description="The node may join.",
     ),
 )
 async def announce_node(hall: Hall, request: Request, response: Response) -> AnnouncedNode:
@@ -95,7 +95,7 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
 @router.get(
     "/nodes/{node_id}",
     summary="Read a node",
-    responses=answers(examples.NODE, NO_NODE, told="The node."),
+    responses=answers(examples.NODE, NO_NODE, description="The node."),
 )
 async def get_node(hall: Hall, node_id: NodeId) -> Node:
     """Its state, its devices and what they do."""
@@ -105,7 +105,7 @@ async def get_node(hall: Hall, node_id: NodeId) -> Node:
 @router.get(
     "/nodes/{node_id}/history",
     summary="Read what a node's devices did",
-    responses=answers(examples.NODE_HISTORY, NO_NODE, told="The history."),
+    responses=answers(examples.NODE_HISTORY, NO_NODE, description="The history."),
 )
 async def read_node_history(
     hall: Hall,
@@ -132,7 +132,7 @@ async def read_node_history(
 @router.get(
     "/nodes/{node_id}/events",
     summary="Read what became of a node",
-    responses=answers(examples.NODE_EVENTS, NO_NODE, told="The node's last events."),
+    responses=answers(examples.NODE_EVENTS, NO_NODE, description="The node's last events."),
 )
 async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
     """Its states, each with a reason and a time, and what users wanted of it."""
@@ -152,7 +152,7 @@ async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
         BODY_TOO_LARGE,
         NOT_JSON,
         invalid("labels.rack", "a\nb", "may not hold control characters or line breaks"),
-        told="The node.",
+        description="The node.",
     ),
 )
 async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
@@ -173,7 +173,7 @@ async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
         BODY_TOO_LARGE,
         NOT_JSON,
         invalid("reason", "", "must have at least 1 character"),
-        told="It gets no new work; it is `drained` once nothing runs on it.",
+        description="It gets no new work; it is `drained` once nothing runs on it.",
     ),
 )
 async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
@@ -186,7 +186,7 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
 @router.post(
     "/nodes/{node_id}/undrain",
     summary="Give a node work again",
-    responses=answers(examples.NODE, NO_NODE, NODE_GOES, told="The node."),
+    responses=answers(examples.NODE, NO_NODE, NODE_GOES, description="The node."),
 )
 async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     """Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
@@ -200,10 +200,10 @@ async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     response_model=Node,
     summary="Remove a node",
     responses=answers(
-        examples.NODE | {"state": "draining", "reason": "a user removed it: its jobs move first"},
+        examples.NODE | {"state": "draining", "reason": "removed by a user: its jobs move first"},
         NO_NODE,
         status=202,
-        told="It gets no new work, and is removed once nothing runs on it.",
+        description="It gets no new work, and is removed once nothing runs on it.",
         also={204: {"description": "It is gone."}},
     ),
 )
@@ -219,7 +219,7 @@ async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
 @router.get(
     "/gpu-status",
     summary="List devices",
-    responses=answers(examples.page(examples.DEVICE), BAD_LIMIT, told="A page of devices."),
+    responses=answers(examples.page(examples.DEVICE), BAD_LIMIT, description="A page of devices."),
 )
 async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> DevicePage:
     """The GPUs and CPU slots of all nodes, and which job holds each."""
@@ -231,7 +231,9 @@ async def list_devices(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -
     "/queue",
     summary="Read the queue",
     responses=answers(
-        examples.page(examples.QUEUE_ENTRY) | {"total": 1}, BAD_LIMIT, told="A page of the queue."
+        examples.page(examples.QUEUE_ENTRY) | {"total": 1},
+        BAD_LIMIT,
+        description="A page of the queue.",
     ),
 )
 async def read_queue(
@@ -254,7 +256,7 @@ async def read_queue(
     responses=answers(
         examples.page(examples.QUOTA) | {"others": {"project": None, "user": 8}},
         BAD_LIMIT,
-        told="A page of quotas.",
+        description="A page of quotas.",
     ),
 )
 async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:

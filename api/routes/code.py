@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 
-from trainhall.api import examples
 from trainhall.api.bodies import media_type, unsupported, uploaded
 from trainhall.api.context import Hall
-from trainhall.api.describe import answers, name_operations
-from trainhall.api.problems import Refusal, invalid, shown
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import answers, name_operations
+from trainhall.api.problems import RefusalError, invalid, shown
 from trainhall.api.schemas.code import Code
-from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
-from trainhall.cluster.code import no_room
+from trainhall.cluster.jobs.code_store import no_room
+from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 from trainhall.training.spec.job import SHA256
 
 router = APIRouter(prefix="/training/code", tags=["jobs"])
@@ -30,10 +30,10 @@ _BODY = {
         },
     }
 }
-_NO_CODE = Refusal(404, "not-found", f"there is no code {examples.CODE['sha256']!r}")
-_TOO_LARGE = Refusal(413, "too-large", "the body is longer than 64 MiB")
-_NO_ROOM = Refusal(507, "no-room", no_room(8 * 1024**3))
-_NOT_A_TAR = Refusal(
+_NO_CODE = RefusalError(404, "not-found", f"there is no code {examples.CODE['sha256']!r}")
+_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 MiB")
+_NO_ROOM = RefusalError(507, "no-room", no_room(8 * 1024**3))
+_NOT_A_TAR = RefusalError(
     415, "unsupported-media-type",
     f"content type 'text/plain' is not accepted; send {MEDIA_TYPE}",
 )  # fmt: skip
@@ -47,7 +47,7 @@ async def _sha256(
 ) -> str:  # fmt: skip
     if not SHA256.fullmatch(sha256):
         detail = f"there is no code {shown(sha256)!r}: its name is 64 lower-case hexadecimal digits"
-        raise Refusal(404, "not-found", detail)
+        raise RefusalError(404, "not-found", detail)
     return sha256
 
 
@@ -62,7 +62,7 @@ Sha256 = Annotated[str, Depends(_sha256)]
     openapi_extra=_BODY,
     responses=answers(
         examples.CODE, _NO_CODE, _TOO_LARGE, _NOT_A_TAR, _HOSTILE, _NO_ROOM,
-        told="It was there already.",
+        description="It was there already.",
         also={
             201: {
                 "description": "It was stored.",
@@ -88,7 +88,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
 @router.get(
     "/{sha256}",
     summary="See whether code is there",
-    responses=answers(examples.CODE, _NO_CODE, told="It is there."),
+    responses=answers(examples.CODE, _NO_CODE, description="It is there."),
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
     """What was uploaded under this SHA-256."""

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Response
 
-from trainhall.api import examples
 from trainhall.api.context import Hall
-from trainhall.api.describe import NO_JOB, answers, name_operations, wrong_state
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import NO_JOB, answers, name_operations, wrong_state
 from trainhall.api.params import MAX_SEQUENCE, JobId
-from trainhall.api.problems import Refusal, invalid
+from trainhall.api.problems import RefusalError, invalid
 from trainhall.api.schemas.gradients import (
     GradientEntry,
     GradientHistory,
@@ -18,12 +18,12 @@ from trainhall.api.schemas.gradients import (
     Gradients,
     GradientStep,
 )
-from trainhall.cluster.gradients import KEPT_RECORDS, Asked, Captured, remarks
-from trainhall.training.gradient_record import LOWEST_EXPONENT
+from trainhall.cluster.jobs.gradients import KEPT_RECORDS, Asked, Captured, remarks
+from trainhall.training.link.gradient_record import LOWEST_EXPONENT
 
 router = APIRouter(prefix="/training/jobs/{job_id}/gradients", tags=["jobs"])
 
-_NO_STEP = Refusal(404, "not-found", "there is no captured step '40 of job 3f2a9c51d07b'")
+_NO_STEP = RefusalError(404, "not-found", "there is no captured step '40 of job 3f2a9c51d07b'")
 
 
 @router.post(
@@ -35,7 +35,7 @@ _NO_STEP = Refusal(404, "not-found", "there is no captured step '40 of job 3f2a9
         NO_JOB,
         wrong_state("job 3f2a9c51d07b is completed, and takes no step any more"),
         status=202,
-        told="The next step that it takes is captured.",
+        description="The next step that it takes is captured.",
     ),
 )
 async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
@@ -54,7 +54,7 @@ async def capture_gradients(hall: Hall, job_id: JobId) -> GradientRequests:
         examples.GRADIENT_HISTORY,
         NO_JOB,
         invalid("max_steps", 0, "must be at least 1"),
-        told="What was captured, the oldest step first.",
+        description="What was captured, the oldest step first.",
     ),
 )
 async def read_gradients(
@@ -107,7 +107,7 @@ def _encoded(asked: Asked, records: Sequence[Captured]) -> str:
 @router.get(
     "/{step}",
     summary="Read the gradients of a step",
-    responses=answers(examples.GRADIENTS, _NO_STEP, told="Parameter by parameter."),
+    responses=answers(examples.GRADIENTS, _NO_STEP, description="Parameter by parameter."),
 )
 async def read_gradients_of_step(
     hall: Hall,

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from trainhall.api import examples
 from trainhall.api.bodies import media_type, read_body, read_json, unsupported
 from trainhall.api.context import Hall
-from trainhall.api.describe import (
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import (
     BAD_LIMIT,
     BAD_SPEC,
     BODY_TOO_LARGE,
@@ -42,7 +42,7 @@ from trainhall.api.schemas.jobs import (
     Outlook,
     Resize,
 )
-from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.lifecycle.states import JobState
 from trainhall.monitoring import logs
 from trainhall.training.spec import MAX_SPEC_BYTES, parse_spec
 
@@ -91,7 +91,7 @@ _SUBMIT_BODY = {
     openapi_extra=_SUBMIT_BODY,
     responses=answers(
         examples.QUEUED, BAD_SPEC, KEY_TAKEN, SPEC_TOO_LARGE, NEITHER_JSON_NOR_YAML,
-        status=201, told="The job is queued.",
+        status=201, description="The job is queued.",
         also={
             200: {
                 "description": "The spec is valid; nothing was created (`dry_run`).",
@@ -149,7 +149,7 @@ async def submit_job(
 @router.get(
     "",
     summary="List jobs",
-    responses=answers(examples.page(examples.JOB), BAD_LIMIT, told="A page of jobs."),
+    responses=answers(examples.page(examples.JOB), BAD_LIMIT, description="A page of jobs."),
 )
 async def list_jobs(
     hall: Hall,
@@ -174,7 +174,9 @@ async def list_jobs(
 
 
 @router.get(
-    "/{job_id}", summary="Read a job", responses=answers(examples.JOB, NO_JOB, told="The job.")
+    "/{job_id}",
+    summary="Read a job",
+    responses=answers(examples.JOB, NO_JOB, description="The job."),
 )
 async def get_job(hall: Hall, job_id: JobId) -> Job:
     """Its state and why, its progress, its last metrics and its spec."""
@@ -190,7 +192,7 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
         NO_JOB,
         wrong_state("job 3f2a9c51d07b cannot be cancelled: it is completed, which is final"),
         status=202,
-        told="It is being cancelled, or is cancelled already.",
+        description="It is being cancelled, or is cancelled already.",
     ),
 )
 async def cancel_job(hall: Hall, job_id: JobId) -> Job:
@@ -207,7 +209,7 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
         NO_JOB,
         wrong_state("job 3f2a9c51d07b cannot be paused: it is completed, which is final"),
         status=202,
-        told="It is being paused, or is paused already.",
+        description="It is being paused, or is paused already.",
     ),
 )
 async def pause_job(hall: Hall, job_id: JobId) -> Job:
@@ -230,7 +232,7 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
         wrong_state("job 3f2a9c51d07b cannot be resumed: it is running; only a paused job can"),
         invalid("resources.workers", 0, "must be at least 1"),
         status=202,
-        told="It is queued again.",
+        description="It is queued again.",
     ),
 )
 async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
@@ -263,7 +265,7 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
         ),
         invalid("resources.workers", 0, "must be at least 1"),
         status=202,
-        told="It asks for that number now, and has it as soon as there is room.",
+        description="It asks for that number now, and has it as soon as there is room.",
     ),
 )
 async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
@@ -277,7 +279,9 @@ async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
 @router.get(
     "/{job_id}/events",
     summary="List what happened to a job",
-    responses=answers(examples.page(examples.EVENT), NO_JOB, BAD_LIMIT, told="A page of events."),
+    responses=answers(
+        examples.page(examples.EVENT), NO_JOB, BAD_LIMIT, description="A page of events."
+    ),
 )
 async def list_events(
     hall: Hall,
@@ -308,7 +312,7 @@ def _sequence_of(cursor: str) -> int:
         | {"previous_cursor": None, "more": False},
         NO_JOB,
         BAD_LIMIT,
-        told="A page of lines.",
+        description="A page of lines.",
     ),
 )
 async def read_logs(
@@ -394,7 +398,7 @@ def _line_id(text: str) -> logs.LineId:
     "/{job_id}/attempts",
     summary="List a job's attempts",
     responses=answers(
-        examples.page(examples.ATTEMPT), NO_JOB, BAD_LIMIT, told="A page of attempts."
+        examples.page(examples.ATTEMPT), NO_JOB, BAD_LIMIT, description="A page of attempts."
     ),
 )
 async def list_attempts(

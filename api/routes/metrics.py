@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from trainhall.api import examples
 from trainhall.api.context import Hall
-from trainhall.api.describe import NO_JOB, answers, name_operations
+from trainhall.api.openapi import examples
+from trainhall.api.openapi.describe import NO_JOB, answers, name_operations
 from trainhall.api.params import JobId, Sequence
 from trainhall.api.problems import invalid
 from trainhall.api.schemas.metrics import Metrics
@@ -28,7 +28,7 @@ MAX_POINTS = 1_000_000
         examples.METRICS,
         NO_JOB,
         invalid("max_points", 0, "must be at least 1"),
-        told="The series.",
+        description="The series.",
     ),
 )
 async def read_metrics(
@@ -75,7 +75,7 @@ def _split(names: list[str] | None) -> list[str] | None:
 @router.get(
     "/cluster/summary",
     summary="Read the summary of the cluster",
-    responses=answers(examples.SUMMARY, told="The summary."),
+    responses=answers(examples.SUMMARY, description="The summary."),
 )
 async def read_summary(hall: Hall) -> Summary:
     """Nodes, devices, jobs by state, and how busy all of it is."""

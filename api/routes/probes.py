@@ -5,7 +5,7 @@ from starlette.responses import PlainTextResponse
 
 from trainhall import __version__
 from trainhall.api.context import Hall
-from trainhall.api.describe import (
+from trainhall.api.openapi.describe import (
     FAILED,
     FORBIDDEN,
     UNAVAILABLE,
@@ -13,7 +13,7 @@ from trainhall.api.describe import (
     name_operations,
     problem,
 )
-from trainhall.api.examples import HEALTH
+from trainhall.api.openapi.examples import HEALTH
 from trainhall.api.prometheus import CONTENT_TYPE, exposition
 from trainhall.api.schemas.probes import Health, Readiness
 

@@ -20,8 +20,8 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainhall.api.context import Hall
 from trainhall.api.params import MAX_SEQUENCE, checked_id
-from trainhall.cluster.errors import NotFound
-from trainhall.monitoring.live import Frame, Hub, ViewerTooSlow
+from trainhall.cluster.errors import NotFoundError
+from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 
 log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/metrics")
@@ -45,7 +45,7 @@ async def stream(websocket: WebSocket, job_id: str, hall: Hall) -> None:
         return
     try:
         checked_id("job", job_id)
-    except NotFound as error:
+    except NotFoundError as error:
         await websocket.close(UNKNOWN_JOB, error.message[:120])
         return
     sender = asyncio.create_task(_send(websocket, hall.hub, job_id, int(after)), name="viewer")
@@ -73,7 +73,7 @@ async def _send(websocket: WebSocket, hub: Hub, job_id: str, after: int) -> None
                 for frame in frames:
                     async with asyncio.timeout(SEND_SECONDS):
                         await websocket.send_text(frame.text)
-    except ViewerTooSlow as error:
+    except ViewerTooSlowError as error:
         await _close(websocket, TOO_SLOW, str(error))
     except TimeoutError:
         await _close(websocket, TOO_SLOW, f"the viewer took nothing for {SEND_SECONDS:g} s")

@@ -1,7 +1,7 @@
 """The gradients of a job by parameter, as the API shows them."""
 
 from trainhall.api.schemas.base import MetricValue, Schema, Time
-from trainhall.cluster.gradients import Remark
+from trainhall.cluster.jobs.gradients import Remark
 
 
 class GradientRequests(Schema):

@@ -3,14 +3,16 @@
 from pydantic import Field, StrictInt
 
 from trainhall.api.schemas.base import Body, JsonObject, ListPage, MetricValue, Schema, Time
-from trainhall.cluster.lifecycle import AttemptState, JobState
-from trainhall.training.cause import Cause
+from trainhall.cluster.jobs.commands import Command
+from trainhall.cluster.lifecycle.states import AttemptState, JobState
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.spec.recovery import MetricMode
 
 
 class PlanAlternative(Schema):
     """A strategy and mesh that was not chosen, and needs less memory."""
 
-    told: str
+    summary: str
     peak_memory_bytes: int
 
 
@@ -59,7 +61,7 @@ class PlanCalibration(Schema):
 class Plan(Schema):
     """What was planned for a job of strategy `auto`, and how well."""
 
-    told: str
+    summary: str
     """The choice in words, as in `fsdp (shard 4)`."""
     parallelism: JsonObject
     """The choice as it would stand in a job spec."""
@@ -87,6 +89,16 @@ class Straggler(Schema):
     """Name of its node."""
 
 
+class MainMetric(Schema):
+    """The metric that a job is judged by."""
+
+    name: str
+    value: MetricValue | None
+    """Latest value; null before the first. NaN and infinities are texts."""
+    goal: MetricMode | None
+    """Whether lower (`min`) or higher (`max`) is better; null if unknown."""
+
+
 class Job(Schema):
     """A job and how it stands."""
 
@@ -95,6 +107,8 @@ class Job(Schema):
     state: JobState
     reason: str
     """Why it is in this state, in plain words."""
+    reason_code: str
+    """The same for programs, as in `preempted` or `waiting_for_devices`."""
     attempt: int
     """Number of the newest attempt; 0 before the first."""
     generation: int
@@ -117,6 +131,13 @@ class Job(Schema):
     """The job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
     """Last value of every job-wide series. NaN and infinities are texts."""
+    main_metric: MainMetric | None
+    """The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
+    else a loss; null for a job that reports none of them."""
+    allowed_commands: list[Command]
+    """Commands that the job carries out in its state."""
+    refused_commands: dict[Command, str]
+    """For every other command the reason why it would do nothing."""
     straggler: Straggler | None
     """The rank that the others wait for, step after step; null: none does, or it does not run."""
     warnings: list[str]
@@ -266,6 +287,7 @@ class Attempt(Schema):
     generation: int
     state: AttemptState
     reason: str
+    reason_code: str
     world_size: int
     allocation: list[NodeAllocation]
     generations: list[Generation]
@@ -289,6 +311,8 @@ class Event(Schema):
     time: Time
     kind: str
     """`state`, `attempt`, `checkpoint`, `not_saved`, `note` …"""
+    code: str
+    """What happened, for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind."""
     reason: str
     attempt: int | None
     data: JsonObject

@@ -26,6 +26,8 @@ class Device(Schema):
     """Watts."""
     job_id: str | None
     """The job that holds it."""
+    job_name: str | None
+    """The name of that job."""
     gone: bool
     """Its host does not have it any more. It is granted to nobody else, and leaves the list once
     the job has given it back."""
@@ -58,6 +60,8 @@ class Node(Schema):
     state: str
     """`pending` (has not joined), `ready`, `suspect`, `lost`, `draining` or `drained`."""
     reason: str
+    reason_code: str
+    """The same for programs, as in `unreachable` or `drained`."""
     state_at: Time
     """Since when it is in its state."""
     drain_reason: str | None
@@ -194,9 +198,13 @@ class QueueEntry(Schema):
     """1 is next."""
     reason: str
     """What it waits for, and what would start it."""
+    reason_code: str
+    """The same for programs, as in `waiting_for_devices` or `quota_exceeded`."""
     needs: Needs
     earliest_start: Time | None
-    """When it is expected to start, or may at the earliest; null when nobody knows."""
+    """When it is expected to start, or may at the earliest; null when that is unknown."""
+    can_start: bool
+    """False when the cluster as it is could never run it; `reason` says why."""
 
 
 class QueuePage(ListPage[QueueEntry]):

@@ -6,16 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainhall.cluster.agent.data_dir import Token
-from trainhall.cluster.agent.reconcile import Found, Stage
-from trainhall.cluster.protocol import AssignmentReport
-from trainhall.training.link import (
-    AttemptFolder,
-    Command,
-    Failure,
-    Launch,
-    Outcome,
-    ShimStatus,
-)
+from trainhall.cluster.agent.reconcile import ObservedAttempt, Stage
+from trainhall.cluster.wire.protocol import AssignmentReport
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.status import Outcome, ShimStatus
 from trainhall.training.spec.plan import ChosenPlan
 
 
@@ -33,7 +29,7 @@ class Attempt:
     """Inode and time of the status file that was read last."""
     outcome: Outcome | None = None
     failure: Failure | None = None
-    last_word: Command = Command.RUN
+    final_command: Command = Command.RUN
     """What this agent, which is about to end, wants of it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
@@ -46,13 +42,13 @@ class Attempt:
     """When a shim was started that has not taken the folder yet (monotonic)."""
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
-    def found(self, shipped: bool) -> Found:
+    def observe(self, shipped: bool) -> ObservedAttempt:
         asked = self.status.command if self.status is not None else Command.RUN
         stage = self.stage
         if stage is Stage.READY and (self.started_at is not None or self.task is not None):
             # A shim is on its way; what is to be told it is told once it listens.
             stage = Stage.LIVE
-        return Found(stage, asked, shipped, self.last_word, self.gradients)
+        return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
 
     @property
     def stopped_mark(self) -> Path:
@@ -94,7 +90,7 @@ class Attempt:
         )
 
 
-def with_what_is_ready(launch: Launch, before: Launch) -> Launch:
+def keep_prepared(launch: Launch, before: Launch) -> Launch:
     """The launch of a later generation, for a host that is in the attempt already.
 
     Should all that have the state fall, its ranks begin anew, at the best checkpoint that is known.

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import shutil
 import signal
@@ -14,54 +13,48 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainhall.cluster.agent import (
-    claims,
-    isolation,
-    linux,
-    outcome,
-    planner,
-    processes,
-    recovered,
-    threads,
-    transfer,
-)
-from trainhall.cluster.agent.api import CoordinatorApi
-from trainhall.cluster.agent.attempt import Attempt, with_what_is_ready
-from trainhall.cluster.agent.claims import Claim
-from trainhall.cluster.agent.code import CodeCache, NotFetched
+from trainhall.cluster.agent import threads
+from trainhall.cluster.agent.attempt import Attempt, keep_prepared
+from trainhall.cluster.agent.coordinator_link.http_api import CoordinatorApi
 from trainhall.cluster.agent.data_dir import DataDir, Token
+from trainhall.cluster.agent.launch import planner
+from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.cluster.agent.launch.warm_client import (
+    TorchUnavailableError,
+    WarmParent,
+    WarmParentError,
+)
+from trainhall.cluster.agent.os_support import linux, processes
 from trainhall.cluster.agent.reconcile import (
     Action,
-    Ask,
-    Conclude,
-    EndAs,
-    Forget,
+    CleanUp,
+    DesiredAttempt,
+    EndAsGeneration,
     Plan,
     Prepare,
     Regroup,
+    ReportNotStarted,
+    RequestGradients,
+    SendCommand,
     Stage,
     Start,
-    Tell,
-    Wanted,
     decide,
 )
-from trainhall.cluster.agent.shipping import Shipper
-from trainhall.cluster.agent.warm_client import NoTorch, NotWarm, WarmParent
-from trainhall.cluster.protocol import Assignment, AssignmentReport
-from trainhall.training.cause import Cause
-from trainhall.training.control import Control
-from trainhall.training.link import (
-    AttemptFolder,
-    Command,
-    Failure,
-    Launch,
-    Outcome,
-    ShimStatus,
-    replace_json,
-)
-from trainhall.training.spec.plan import PlanFailed
+from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
+from trainhall.cluster.agent.shim.folder_ipc import Claim
+from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.agent.shipping.shipping import Shipper
+from trainhall.cluster.host_log import HostLogger
+from trainhall.cluster.wire.protocol import Assignment, AssignmentReport
+from trainhall.training.link.control import Control
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.status import Outcome, ShimStatus
+from trainhall.training.spec.plan import PlanningFailedError
 
-logger = logging.getLogger(__name__)
+logger = HostLogger(__name__)
 
 START_SECONDS = 60.0
 """A shim that was started and has not taken its folder for so long is started again."""
@@ -90,7 +83,7 @@ class Attempts:
         self._children: list[subprocess.Popen[bytes]] = []
         """Shims that this agent executed: whoever ended stays in the process table until asked."""
         self._launched = data_dir.read_launched()
-        self._heard_at = float("-inf")
+        self._acked_at = float("-inf")
         """When the newest report that the coordinator took was sent (`isolation.now`)."""
         self._leaving: dict[Token, asyncio.Task[None]] = {}
         """Those whose traces are being removed."""
@@ -107,16 +100,16 @@ class Attempts:
             attempt = Attempt(token, folder, launch, Stage.READY)
             self._read_status(attempt)
             if attempt.status is not None:
-                # The shim may not have taken up the newest launch yet: it will be told again.
+                # The shim may not have taken up the newest launch: it is sent again.
                 attempt.token = (*token[:2], attempt.status.generation)
             self._attempts[attempt.token] = attempt
             self.shipper.add(attempt.token, folder, launch)
             self._ship_all_of(attempt)
         self.refresh()
         for attempt in self.live():
-            told = attempt.status is not None and attempt.status.command is not Command.RUN
-            if not told and claims.look(attempt.folder) is Claim.HELD:
-                # An agent marked it and was killed before it told the shim: it runs on.
+            commanded = attempt.status is not None and attempt.status.command is not Command.RUN
+            if not commanded and folder_ipc.read_claim(attempt.folder) is Claim.HELD:
+                # An agent marked it and was killed before it commanded the shim: it runs on.
                 attempt.stopped_mark.unlink(missing_ok=True)
 
     def reports(self) -> list[AssignmentReport]:
@@ -128,7 +121,7 @@ class Attempts:
 
     def live(self) -> list[Attempt]:
         """Those whose processes may still run."""
-        return [a for a in self._attempts.values() if a.found(False).stage is Stage.LIVE]
+        return [a for a in self._attempts.values() if a.observe(False).stage is Stage.LIVE]
 
     def live_tasks(self) -> list[Attempt]:
         """Those of them that can save and end at an agreed step."""
@@ -138,8 +131,8 @@ class Attempts:
             if a.launch.spec.script is None or Control.is_listened(a.folder.control)
         ]
 
-    def all_is_told(self) -> bool:
-        """The coordinator has heard of every end, and has all that was written."""
+    def all_reported(self) -> bool:
+        """The coordinator knows every outcome, and has all that was written."""
         return not self._leaving and all(
             a.stage is not Stage.ENDED for a in self._attempts.values()
         )
@@ -194,7 +187,7 @@ class Attempts:
 
     def _look(self, attempt: Attempt) -> bool:
         before = (attempt.stage, attempt.status)
-        claim = claims.look(attempt.folder)
+        claim = folder_ipc.read_claim(attempt.folder)
         self._read_status(attempt)
         if claim is Claim.NONE:
             self._watch_start(attempt)
@@ -202,7 +195,7 @@ class Attempts:
         attempt.stage = Stage.LIVE
         attempt.started_at = None
         if claim is Claim.RELEASED and attempt.task is None:
-            # It may have told the end between the two looks.
+            # It may have published its end between the two reads.
             self._read_status(attempt)
             if attempt.status is not None and attempt.status.outcome is not None:
                 self._end(attempt, attempt.status.outcome, attempt.status.failure)
@@ -231,10 +224,10 @@ class Attempts:
         attempt.started_at = None
         if attempt.starts < MAX_STARTS:
             return
-        tail = outcome.last_lines(claims.log_path(attempt.folder))
-        # Gone before it is told: a shim that is late finds nothing to run.
+        tail = outcome.last_lines(folder_ipc.log_path(attempt.folder))
+        # Removed before it is reported: a shim that is late finds nothing to run.
         hidden = _hide_folder(attempt.folder)
-        if claims.look(AttemptFolder(hidden)) is not Claim.NONE:
+        if folder_ipc.read_claim(AttemptFolder(hidden)) is not Claim.NONE:
             hidden.rename(attempt.folder.path)
             attempt.stage = Stage.LIVE  # one took it just now
             return
@@ -258,18 +251,18 @@ class Attempts:
 
     # -- what shall be --------------------------------------------------------------------------
 
-    def heard(self, sent: float) -> None:
+    def report_acked(self, sent: float) -> None:
         """The coordinator has taken a report that was sent at a time of `isolation.now`."""
-        self._heard_at = max(sent, self._heard_at)
+        self._acked_at = max(sent, self._acked_at)
         for attempt in self._attempts.values():
             if attempt.stage in (Stage.READY, Stage.LIVE):
-                self._pass_on(attempt.folder, attempt.launch)
+                self._write_last_ack(attempt.folder, attempt.launch)
 
-    def _pass_on(self, folder: AttemptFolder, launch: Launch) -> None:
+    def _write_last_ack(self, folder: AttemptFolder, launch: Launch) -> None:
         if launch.isolation_seconds is not None:
             # A full disk brings the end nearer, and must not bring that of this agent.
             with contextlib.suppress(OSError):
-                isolation.pass_on(folder, self._heard_at)
+                isolation.write_last_ack(folder, self._acked_at)
 
     def desire(self, assignments: list[Assignment]) -> None:
         """Take up what the coordinator wants; complete, so it replaces what was wanted before."""
@@ -282,18 +275,18 @@ class Attempts:
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted.of(a)
+                token: DesiredAttempt.of(a)
                 for token, a in self._desired.items()
                 if token in self._attempts or not self._is_leaving(token[0])
             }
-        found = {t: a.found(self.shipper.shipped(t)) for t, a in self._attempts.items()}
+        found = {t: a.observe(self.shipper.shipped(t)) for t, a in self._attempts.items()}
         for action in decide(wanted, found, self._launched, agent_ends=self._agent_ends):
             self._act(action)
 
     def leave(self) -> None:
         """The agent is about to end: begin nothing, and have what runs save, if it can, and end.
 
-        Ends stay here, marked, until the coordinator has heard them: from this agent or the next.
+        Ends stay here, marked, until the coordinator knows them: from this agent or the next.
         """
         self._agent_ends = True
         self.refresh()
@@ -306,13 +299,13 @@ class Attempts:
             if not is_failing:
                 with contextlib.suppress(OSError):
                     attempt.stopped_mark.touch()
-            attempt.last_word = Command.PAUSE
+            attempt.final_command = Command.PAUSE
         self.reconcile()
 
     def leave_at_once(self) -> None:
-        """End tasks that have not saved yet. A script that was told to end has its grace."""
+        """End tasks that have not saved yet. A script that was asked to end has its grace."""
         for attempt in self.live_tasks():
-            attempt.last_word = Command.STOP
+            attempt.final_command = Command.STOP
         self.reconcile()
 
     def stop_all(self) -> None:
@@ -331,9 +324,9 @@ class Attempts:
             case Start(token):
                 attempt = self._attempts[token]
                 self._begin(attempt, self._start(attempt))
-            case Tell(token, command):
-                claims.tell(self._attempts[token].folder, command)
-            case Ask(token, gradients):
+            case SendCommand(token, command):
+                folder_ipc.send_command(self._attempts[token].folder, command)
+            case RequestGradients(token, gradients):
                 attempt = self._attempts[token]
                 # Without a status there is no page yet, or one that the shim is about to write.
                 if attempt.status is not None:
@@ -341,24 +334,24 @@ class Attempts:
                     attempt.gradients = gradients
             case Regroup(token, onto):
                 self._regroup(self._attempts[token], onto)
-            case EndAs(token, onto):
+            case EndAsGeneration(token, onto):
                 self._rename(self._attempts[token], onto)
                 self._changed()
-            case Conclude(token, ended, reason):
-                self._conclude(token, ended, reason)
-            case Forget(token):
-                leaving = self._forget(self._attempts.pop(token))
-                self._leaving[token] = asyncio.create_task(leaving, name=f"forget {token}")
+            case ReportNotStarted(token, ended, reason):
+                self._report_not_started(token, ended, reason)
+            case CleanUp(token):
+                leaving = self._clean_up(self._attempts.pop(token))
+                self._leaving[token] = asyncio.create_task(leaving, name=f"clean up {token}")
 
     def _regroup(self, attempt: Attempt, onto: Token) -> None:
         """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
         is done again and again."""
         assert self._desired is not None
-        launch = with_what_is_ready(self._desired[onto].launch, attempt.launch)
+        launch = keep_prepared(self._desired[onto].launch, attempt.launch)
         with contextlib.suppress(OSError):  # a full disk: there will be another try
             self._note_launched(onto)
             replace_json(attempt.folder.launch, launch)
-            claims.tell_launch(attempt.folder)
+            folder_ipc.notify_launch(attempt.folder)
 
     def _begin(self, attempt: Attempt, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
@@ -367,9 +360,9 @@ class Attempts:
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                logger.exception("attempt %s cannot go on", attempt.token)
-                told = f"{type(error).__name__}: {error}"
-                self._refuse(attempt, f"this host cannot run the attempt: {told}")
+                logger.exception("attempt_cannot_continue", **_fields(attempt.token))
+                problem = f"{type(error).__name__}: {error}"
+                self._refuse(attempt, f"this host cannot run the attempt: {problem}")
             finally:
                 attempt.task = None
                 self._changed()
@@ -392,11 +385,11 @@ class Attempts:
         part = final.with_name(f".preparing-plan-{final.name}")
         try:
             attempt.plan = await planner.plan(attempt.launch, self._code, part)
-        except PlanFailed as error:
-            told = "\n".join([*error.lines, str(error)])
+        except PlanningFailedError as error:
+            report = "\n".join([*error.lines, str(error)])
             message = f"its strategy cannot be planned: {error}"
             failure = Failure(
-                message=message, final=error.final, log_tail=told[-outcome.LOG_TAIL_BYTES :]
+                message=message, final=error.final, log_tail=report[-outcome.LOG_TAIL_BYTES :]
             )
             self._end(attempt, Outcome.FAILED, failure)
 
@@ -413,11 +406,11 @@ class Attempts:
                 joins = launch.in_place and launch.generation > 1
                 others = launch.num_nodes > 1
                 try:
-                    fetched = await transfer.fetch(
+                    fetched = await checkpoint_transfer.fetch(
                         self._api, folder, launch.job_id, plan.resume,
                         other_hosts=others, needed=not joins,
                     )  # fmt: skip
-                except transfer.NotFetched as error:
+                except checkpoint_transfer.CheckpointUnavailableError as error:
                     cause = Cause.BAD_CHECKPOINT if error.is_damaged else Cause.NOT_STARTED
                     self._refuse(attempt, str(error), cause=cause)
                     return
@@ -428,7 +421,7 @@ class Attempts:
             # Where that fails the ranks tell why, in terms of what they wanted to save.
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
-                found = await asyncio.to_thread(recovered.find_unrecorded, launch)
+                found = await asyncio.to_thread(unreported_checkpoints.find_unrecorded, launch)
                 plan = plan.model_copy(update={"resume": [*found, *plan.resume]})
             launch = launch.model_copy(update={"checkpoint": plan})
         final = attempt.folder.path
@@ -438,14 +431,14 @@ class Attempts:
             if launch.spec.code is not None:
                 try:
                     await self._code.copy(launch.spec.code, part.path / "code")
-                except (NotFetched, OSError) as error:
+                except (CodeUnavailableError, OSError) as error:
                     why = f"the code of this job cannot be had on this host: {error}"
                     self._refuse(attempt, why)
                     return
                 launch = launch.model_copy(update={"code": str(final / "code")})
             attempt.launch = launch
             replace_json(part.launch, launch)
-            self._pass_on(part, launch)
+            self._write_last_ack(part, launch)
             part.path.rename(final)
         finally:
             # It is there only where something failed or was cancelled.
@@ -464,12 +457,12 @@ class Attempts:
             if attempt.launch.spec.script is None and linux.IS_LINUX:
                 try:
                     await self._warm.start_shim(attempt.folder, self._data_dir.doorbell)
-                except NotWarm as error:
-                    logger.warning("%s; attempt %s starts slowly", error, attempt.token)
+                except WarmParentError as error:
+                    logger.warning("attempt_starts_cold", **_fields(attempt.token), error=error)
                     attempt.process = self._execute(attempt)
             else:
                 attempt.process = self._execute(attempt)
-        except NoTorch as error:
+        except TorchUnavailableError as error:
             self._refuse(attempt, str(error))
             return
         attempt.started_at = time.monotonic()
@@ -484,10 +477,10 @@ class Attempts:
             self._launched = launched
 
     def _execute(self, attempt: Attempt) -> subprocess.Popen[bytes]:
-        with claims.log_path(attempt.folder).open("ab") as log:
+        with folder_ipc.log_path(attempt.folder).open("ab") as log:
             child = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "trainhall.cluster.agent.shim"),
+                    *(sys.executable, "-m", "trainhall.cluster.agent.shim.main"),
                     *(str(attempt.folder.path), "--doorbell", str(self._data_dir.doorbell)),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -511,7 +504,7 @@ class Attempts:
                 message="the process that supervised the ranks was killed",
                 cause=Cause.KILLED,
                 time=time.time(),
-                log_tail=outcome.last_lines(claims.log_path(attempt.folder)),
+                log_tail=outcome.last_lines(folder_ipc.log_path(attempt.folder)),
             )
         ended = Outcome.FAILED if failure is not None else Outcome.STOPPED
         self._write_end(attempt, ended, failure)
@@ -519,7 +512,7 @@ class Attempts:
 
     def _write_end(self, attempt: Attempt, ended: Outcome, failure: Failure | None) -> None:
         """Keep the end for the next agent."""
-        claims.command_path(attempt.folder).unlink(missing_ok=True)
+        folder_ipc.command_path(attempt.folder).unlink(missing_ok=True)
         if attempt.status is None:
             return
         now = time.time()
@@ -533,7 +526,7 @@ class Attempts:
         with contextlib.suppress(OSError):
             replace_json(attempt.folder.status, attempt.status)
 
-    def _conclude(self, token: Token, ended: Outcome, reason: str) -> None:
+    def _report_not_started(self, token: Token, ended: Outcome, reason: str) -> None:
         """It never ran here and never will: that is its end."""
         attempt = self._attempts.get(token)
         if attempt is None:
@@ -543,7 +536,7 @@ class Attempts:
             self._attempts[token] = attempt
         if attempt.task is not None:
             attempt.task.cancel()
-        # Gone before it is told: a shim that is on its way finds nothing to run.
+        # Removed before it is reported: a shim that is on its way finds nothing to run.
         hidden = _hide_folder(attempt.folder)
         attempt.removal = asyncio.create_task(threads.finish(_remove_hidden, hidden))
         failure = Failure(message=reason) if ended is Outcome.FAILED else None
@@ -553,7 +546,7 @@ class Attempts:
         """What is left of an attempt is being removed; another of its job waits for that."""
         return any(token[0] == job_id for token in self._leaving)
 
-    async def _forget(self, attempt: Attempt) -> None:
+    async def _clean_up(self, attempt: Attempt) -> None:
         job_id = attempt.token[0]
         try:
             if attempt.task is not None:
@@ -581,6 +574,12 @@ class Attempts:
         removals = [a.removal for a in self._attempts.values() if a.removal is not None]
         await asyncio.gather(*tasks, *removals, *self._leaving.values(), return_exceptions=True)
         await self.shipper.close()
+
+
+def _fields(token: Token) -> dict[str, object]:
+    """A token as fields of the log."""
+    job_id, attempt, generation = token
+    return {"job": job_id, "attempt": attempt, "generation": generation}
 
 
 def _hide_folder(folder: AttemptFolder) -> Path:

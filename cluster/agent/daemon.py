@@ -16,41 +16,51 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from trainhall.cluster.agent import claims, transfer
-from trainhall.cluster.agent.api import Unreachable
 from trainhall.cluster.agent.attempt import Attempt
 from trainhall.cluster.agent.attempts import Attempts
-from trainhall.cluster.agent.connection import Connection
+from trainhall.cluster.agent.coordinator_link.batched_api import BatchedApi
+from trainhall.cluster.agent.coordinator_link.connection import Connection
+from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.agent.data_dir import DataDir
 from trainhall.cluster.agent.devices import Devices, host_use
+from trainhall.cluster.agent.launch.warm_client import WarmParent
 from trainhall.cluster.agent.options import (
     AgentError,
     AgentOptions,
-    CredentialRefused,
-    JoinRefused,
-    NoCredential,
-    NodeRemoved,
+    CredentialRefusedError,
+    JoinRefusedError,
+    MissingCredentialError,
+    RemovedByCoordinatorError,
 )
-from trainhall.cluster.agent.sharing import SharingApi
+from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.cluster.agent.shipping import checkpoint_transfer
 from trainhall.cluster.agent.ticks import until_tick
-from trainhall.cluster.agent.warm_client import WarmParent
-from trainhall.cluster.protocol import Desired, DeviceUse, HostUse, JoinReply, JoinRequest, Report
+from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.host_log import HostLogger
+from trainhall.cluster.wire.protocol import (
+    Desired,
+    DeviceUse,
+    HostUse,
+    JoinReply,
+    JoinRequest,
+    Report,
+)
 
-logger = logging.getLogger(__name__)
+logger = HostLogger(__name__)
 
 LOOK_SECONDS = 0.5
 """Between two looks at the shims: a new status rings the doorbell, a shim's death does not."""
 STOP_MARGIN_SECONDS = 3.0
 """Beyond the longest grace of a script, until every rank has to be gone."""
 LAST_SHIPPING_SECONDS = 5.0
-"""What is not shipped and told by then stays in the data folder, and the next agent sees to it."""
+"""What is not shipped and reported by then stays in the data folder for the next agent."""
 LAST_REPORT_SECONDS = 1.0
 """For the report that this agent ends."""
 TIDY_SECONDS = 0.02
 
 
 def run_agent(options: AgentOptions) -> int:
-    """Run an agent until it is told to end (SIGTERM, SIGINT); its exit code.
+    """Run an agent until it is asked to end (SIGTERM, SIGINT); its exit code.
 
     Raises:
         AgentError: it cannot begin or go on; the message says what to do.
@@ -83,7 +93,7 @@ class Agent:
         self._address = options.own_address()
         self._devices = Devices(options.slots)
         self._warm = WarmParent(data_dir)
-        self._api = SharingApi(options)
+        self._api = BatchedApi(options)
         self._attempts = Attempts(data_dir, self._api, self._warm, self._on_change)
         self._connection: Connection | None = None
         self._use: tuple[list[DeviceUse], HostUse] = ([], HostUse())
@@ -101,7 +111,7 @@ class Agent:
         """
         # Every process of this host's jobs inherits it.
         os.environ.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
-        doorbell = claims.make_pipe(self._data_dir.doorbell)
+        doorbell = folder_ipc.make_pipe(self._data_dir.doorbell)
         loop = asyncio.get_running_loop()
         loop.add_reader(doorbell, self._on_ring, doorbell)
         self._attempts.find()
@@ -152,32 +162,32 @@ class Agent:
                 self._attempts.shipper.wake,
                 # Another token than the one that made this credential may help.
                 give_up_if_refused=not joined and self._options.token is not None,
-                heard=self._attempts.heard,
+                on_ack=self._attempts.report_acked,
             )
             try:
                 await self._connection.run()
-            except CredentialRefused as error:
-                logger.warning("%s; joining again with the token", error)
+            except CredentialRefusedError as error:
+                logger.warning("credential_refused", error=error, action="joining with the token")
                 joined = True
-                with contextlib.suppress(JoinRefused):
+                with contextlib.suppress(JoinRefusedError):
                     known = await self._join()
-            except NodeRemoved as error:
+            except RemovedByCoordinatorError as error:
                 # Its attempts were replaced; what still runs here must not go on.
                 self._data_dir.forget_credential()
                 await self._stop_ranks()
                 if joined or self._options.token is None:
                     raise
-                logger.warning("%s; joining as a new node with the token", error)
+                logger.warning("node_removed", error=error, action="joining with the token")
                 joined = True
                 try:
                     known = await self._join()
-                except JoinRefused:
+                except JoinRefusedError:
                     raise error from None
 
     async def _join(self) -> JoinReply:
         options = self._options
         if not options.token:
-            raise NoCredential(
+            raise MissingCredentialError(
                 f"this host has not joined {options.coordinator} yet; add a node there and give "
                 "its --token"
             )
@@ -188,19 +198,20 @@ class Agent:
             agent_version=agent_version(),
             devices=self._devices.infos,
         )
-        pause = 0.1
+        backoff, failed = Backoff(0.1, options.reconnect_limit_seconds), False
         while True:
             try:
                 reply = await self._api.join(request)
                 break
-            except Unreachable as error:
-                if pause == 0.1:
-                    logger.warning("%s cannot be reached (%s); trying again until it works",
-                                   options.coordinator, error)  # fmt: skip
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, options.reconnect_limit_seconds)
+            except UnavailableError as error:
+                if not failed:
+                    logger.warning(
+                        "coordinator_unreachable", coordinator=options.coordinator, error=error
+                    )
+                failed = True
+            await asyncio.sleep(backoff.next())
         self._data_dir.write_credential(options.coordinator, reply)
-        logger.info("joined %s as node %s", options.coordinator, reply.node_id)
+        logger.info("joined", coordinator=options.coordinator, node=reply.node_id)
         return reply
 
     def _report(self, revision: int) -> Report:
@@ -231,7 +242,7 @@ class Agent:
 
     async def _remove(self, path: str) -> None:
         try:
-            if await asyncio.to_thread(transfer.remove_given_up, Path(path)):
+            if await asyncio.to_thread(checkpoint_transfer.remove_given_up, Path(path)):
                 self._removed[path] = None
                 self._on_change()
         finally:
@@ -240,7 +251,7 @@ class Agent:
     # -- this host ------------------------------------------------------------------------------
 
     def _on_ring(self, doorbell: int) -> None:
-        claims.drain(doorbell)
+        folder_ipc.drain(doorbell)
         self._look.set()
 
     def _on_change(self) -> None:
@@ -270,17 +281,17 @@ class Agent:
         return self._devices.use(ranks), host_use(self._data_dir.path)
 
     async def _leave(self, hurry: asyncio.Event) -> None:
-        """End what runs here so that nothing is lost, and tell the coordinator if it is there.
+        """End what runs here so that nothing is lost, and report it if the coordinator is there.
 
-        Tasks save and scripts are told to end; what takes too long, or is told to `hurry`, ends
-        without. What the coordinator does not hear now it hears from the next agent.
+        Tasks save and scripts get SIGTERM; what takes too long, or longer than `hurry`, ends
+        without. What the coordinator does not learn now, the next agent reports.
         """
         self._stopping = True
         attempts = self._attempts
         attempts.leave()
         live = attempts.live()
         if live:
-            logger.info("ending the ranks of %d attempts", len(live))
+            logger.info("ending_ranks", attempts=len(live))
         scripts_end = time.monotonic() + _longest_grace(live)
         await self._until(lambda: not attempts.live_tasks(), self._options.save_seconds, hurry)
         attempts.leave_at_once()
@@ -290,7 +301,7 @@ class Agent:
         left = max(0.0, scripts_end - time.monotonic()) + STOP_MARGIN_SECONDS
         await self._until(lambda: not attempts.live(), left, hurry)
         if self._connection is not None and self._connection.is_open:
-            await self._until(attempts.all_is_told, LAST_SHIPPING_SECONDS, hurry)
+            await self._until(attempts.all_reported, LAST_SHIPPING_SECONDS, hurry)
             self._connection.changed()
             await self._until(self._connection.is_up_to_date, LAST_REPORT_SECONDS, hurry)
 
@@ -328,8 +339,8 @@ def agent_version() -> str:
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """What ended the agent: an error that people can act on before any other."""
-    told = group.subgroup(AgentError)
-    found: BaseException = told or group
+    agent_errors = group.subgroup(AgentError)
+    found: BaseException = agent_errors or group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found

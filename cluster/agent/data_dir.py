@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainhall.cluster.agent.options import AgentError, DataDirInUse
+from trainhall.cluster.agent.options import AgentError, DataDirInUseError
 from trainhall.cluster.file_lock import FileLock
-from trainhall.cluster.protocol import JoinReply
-from trainhall.training.link import AttemptFolder, Launch
+from trainhall.cluster.wire.protocol import JoinReply
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch
 
 Token = tuple[str, int, int]
 """Job, attempt, generation."""
@@ -62,7 +63,7 @@ class DataDir:
         """Make the folder, private to the user, and work in it alone.
 
         Raises:
-            DataDirInUse: another agent does.
+            DataDirInUseError: another agent does.
             AgentError: it cannot be made.
         """
         try:
@@ -76,7 +77,7 @@ class DataDir:
             ) from None
         with lock:
             if not lock.taken():
-                raise DataDirInUse(
+                raise DataDirInUseError(
                     f"another agent works in {self.path}; end it, or give this one a --data-dir "
                     "of its own"
                 )
@@ -121,12 +122,14 @@ class DataDir:
         found: dict[Token, AttemptFolder] = {}
         for path in sorted(self.attempts.glob("*/a*-g*/launch.json")):
             try:
-                told = Launch.model_validate_json(path.read_bytes())
+                launch = Launch.model_validate_json(path.read_bytes())
             except ValueError:
                 continue
-            begun = path.parent.name.removeprefix(f"a{told.attempt}-g")
-            if path.parent.parent.name == told.job_id and begun.isdigit():
-                found[(told.job_id, told.attempt, told.generation)] = AttemptFolder(path.parent)
+            begun = path.parent.name.removeprefix(f"a{launch.attempt}-g")
+            if path.parent.parent.name == launch.job_id and begun.isdigit():
+                found[(launch.job_id, launch.attempt, launch.generation)] = AttemptFolder(
+                    path.parent
+                )
         return found
 
     def _replace(self, name: str, data: object) -> None:

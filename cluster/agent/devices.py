@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import logging
 import os
 import platform
 import time
@@ -13,10 +12,11 @@ from pathlib import Path
 import psutil
 import pynvml
 
-from trainhall.cluster.agent import processes
-from trainhall.cluster.protocol import DeviceInfo, DeviceUse, HostUse
+from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.host_log import HostLogger
+from trainhall.cluster.wire.protocol import DeviceInfo, DeviceUse, HostUse
 
-logger = logging.getLogger(__name__)
+logger = HostLogger(__name__)
 
 _NO_GPU = ("", "-1", "NoDevFiles")
 """What hides all GPUs in CUDA_VISIBLE_DEVICES."""
@@ -96,7 +96,7 @@ def list_gpus() -> list[DeviceInfo]:
     try:
         count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        logger.warning("no GPU can be used: %s", error)
+        logger.warning("gpus_unusable", error=error)
         return []
     found = []
     for index in range(count):
@@ -104,7 +104,7 @@ def list_gpus() -> list[DeviceInfo]:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
         except pynvml.NVMLError as error:
-            logger.warning("GPU %d cannot be used: %s", index, error)
+            logger.warning("gpu_unusable", index=index, error=error)
             continue
         # Boards that share the host's memory tell none of their own.
         memory = psutil.virtual_memory().total
@@ -122,16 +122,16 @@ def visible_gpus() -> list[DeviceInfo]:
     """Those of them that this process may use: CUDA_VISIBLE_DEVICES names them by NVML's index, or
     by the beginning of a UUID."""
     gpus = list_gpus()
-    told = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if told is None:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
         return gpus
     found: list[DeviceInfo] = []
-    for name in (part.strip() for part in told.split(",")):
+    for name in (part.strip() for part in visible.split(",")):
         match = [g for g in gpus if name == str(g.index) or _is_uuid(name, g.uuid)]
         # CUDA ignores what follows the first name that it does not know.
         if len(match) != 1:
             if gpus and name not in _NO_GPU:
-                logger.warning("CUDA_VISIBLE_DEVICES: %r is none of this host's GPUs", name)
+                logger.warning("visible_gpu_unknown", variable="CUDA_VISIBLE_DEVICES", gpu=name)
             break
         found += match
     return sorted(found, key=lambda gpu: gpu.index)
@@ -176,7 +176,7 @@ def cpu_slots(count: int, start: int = 0) -> list[DeviceInfo]:
 
 
 def processor_name() -> str:
-    """What the host's processor is called, as far as it can be told."""
+    """What the host's processor is called, as far as it can be visible."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             key, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""What an agent is told at its start, and what can make that impossible."""
+"""Options of an agent, and the errors that keep it from running."""
 
 import socket
 from dataclasses import dataclass, field
@@ -12,31 +12,31 @@ class AgentError(Exception):
     """The agent cannot go on; the message is one sentence that says what to do."""
 
 
-class BadOption(AgentError):
+class OptionError(AgentError):
     """An option has a value that cannot be used."""
 
 
-class DataDirInUse(AgentError):
+class DataDirInUseError(AgentError):
     """Another agent works in the data folder."""
 
 
-class NoCredential(AgentError):
+class MissingCredentialError(AgentError):
     """The node never joined here, and no token was given."""
 
 
-class JoinRefused(AgentError):
+class JoinRefusedError(AgentError):
     """The coordinator does not accept the token."""
 
 
-class CredentialRefused(AgentError):
+class CredentialRefusedError(AgentError):
     """The coordinator does not know this node."""
 
 
-class ProtocolMismatch(AgentError):
+class ProtocolMismatchError(AgentError):
     """Agent and coordinator speak different versions of the protocol."""
 
 
-class NodeRemoved(AgentError):
+class RemovedByCoordinatorError(AgentError):
     """The node was removed from the coordinator."""
 
 
@@ -53,7 +53,7 @@ class AgentOptions:
     """CPU slots where there is no GPU; None: one per core. Given, they are offered beside GPUs."""
     name: str = field(default_factory=socket.gethostname)
     stop_ranks_on_exit: bool = False
-    """End the ranks too when told to end. Otherwise they go on, and the next agent finds them."""
+    """End the ranks too when asked to end. Otherwise they go on, and the next agent finds them."""
     save_seconds: float = 10.0
     """How long tasks may then take to save; those that need longer end without."""
     heartbeat_seconds: float = 2.0
@@ -64,12 +64,12 @@ class AgentOptions:
     def __post_init__(self) -> None:
         url = urlsplit(self.coordinator)
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise BadOption(
+            raise OptionError(
                 f"--coordinator {self.coordinator!r} is no address of a coordinator; "
                 "give one like http://host:8000"
             )
         if self.slots is not None and not 0 <= self.slots <= MAX_SLOTS:
-            raise BadOption(f"--slots {self.slots} must lie between 0 and {MAX_SLOTS}")
+            raise OptionError(f"--slots {self.slots} must lie between 0 and {MAX_SLOTS}")
 
     @property
     def url(self) -> str:

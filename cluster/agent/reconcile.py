@@ -10,8 +10,9 @@ from enum import Enum
 from typing import Literal
 
 from trainhall.cluster.agent.data_dir import Token
-from trainhall.cluster.protocol import Assignment
-from trainhall.training.link import Command, Outcome
+from trainhall.cluster.wire.protocol import Assignment
+from trainhall.training.link.launch import Command
+from trainhall.training.link.status import Outcome
 
 Goal = Literal["run", "pause", "stop"]
 
@@ -36,7 +37,7 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True)
-class Found:
+class ObservedAttempt:
     """What is, of one attempt on this host."""
 
     stage: Stage
@@ -44,14 +45,14 @@ class Found:
     """The highest command that the shim took up."""
     shipped: bool = False
     """Nothing of it is left to ship."""
-    last_word: Command = Command.RUN
+    final_command: Command = Command.RUN
     """What this agent, which is about to end, wants of it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredAttempt:
     """What shall be, of one attempt on this host."""
 
     goal: Goal
@@ -69,7 +70,7 @@ class Wanted:
     """This host has no rank in it: what runs here is to leave."""
 
     @classmethod
-    def of(cls, assignment: Assignment) -> "Wanted":
+    def of(cls, assignment: Assignment) -> "DesiredAttempt":
         launch = assignment.launch
         return cls(
             assignment.goal,
@@ -105,13 +106,13 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Tell:
+class SendCommand:
     token: Token
     command: Command
 
 
 @dataclass(frozen=True)
-class Ask:
+class RequestGradients:
     """Have its ranks tell the gradients of a step."""
 
     token: Token
@@ -119,7 +120,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Conclude:
+class ReportNotStarted:
     """Nothing was started, and nothing will be: say how that ends."""
 
     token: Token
@@ -136,7 +137,7 @@ class Regroup:
 
 
 @dataclass(frozen=True)
-class EndAs:
+class EndAsGeneration:
     """What ended before it took up a later generation of its attempt ended as that one."""
 
     token: Token
@@ -144,18 +145,28 @@ class EndAs:
 
 
 @dataclass(frozen=True)
-class Forget:
+class CleanUp:
     """Remove all traces."""
 
     token: Token
 
 
-Action = Plan | Prepare | Start | Tell | Ask | Regroup | EndAs | Conclude | Forget
+Action = (
+    Plan
+    | Prepare
+    | Start
+    | SendCommand
+    | RequestGradients
+    | Regroup
+    | EndAsGeneration
+    | ReportNotStarted
+    | CleanUp
+)
 
 
 def decide(
-    desired: Mapping[Token, Wanted] | None,
-    found: Mapping[Token, Found],
+    desired: Mapping[Token, DesiredAttempt] | None,
+    found: Mapping[Token, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
     *,
     agent_ends: bool = False,
@@ -171,20 +182,28 @@ def decide(
     """
     actions: list[Action] = []
     if agent_ends:
-        actions += [Tell(t, s.last_word) for t, s in found.items() if _is_to_hear(s)]
+        actions += [
+            SendCommand(t, s.final_command) for t, s in found.items() if _needs_final_command(s)
+        ]
     if desired is None:
         return actions
     for token, wanted in desired.items():
         if not (agent_ends and wanted.goal == "run"):
-            actions += _towards(token, wanted, found, launched)
-    going_on = {action.token for action in actions if isinstance(action, Regroup | EndAs)}
+            actions += _converge(token, wanted, found, launched)
+    going_on = {action.token for action in actions if isinstance(action, Regroup | EndAsGeneration)}
     for token, state in found.items():
-        if token not in desired and token not in going_on and not _is_kept(token, state, desired):
-            actions += _away(token, state)
+        if (
+            token not in desired
+            and token not in going_on
+            and not _awaits_next_generation(token, state, desired)
+        ):
+            actions += _wind_down(token, state)
     return actions
 
 
-def _is_kept(token: Token, state: Found, desired: Mapping[Token, Wanted]) -> bool:
+def _awaits_next_generation(
+    token: Token, state: ObservedAttempt, desired: Mapping[Token, DesiredAttempt]
+) -> bool:
     """It runs on until a later generation of it can be begun here."""
     return state.stage is Stage.LIVE and any(
         wanted.in_place and wanted.goal != "stop" and _is_earlier(token, other)
@@ -197,14 +216,14 @@ def _is_earlier(token: Token, other: Token) -> bool:
     return token[:2] == other[:2] and token[2] < other[2]
 
 
-def _is_to_hear(state: Found) -> bool:
-    return state.stage is Stage.LIVE and state.asked < state.last_word
+def _needs_final_command(state: ObservedAttempt) -> bool:
+    return state.stage is Stage.LIVE and state.asked < state.final_command
 
 
-def _towards(
+def _converge(
     token: Token,
-    wanted: Wanted,
-    found: Mapping[Token, Found],
+    wanted: DesiredAttempt,
+    found: Mapping[Token, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
     state = found.get(token)
@@ -218,34 +237,34 @@ def _towards(
         if earlier and found[max(earlier)].stage is Stage.ENDED:
             newest = max(earlier)
             if wanted.counts(newest) or _was_launched(token, launched):
-                return [EndAs(newest, token)]
+                return [EndAsGeneration(newest, token)]
     if state is None or state.stage in (Stage.PLANNING, Stage.PREPARING, Stage.READY):
         if command is not Command.RUN:
-            return [Conclude(token, _unstarted(command))]
+            return [ReportNotStarted(token, _unstarted_outcome(command))]
         if state is None:
-            return _first(token, wanted, found, launched)
+            return _begin(token, wanted, found, launched)
         if state.stage is Stage.PLANNING:
             return [] if wanted.plans else [Prepare(token)]
         return [Start(token)] if state.stage is Stage.READY else []
     if state.stage is not Stage.LIVE:
         return []
     if state.asked < command:
-        return [Tell(token, command)]
-    return [Ask(token, wanted.gradients)] if state.gradients < wanted.gradients else []
+        return [SendCommand(token, command)]
+    return [RequestGradients(token, wanted.gradients)] if state.gradients < wanted.gradients else []
 
 
-def _first(
+def _begin(
     token: Token,
-    wanted: Wanted,
-    found: Mapping[Token, Found],
+    wanted: DesiredAttempt,
+    found: Mapping[Token, ObservedAttempt],
     launched: Mapping[str, tuple[int, int]],
 ) -> list[Action]:
     job_id = token[0]
     if wanted.leaves:
-        return [Conclude(token, Outcome.STOPPED)]
+        return [ReportNotStarted(token, Outcome.STOPPED)]
     if _was_launched(token, launched):
         reason = "this attempt already ended on this host, or a newer one was launched here"
-        return [Conclude(token, Outcome.FAILED, reason)]
+        return [ReportNotStarted(token, Outcome.FAILED, reason)]
     # Its devices are free once the older attempt of the job, which is not desired any more, ended.
     waits = any(
         other[0] == job_id and state.stage is not Stage.ENDED for other, state in found.items()
@@ -261,15 +280,15 @@ def _was_launched(token: Token, launched: Mapping[str, tuple[int, int]]) -> bool
     return newest is not None and token[1:] <= newest
 
 
-def _unstarted(command: Command) -> Outcome:
+def _unstarted_outcome(command: Command) -> Outcome:
     return Outcome.PAUSED if command is Command.PAUSE else Outcome.STOPPED
 
 
-def _away(token: Token, state: Found) -> list[Action]:
+def _wind_down(token: Token, state: ObservedAttempt) -> list[Action]:
     match state.stage:
         case Stage.LIVE:
-            return [Tell(token, Command.STOP)] if state.asked < Command.STOP else []
+            return [SendCommand(token, Command.STOP)] if state.asked < Command.STOP else []
         case Stage.ENDED:
-            return [Forget(token)] if state.shipped else []
+            return [CleanUp(token)] if state.shipped else []
         case Stage.PLANNING | Stage.PREPARING | Stage.READY:
-            return [Forget(token)]
+            return [CleanUp(token)]

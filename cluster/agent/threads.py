@@ -22,6 +22,6 @@ async def finish(function: Callable[..., T], *args: object) -> T:
         except asyncio.CancelledError:
             cancelled = True
     if cancelled:
-        work.exception()  # looked at; the cancellation is what is told
+        work.exception()  # looked at; the cancellation is what the caller sees
         raise asyncio.CancelledError
     return work.result()

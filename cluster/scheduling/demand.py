@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from trainhall.cluster.facts import JobFacts, NodeFacts
+from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 
 _NO_SELECTOR: frozenset[tuple[str, str]] = frozenset()
 
@@ -49,10 +49,10 @@ def resolve_device(device: str, nodes: Iterable[NodeFacts]) -> str:
     return "cuda" if has_gpu else "cpu"
 
 
-def devices_in_words(count: int, kind: str) -> str:
-    return f"{count} {kind_in_words(kind, count)}"
+def describe_devices(count: int, kind: str) -> str:
+    return f"{count} {describe_kind(kind, count)}"
 
 
-def kind_in_words(kind: str, count: int) -> str:
+def describe_kind(kind: str, count: int) -> str:
     name = "GPU" if kind == "cuda" else "CPU slot"
     return name if count == 1 else name + "s"

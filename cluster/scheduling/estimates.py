@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from trainhall.cluster.facts import AttemptFacts, JobFacts
-from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, AttemptState
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, AttemptState
+from trainhall.cluster.snapshot.model import AttemptFacts, JobFacts
 
 _FEWEST_STEPS = 2
 """A pace is known from so many steps on: the first of an attempt is like no other."""

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainhall.cluster.facts import ClusterFacts, JobFacts
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.estimates import expected_seconds
 from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 _FORESEEN = 200
 """So many jobs that wait their turn, from the first on: what is behind them is too far away."""
@@ -25,10 +25,10 @@ def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list
     entries = scheduling.run()
     forecast = _Forecast(scheduling, entries)
     turns = [entry for entry in entries if entry.waits_its_turn][:_FORESEEN]
-    told = {entry.job.id: forecast.with_time(entry) for entry in turns}
+    forecasts = {entry.job.id: forecast.with_time(entry) for entry in turns}
     over = [entry for entry in entries if entry.over_quota][:_FORESEEN]
-    told |= {entry.job.id: forecast.with_room_in_quotas(entry) for entry in over}
-    return [told.get(entry.job.id, entry) for entry in entries]
+    forecasts |= {entry.job.id: forecast.with_room_in_quotas(entry) for entry in over}
+    return [forecasts.get(entry.job.id, entry) for entry in entries]
 
 
 def foresee_new(
@@ -85,7 +85,9 @@ class _Forecast:
         scheduling = self._scheduling
         at, silent = scheduling.quotas.room_from(entry.job, scheduling.running.ends)
         if at is None:
-            return entry._replace(reason=f"{entry.reason}; {_because_of(silent)}")
+            return entry._replace(
+                reason=f"{entry.reason}; {_because_of(silent, scheduling.labels)}"
+            )
         when = reasons.clock_time(at, scheduling.now)
         return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
 
@@ -106,13 +108,13 @@ class _Forecast:
             for job_id, its, where in self._endless
             if its == kind and not ids.isdisjoint(where)
         ]
-        return _because_of([*silent, *ahead])
+        return _because_of([*silent, *ahead], self._scheduling.labels)
 
 
-def _because_of(job_ids: Sequence[str]) -> str:
+def _because_of(job_ids: Sequence[str], labels: reasons.Labels) -> str:
     if not job_ids:
         return "when is not known"
-    return f"when is not known, as {reasons.listed('job', job_ids)} may take any time"
+    return f"when is not known, as {reasons.listed([*map(labels.of, job_ids)])} may take any time"
 
 
 def _later(at: datetime, length: timedelta) -> datetime | None:

@@ -1,8 +1,11 @@
 """Gang placement: all ranks of an attempt at once, or none. A pure function of what is free."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+
+from trainhall.db.documents import Allocation, HostAllocation, RankPlacement
 
 
 @dataclass(frozen=True)
@@ -140,28 +143,18 @@ def place(
     return FreePool(free).place(count, one_host=one_host)
 
 
-def allocation_of(placed: Sequence[PlacedNode], kind: str) -> list[dict[str, object]]:
-    """A placement as `Attempt.allocation` keeps it: ranks numbered host by host."""
-    allocation: list[dict[str, object]] = []
-    rank = 0
-    for node_rank, node in enumerate(placed):
-        ranks = []
-        for local_rank, index in enumerate(node.device_indices):
-            ranks.append(
-                {
-                    "rank": rank,
-                    "local_rank": local_rank,
-                    "device_kind": kind,
-                    "device_index": index,
-                }
-            )
-            rank += 1
-        allocation.append(
-            {
-                "node_id": node.node_id,
-                "node_name": node.node_name,
-                "node_rank": node_rank,
-                "ranks": ranks,
-            }
+def allocation_of(placed: Sequence[PlacedNode], kind: str) -> Allocation:
+    """The allocation of a placement: ranks numbered host by host."""
+    ranks = itertools.count()
+    return Allocation(
+        HostAllocation(
+            node.node_id,
+            node.node_name,
+            node_rank,
+            tuple(
+                RankPlacement(next(ranks), local_rank, kind, index)
+                for local_rank, index in enumerate(node.device_indices)
+            ),
         )
-    return allocation
+        for node_rank, node in enumerate(placed)
+    )

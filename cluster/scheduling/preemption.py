@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from trainhall.cluster.facts import AttemptFacts, JobFacts
-from trainhall.cluster.lifecycle import AttemptState
+from trainhall.cluster.lifecycle.states import AttemptState
+from trainhall.cluster.snapshot.model import AttemptFacts, JobFacts
 
 Devices = Mapping[str, tuple[int, ...]]
 """Indices by node id."""

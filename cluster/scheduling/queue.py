@@ -7,20 +7,20 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from trainhall.cluster import cursors
-from trainhall.cluster.elastic import sizes_of
-from trainhall.cluster.errors import InvalidCursor
-from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeState
-from trainhall.cluster.hearing import Hearing
-from trainhall.cluster.lifecycle import JobState
-from trainhall.cluster.load import load_facts
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import InvalidCursorError
+from trainhall.cluster.jobs.spec_changes import sizes_of
+from trainhall.cluster.lifecycle.states import JobState, NodeState
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
 from trainhall.cluster.scheduling.queue_order import queue_order
 from trainhall.cluster.scheduling.quota_use import quota_table
 from trainhall.cluster.scheduling.scheduler import QueueEntry, shortage
-from trainhall.cluster.views import Outlook, QueueEntryView, QueuePage, QuotaTable
+from trainhall.cluster.scheduling.views import Outlook, QueueEntryView, QueuePage, QuotaTable
+from trainhall.cluster.snapshot.load import load_facts
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 from trainhall.db.database import Database
 from trainhall.db.models import Job, Node
 from trainhall.training.spec import JobSpec
@@ -32,12 +32,12 @@ _ASK_SECONDS = 0.05
 
 class QueueService:
     def __init__(
-        self, db: Database, clock: Clock, options: ClusterOptions, hearing: Hearing
+        self, db: Database, clock: Clock, options: ClusterOptions, heartbeats: HeartbeatMonitor
     ) -> None:
         self._db = db
         self._clock = clock
         self._options = options
-        self._hearing = hearing
+        self._heartbeats = heartbeats
 
     async def list(
         self, *, limit: int = 50, cursor: str | None = None, job_id: str | None = None
@@ -50,10 +50,10 @@ class QueueService:
         Args:
             job_id: only this job, if it waits.
         """
-        cursors.check_limit(limit)
+        pagination.check_limit(limit)
         behind = None if cursor is None else _place_of(cursor)
         async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
+            facts = await load_facts(session, self._heartbeats)
             entries = foresee(self._clock.now(), facts, self._options)
             total = len(entries)
             if job_id is not None:
@@ -73,12 +73,12 @@ class QueueService:
     async def quotas(self) -> QuotaTable:
         """What projects and users may hold, and what they do."""
         async with self._db.session() as session:
-            facts = await load_facts(session, self._hearing)
+            facts = await load_facts(session, self._heartbeats)
         return quota_table(self._options.quotas, facts)
 
     async def outlook(self, spec: JobSpec) -> Outlook:
         """When a job would start that was submitted now."""
-        facts = await self._heard_facts()
+        facts = await self._settled_facts()
         now = self._clock.now()
         entry = foresee_new(now, facts, self._options, self._as_submitted(spec, facts.jobs))
         if entry.placed is not None:
@@ -88,20 +88,20 @@ class QueueService:
 
     async def shortage(self, spec: JobSpec) -> str | None:
         """Why the cluster as it is could not hold such a job, were it the only one."""
-        facts = await self._heard_facts()
+        facts = await self._settled_facts()
         return shortage(self._clock.now(), facts, self._options, self._as_submitted(spec, ()))
 
-    async def _heard_facts(self) -> ClusterFacts:
+    async def _settled_facts(self) -> ClusterFacts:
         """The facts of one who submits and asks but once. What is stored of a node is of before
         this coordinator began until the node has reported, which follows within seconds."""
-        patience = _JUST_STARTED_SECONDS - self._hearing.listening_seconds
+        patience = _JUST_STARTED_SECONDS - self._heartbeats.listening_seconds
         # A host that stays away is told as one that is not heard.
         for _ in range(math.ceil(patience / _ASK_SECONDS)):
             if await self._all_reported():
                 break
             await asyncio.sleep(_ASK_SECONDS)
         async with self._db.session() as session:
-            return await load_facts(session, self._hearing)
+            return await load_facts(session, self._heartbeats)
 
     async def _all_reported(self) -> bool:
         """Of the nodes that are counted: jobs may be placed there, or once they are heard."""
@@ -112,11 +112,11 @@ class QueueService:
                     Node.removing.is_(False),
                 )
             )
-            return all(map(self._hearing.has_reported, found))
+            return all(map(self._heartbeats.has_reported, found))
 
     def _cursor_behind(self, job: JobFacts) -> str:
         since, lower, number = queue_order(job, self._options)
-        return cursors.encode("queue", repr(since), str(lower), number)
+        return pagination.encode("queue", repr(since), str(lower), number)
 
     def _as_submitted(self, spec: JobSpec, others: Sequence[JobFacts]) -> JobFacts:
         resources = spec.resources
@@ -151,8 +151,10 @@ def _view(entry: QueueEntry, name: str) -> QueueEntryView:
         queued_at=entry.job.queued_at,
         position=entry.position,
         reason=entry.reason,
+        reason_code=entry.code.value,
         needs=entry.needs,
         earliest_start=entry.earliest_start,
+        can_start=not entry.never,
     )
 
 
@@ -160,10 +162,10 @@ def _place_of(cursor: str) -> tuple[float, int, int]:
     """The key of `queue_order` in a cursor.
 
     Raises:
-        InvalidCursor: this list did not hand it out.
+        InvalidCursorError: this list did not hand it out.
     """
-    since, lower, number = cursors.decode("queue", cursor, str, str, int)
+    since, lower, number = pagination.decode("queue", cursor, str, str, int)
     try:
         return float(since), int(lower), int(number)
     except ValueError:
-        raise InvalidCursor from None
+        raise InvalidCursorError from None

@@ -6,8 +6,8 @@ whose priorities differ by `d` levels, the lower one waits for the other only if
 within `d` times these seconds after it: every job comes first in the end.
 """
 
-from trainhall.cluster.facts import JobFacts
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.snapshot.model import JobFacts
 
 
 def queue_order(job: JobFacts, options: ClusterOptions) -> tuple[float, int, int]:

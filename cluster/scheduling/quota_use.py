@@ -4,12 +4,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from trainhall.cluster.facts import ClusterFacts, JobFacts
-from trainhall.cluster.lifecycle import ACTIVE_STATES, WAITING_STATES
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES, WAITING_STATES
+from trainhall.cluster.quotas import KINDS, Quota, Quotas
 from trainhall.cluster.scheduling import reasons
-from trainhall.cluster.scheduling.quotas import KINDS, Quota, Quotas
 from trainhall.cluster.scheduling.running import active_attempts, given_up
-from trainhall.cluster.views import QuotaTable, QuotaView
+from trainhall.cluster.scheduling.views import QuotaTable, QuotaView
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 Account = tuple[str, str]
 """`project` or `user`, and its name."""
@@ -22,6 +22,7 @@ class QuotaUse:
         self._used: dict[Account, int] = {}
         self._held: defaultdict[Account, Counter[str]] = defaultdict(Counter)
         """Devices by the ids of the jobs that hold them."""
+        self._labels = reasons.Labels(facts.jobs)
         if not self._none:
             held = devices_held(facts)
             for job in facts.jobs:
@@ -78,7 +79,7 @@ class QuotaUse:
         if quota is not None:
             return reasons.quota_too_small(quota)
         full = next(q for q in self._of(job) if q.devices - self._used_of(q) < job.sizes[0])
-        return reasons.over_quota(full, self._held[full.what, full.name])
+        return reasons.over_quota(full, self._held[full.what, full.name], self._labels)
 
     def _of(self, job: JobFacts) -> list[Quota]:
         return self._quotas.of(job.project, job.user)

@@ -4,14 +4,17 @@ stored with the job; times, which move with every step of those that run, are to
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from shlex import quote
 
-from trainhall.cluster.facts import JobFacts, NodeFacts, NodeState
-from trainhall.cluster.scheduling.demand import Group, devices_in_words, kind_in_words
+from trainhall.cluster.lifecycle.reasons import job_label
+from trainhall.cluster.lifecycle.states import NodeState
+from trainhall.cluster.quotas import Quota
+from trainhall.cluster.scheduling.demand import Group, describe_devices, describe_kind
 from trainhall.cluster.scheduling.placement import PlacedNode
-from trainhall.cluster.scheduling.quotas import Quota
 from trainhall.cluster.scheduling.reservation import Reservation
 from trainhall.cluster.scheduling.supply import Served, count_of, free_devices, may_serve
+from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 
 _SHOWN = 3
 
@@ -21,12 +24,12 @@ Held = Mapping[tuple[str, int], str]
 def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
     """As every sentence tells times, to whoever reads it where: in UTC, which it says, and with the
     day only if it is another one."""
-    told = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
-    return told if when.date() == now.date() else f"{told} on {when.strftime('%b %d')}"
+    text = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
+    return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
 
 def needs(job: JobFacts, group: Group) -> str:
-    least = devices_in_words(job.sizes[0], group.kind)
+    least = describe_devices(job.sizes[0], group.kind)
     or_more = " or more" if len(job.sizes) > 1 else ""
     return f"needs {least}{or_more}{group.condition}"
 
@@ -36,20 +39,44 @@ def with_history(job: JobFacts, reason: str) -> str:
 
 
 def placed_on(placed: Sequence[PlacedNode], kind: str) -> str:
-    hosts = [f"{devices_in_words(len(n.device_indices), kind)} of {n.node_name}" for n in placed]
+    hosts = [f"{describe_devices(len(n.device_indices), kind)} of {n.node_name}" for n in placed]
     return f"placed on {', '.join(hosts)}"
 
 
-def behind(ahead: JobFacts) -> str:
-    return f"waits behind job {ahead.id}, which needs {ahead.sizes[0]} and comes first"
+def label(job: JobFacts) -> str:
+    return job_label(job.id, job.name)
 
 
-def makes_room(job_ids: Sequence[str]) -> str:
-    """Of a job for which others pause."""
-    return f"{listed('job', job_ids)} {'makes' if len(job_ids) == 1 else 'make'} room for it"
+class Labels:
+    """Jobs in sentences, by id."""
+
+    def __init__(self, jobs: Iterable[JobFacts]) -> None:
+        self._jobs = jobs
+
+    @cached_property
+    def _names(self) -> Mapping[str, str | None]:
+        return {job.id: job.name for job in self._jobs}
+
+    def of(self, job_id: str) -> str:
+        return job_label(job_id, self._names.get(job_id))
 
 
-def over_quota(quota: Quota, held: Mapping[str, int]) -> str:
+def behind(ahead: JobFacts, kind: str) -> str:
+    needed = describe_devices(ahead.sizes[0], kind)
+    job = f"“{ahead.name}” ({ahead.id}, {needed})" if ahead.name else f"job {ahead.id} ({needed})"
+    return f"waiting for {job}, ahead in the queue"
+
+
+def preempting(jobs: Sequence[str]) -> str:
+    """Of a job for which others give devices up.
+
+    Args:
+        jobs: their labels.
+    """
+    return f"{listed(jobs)} {'is' if len(jobs) == 1 else 'are'} being preempted for it"
+
+
+def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:
     """
     Args:
         held: devices that jobs hold of it, by their ids.
@@ -57,7 +84,7 @@ def over_quota(quota: Quota, held: Mapping[str, int]) -> str:
     used = sum(held.values())
     return (
         f"{_allowed(quota)}, of which {used} {_are(used)} in use{': ' if held else ''}"
-        f"{', '.join(_holding(held.items()))}"
+        f"{', '.join(_holding(held.items(), labels))}"
     )
 
 
@@ -84,7 +111,7 @@ def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool
     because = f" ({', '.join(sorted(away)[:_SHOWN])})" if away else ""
     capacity = served.capacity
     none = f"no {_one(group.kind)}{' in service' if _away(served) else ''}"
-    has = devices_in_words(capacity, group.kind) if capacity else none
+    has = describe_devices(capacity, group.kind) if capacity else none
     if group.one_host and capacity:
         subject = "the largest host has"
     elif group.selector:
@@ -101,6 +128,7 @@ def not_free(
     reservation: Reservation,
     earlier: Collection[Reservation],
     ending: Collection[str],
+    labels: Labels,
 ) -> str:
     """What the first of a group waits for.
 
@@ -123,9 +151,9 @@ def not_free(
         [f"{where}{free} of {total} free"] if where else [f"{free} of {total} {_are(free)} free"]
     )
     parts += _kept(nodes, earlier)
-    parts += _holding(_holders(nodes, group.kind, held).items(), ending)
+    parts += _holding(_holders(nodes, group.kind, held).items(), labels, ending)
     parts += [
-        f"node {node.name} is not heard"
+        f"node {node.name} is unreachable"
         for node in nodes
         if node.state is NodeState.SUSPECT and count_of(node, group.kind)
     ]
@@ -144,18 +172,20 @@ def _holders(nodes: Iterable[NodeFacts], kind: str, held: Held) -> dict[str, int
     return found
 
 
-def _holding(found: Iterable[tuple[str, int]], ending: Collection[str] = ()) -> list[str]:
+def _holding(
+    found: Iterable[tuple[str, int]], labels: Labels, ending: Collection[str] = ()
+) -> list[str]:
     """Jobs and how many devices they hold; the largest first."""
     largest = sorted(found, key=lambda item: (-item[1], item[0]))
-    told = [
-        f"job {job_id}{', which is ending,' if job_id in ending else ''} holds {number}"
+    parts = [
+        f"{labels.of(job_id)}{', which is ending,' if job_id in ending else ''} holds {number}"
         for job_id, number in largest[:_SHOWN]
     ]
     if len(largest) > _SHOWN:
         rest = sum(number for _, number in largest[_SHOWN:])
         others = len(largest) - _SHOWN
-        told.append(f"{others} other job{'s hold' if others > 1 else ' holds'} {rest}")
-    return told
+        parts.append(f"{others} other job{'s hold' if others > 1 else ' holds'} {rest}")
+    return parts
 
 
 def _kept(nodes: Sequence[NodeFacts], earlier: Collection[Reservation]) -> list[str]:
@@ -164,7 +194,7 @@ def _kept(nodes: Sequence[NodeFacts], earlier: Collection[Reservation]) -> list[
     for reservation in earlier:
         count = sum(len(i) for node_id, i in reservation.free.items() if node_id in ids)
         if count:
-            kept.append(f"{count} {_are(count)} kept for job {reservation.job.id}")
+            kept.append(f"{count} {_are(count)} kept for {label(reservation.job)}")
     return kept
 
 
@@ -181,9 +211,9 @@ def _none_joined(what: str, nodes: Sequence[NodeFacts]) -> str:
     if not announced:
         return f"no {what} has joined: add one with `trainhall nodes add`"
     names = ", ".join(announced[:_SHOWN])
-    are = "was announced and is" if len(announced) == 1 else "were announced and are"
+    are = "is" if len(announced) == 1 else "are"
     nodes_are = f"node{'' if len(announced) == 1 else 's'} {names} {are}"
-    return f"no {what} has joined yet: {nodes_are} expected"
+    return f"no {what} has joined yet: {nodes_are} registered, not yet joined"
 
 
 def _no_labels(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> str:
@@ -240,10 +270,10 @@ def _how(node: NodeFacts) -> str:
 def _taking_no_work(served: Served, least: int) -> list[str]:
     """Of nodes that have at least so many devices for the group, and may be given no work."""
     away = [node for node in _away(served) if count_of(node, served.group.kind) >= least]
-    told = [f"node {node.name} {_how(node)}" for node in away[:_SHOWN]]
+    parts = [f"node {node.name} {_how(node)}" for node in away[:_SHOWN]]
     if (rest := len(away) - _SHOWN) > 0:
-        told.append(f"{rest} more node{'s take' if rest > 1 else ' takes'} no work")
-    return told
+        parts.append(f"{rest} more node{'s take' if rest > 1 else ' takes'} no work")
+    return parts
 
 
 def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool) -> str:
@@ -251,9 +281,9 @@ def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool)
     ways = ["add a node with `trainhall nodes add`"]
     drained = [node.name for node in _away(served) if _is_drained(node)]
     if len(drained) == 1:
-        ways.insert(0, f"take the drain back with `trainhall nodes undrain {drained[0]}`")
+        ways.insert(0, f"undrain it with `trainhall nodes undrain {drained[0]}`")
     elif drained:
-        ways.insert(0, "take a drain back with `trainhall nodes undrain`")
+        ways.insert(0, "undrain a node with `trainhall nodes undrain`")
     other = "cpu" if served.group.kind == "cuda" else "cuda"
     if only_one_host:
         ways.append("leave out resources.one_host")
@@ -269,11 +299,9 @@ def _is_drained(node: NodeFacts) -> bool:
     return not node.removing and node.state in (NodeState.DRAINING, NodeState.DRAINED)
 
 
-def listed(what: str, names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"{what} {names[0]}"
+def listed(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{what}s {', '.join(names[:_SHOWN])}{rest}"
+    return f"{', '.join(names[:_SHOWN])}{rest}"
 
 
 def _allowed(quota: Quota) -> str:
@@ -282,7 +310,7 @@ def _allowed(quota: Quota) -> str:
 
 
 def _one(kind: str) -> str:
-    return kind_in_words(kind, 1)
+    return describe_kind(kind, 1)
 
 
 def _are(count: int) -> str:

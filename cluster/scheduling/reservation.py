@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from trainhall.cluster.facts import JobFacts
 from trainhall.cluster.scheduling.demand import Group
 from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, place
+from trainhall.cluster.snapshot.model import JobFacts
 
 Devices = dict[str, tuple[int, ...]]
 """Indices by node id."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
 from functools import cached_property
 
-from trainhall.cluster.facts import AttemptFacts, ClusterFacts, GrantFacts, JobFacts
-from trainhall.cluster.lifecycle import ACTIVE_ATTEMPT_STATES, JobState
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, JobState
 from trainhall.cluster.scheduling.estimates import expected_end
 from trainhall.cluster.scheduling.preemption import Candidate
+from trainhall.cluster.snapshot.model import AttemptFacts, ClusterFacts, GrantFacts, JobFacts
 
 Place = tuple[str, int]
 """A device: node id and index."""

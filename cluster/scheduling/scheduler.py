@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from trainhall.cluster.facts import ClusterFacts, JobFacts
-from trainhall.cluster.lifecycle import WAITING_STATES, JobState
+from trainhall.cluster.lifecycle.reasons import ReasonCode
+from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.scheduling import reasons
 from trainhall.cluster.scheduling.demand import Group
@@ -30,7 +30,8 @@ from trainhall.cluster.scheduling.quota_use import QuotaUse
 from trainhall.cluster.scheduling.reservation import Reservation, Timeline
 from trainhall.cluster.scheduling.running import Running
 from trainhall.cluster.scheduling.supply import Served, Supply
-from trainhall.cluster.views import Needs
+from trainhall.cluster.scheduling.views import Needs
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 
 class QueueEntry(NamedTuple):
@@ -40,6 +41,7 @@ class QueueEntry(NamedTuple):
     position: int
     needs: Needs
     reason: str
+    code: ReasonCode
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
     make_room: tuple[Candidate, ...] = ()
@@ -104,6 +106,7 @@ class Pass:
         """What short jobs of a group may have, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
+        self.labels = reasons.Labels(self.facts.jobs)
         self._returning = [
             job
             for job in self.facts.jobs
@@ -125,10 +128,11 @@ class Pass:
         if start is not None and start > self.now:
             when = reasons.clock_time(start, self.now, seconds=True)
             reason = f"restarts at {when}; {reasons.needs(job, served.group)}"
-            return self._waits(job, position, kind, reason, earliest_start=start)
+            code = ReasonCode.RESTART_BACKOFF
+            return self._waits(job, position, kind, reason, code, earliest_start=start)
         if served.capacity < least:
             reason = f"{reasons.needs(job, served.group)}; {self._why_never(served, least)}"
-            return self._waits(job, position, kind, reason, never=True)
+            return self._waits(job, position, kind, reason, ReasonCode.NEVER_FITS, never=True)
         room = self.quotas.room(job)
         if room is not None and room < least:
             return self._over_quota(job, position, served)
@@ -140,10 +144,11 @@ class Pass:
         if served.reservation is None:
             return self._reserve(job, position, served)
         if job.sizes not in served.reasons:
-            why = reasons.behind(served.reservation.job)
+            why = reasons.behind(served.reservation.job, kind)
             served.reasons[job.sizes] = f"{reasons.needs(job, served.group)}; {why}"
         reason = served.reasons[job.sizes]
-        return self._waits(job, position, kind, reason, waits_its_turn=True)
+        code = ReasonCode.WAITING_FOR_JOB
+        return self._waits(job, position, kind, reason, code, waits_its_turn=True)
 
     def _place(
         self, job: JobFacts, position: int, served: Served, room: int | None
@@ -218,7 +223,9 @@ class Pass:
             self._take_from_others(placed, kind)
         self.quotas.take(job, count)
         reason = reasons.placed_on(placed, kind)
-        return QueueEntry(job, position, self._need(kind, count), reason, tuple(placed))
+        return QueueEntry(
+            job, position, self._need(kind, count), reason, ReasonCode.PLACED, tuple(placed)
+        )
 
     def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
         """What was granted is free nowhere, wherever it was found."""
@@ -234,7 +241,13 @@ class Pass:
         reason = f"{reasons.needs(job, served.group)}; {self.quotas.reason(job)}"
         never = self.quotas.too_small(job) is not None
         return self._waits(
-            job, position, served.group.kind, reason, never=never, over_quota=not never
+            job,
+            position,
+            served.group.kind,
+            reason,
+            ReasonCode.QUOTA_EXCEEDED,
+            never=never,
+            over_quota=not never,
         )
 
     def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
@@ -259,13 +272,21 @@ class Pass:
         self.reservations.append(reservation)
         self._lending.clear()
         if helpers:
-            waits = reasons.makes_room([helper.job.id for helper in helpers])
+            waits = reasons.preempting([reasons.label(helper.job) for helper in helpers])
+            code = ReasonCode.WAITING_FOR_PREEMPTION
         else:
             held, ending = self.supply.held, self.running.ending
-            waits = reasons.not_free(served, held, reservation, earlier, ending)
+            waits = reasons.not_free(served, held, reservation, earlier, ending, self.labels)
+            code = ReasonCode.WAITING_FOR_DEVICES
         reason = f"{reasons.needs(job, group)}; {waits}"
         return self._waits(
-            job, position, group.kind, reason, make_room=tuple(helpers), waits_its_turn=True
+            job,
+            position,
+            group.kind,
+            reason,
+            code,
+            make_room=tuple(helpers),
+            waits_its_turn=True,
         )
 
     def _preempt(
@@ -337,11 +358,12 @@ class Pass:
         return need
 
     def _waits(
-        self, job: JobFacts, position: int, kind: str, reason: str, *,
+        self, job: JobFacts, position: int, kind: str, reason: str, code: ReasonCode, *,
         earliest_start: datetime | None = None, make_room: tuple[Candidate, ...] = (),
         never: bool = False, waits_its_turn: bool = False, over_quota: bool = False,
     ) -> QueueEntry:  # fmt: skip
         return QueueEntry(
-            job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), None,
+            job, position, self._need(kind, job.sizes[0]), reasons.with_history(job, reason), code,
+            None,
             earliest_start, make_room, never, waits_its_turn, over_quota,
         )  # fmt: skip

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeFacts, NodeState
+from trainhall.cluster.lifecycle.states import NodeState
 from trainhall.cluster.scheduling.demand import Group, group_of, resolve_device
 from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, PlacedNode, PoolPart
 from trainhall.cluster.scheduling.reservation import Reservation
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts, NodeFacts
 
 
 @dataclass(eq=False)

@@ -6,14 +6,7 @@
     node       what a host says of itself and takes up
     network    a coordinator and its nodes, connected
     host       a node whose attempts go through their phases as time passes
-    work       what the ranks of an attempt do over time, on all their hosts together
-    training   the work of a task: steps, evaluations, checkpoints
-    script     the work of a script
-    curves     the numbers they measure
-    output     the words they write
-    spool      what a rank wrote and the coordinator has not acknowledged yet
-    saved      the checkpoints they write
-    gpu        what a device reads under its load
+    workload   what the ranks of an attempt do over time, on all their hosts together
     cluster    hosts, what runs on them and the coordinator, driven by the clock
     jobs       specs as a team submits them
     scenario   what happens when

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from trainhall.cluster.channel import ChannelClosed
+from trainhall.cluster.gateway.channel import ChannelClosedError
 
 
 class MemoryChannel:
@@ -27,7 +27,7 @@ class MemoryChannel:
 
     async def send_text(self, text: str) -> None:
         if self.dropped or self.closed:
-            raise ChannelClosed
+            raise ChannelClosedError
         self.to_node.append(text)
         self.sent.set()
         if self._on_sent is not None:
@@ -39,7 +39,7 @@ class MemoryChannel:
         text = await self.to_gateway.get()
         self.waiting = False
         if text is None:
-            raise ChannelClosed
+            raise ChannelClosedError
         return text
 
     async def close(self, code: int, reason: str) -> None:

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from trainhall.cluster.channel import CloseCode
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.simulation import chance
 from trainhall.cluster.simulation.host import Host
 from trainhall.cluster.simulation.network import Network
 from trainhall.cluster.simulation.node import Token
-from trainhall.cluster.simulation.script import Script
-from trainhall.cluster.simulation.training import Training
-from trainhall.cluster.simulation.work import Fate, Group, Work
-from trainhall.training.link import Launch
+from trainhall.cluster.simulation.workload.script import Script
+from trainhall.cluster.simulation.workload.training import Training
+from trainhall.cluster.simulation.workload.work import Fate, Group, Work
+from trainhall.training.link.launch import Launch
 
 
 class SimulatedCluster(Network[Host]):
@@ -102,8 +102,8 @@ class SimulatedCluster(Network[Host]):
             if not host.connected:
                 continue
             new |= await self.deliver(host)
-            if (news := host.news()) or now - host.heard_at >= heartbeat_seconds:
-                host.heard_at = now
+            if (news := host.news()) or now - host.reported_at >= heartbeat_seconds:
+                host.reported_at = now
                 self.send_report(host)
                 new |= news
         return new
@@ -127,7 +127,7 @@ class SimulatedCluster(Network[Host]):
     def report_all(self) -> None:
         """Every host that is connected is heard now."""
         for host in self.nodes.values():
-            host.heard_at = self.clock.monotonic()
+            host.reported_at = self.clock.monotonic()
             self.send_report(host)
 
     async def ship(self, *, metrics: bool = True) -> None:

@@ -10,47 +10,45 @@ from math import inf
 from typing import Literal
 
 from trainhall import __version__
-from trainhall.cluster.agent.ranks import writer_name
 from trainhall.cluster.agent.reconcile import (
     Action,
-    Ask,
-    Conclude,
-    Forget,
-    Found,
+    CleanUp,
+    DesiredAttempt,
+    ObservedAttempt,
     Plan,
     Prepare,
+    ReportNotStarted,
+    RequestGradients,
+    SendCommand,
     Stage,
     Start,
-    Tell,
-    Wanted,
     decide,
 )
+from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.protocol import (
+from trainhall.cluster.simulation import planning
+from trainhall.cluster.simulation.node import Node, Token
+from trainhall.cluster.simulation.workload.gpu import IDLE, gpus
+from trainhall.cluster.simulation.workload.spool import Spool
+from trainhall.cluster.simulation.workload.work import Group
+from trainhall.cluster.wire.protocol import (
     Assignment,
     AssignmentReport,
     DeviceInfo,
     DeviceUse,
     HostUse,
 )
-from trainhall.cluster.simulation import planning
-from trainhall.cluster.simulation.gpu import IDLE, gpus
-from trainhall.cluster.simulation.node import Node, Token
-from trainhall.cluster.simulation.spool import Spool
-from trainhall.cluster.simulation.work import Group
-from trainhall.training.cause import Cause
-from trainhall.training.link import (
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.launch import Command, Launch, Rendezvous
+from trainhall.training.link.status import (
     EXIT_COMPLETED,
     EXIT_PAUSED,
     EXIT_STOPPED,
-    Command,
-    Failure,
-    Launch,
     Outcome,
     RankState,
-    Rendezvous,
 )
-from trainhall.training.spec.plan import ChosenPlan, PlanFailed
+from trainhall.training.spec.plan import ChosenPlan, PlanningFailedError
 
 PLAN_SECONDS = (3.0, 6.0)
 PREPARE_SECONDS = (0.3, 0.8)
@@ -100,7 +98,7 @@ class HostAttempt:
     def shipped(self) -> bool:
         return self.outcome is not None and all(spool.empty for spool in self.spools.values())
 
-    def found(self) -> Found:
+    def observe(self) -> ObservedAttempt:
         stage = Stage.LIVE
         if self.outcome is not None:
             stage = Stage.ENDED
@@ -108,7 +106,7 @@ class HostAttempt:
             stage = Stage.PLANNING
         elif self.phase == "preparing":
             stage = Stage.PREPARING
-        return Found(stage, self.asked, self.shipped, gradients=self.gradients)
+        return ObservedAttempt(stage, self.asked, self.shipped, gradients=self.gradients)
 
     def end(self, outcome: Outcome, now: float, failure: Failure | None = None) -> None:
         if self.outcome is not None:
@@ -124,7 +122,7 @@ class HostAttempt:
             else:
                 rank.signal = 9
 
-    def told(self) -> AssignmentReport:
+    def report(self) -> AssignmentReport:
         launch = self.launch
         return AssignmentReport(
             job_id=launch.job_id,
@@ -161,7 +159,7 @@ class Host(Node):
     ) -> None:
         super().__init__(name, address=address)
         self.attempts: dict[Token, HostAttempt] = {}
-        self.heard_at = -inf
+        self.reported_at = -inf
         """When it last reported (monotonic)."""
         self.off = False
         self._clock = clock
@@ -183,8 +181,8 @@ class Host(Node):
     def devices(self) -> Sequence[DeviceInfo]:
         return [gpu.info for gpu in self._gpus]
 
-    def told(self) -> list[AssignmentReport]:
-        return [attempt.told() for attempt in self.attempts.values()]
+    def assignment_reports(self) -> list[AssignmentReport]:
+        return [attempt.report() for attempt in self.attempts.values()]
 
     def device_use(self) -> list[DeviceUse]:
         loads = {
@@ -240,7 +238,7 @@ class Host(Node):
         wanted = None
         if self._desired is not None:
             wanted = {
-                token: Wanted(
+                token: DesiredAttempt(
                     a.goal,
                     a.launch.node_rank > 0 and a.launch.rendezvous is None,
                     plans=a.launch.planning is not None,
@@ -248,7 +246,7 @@ class Host(Node):
                 )
                 for token, a in self._desired.items()
             }
-        found = {token: attempt.found() for token, attempt in self.attempts.items()}
+        found = {token: attempt.observe() for token, attempt in self.attempts.items()}
         for action in decide(wanted, found, self._launched):
             self._act(action)
 
@@ -272,20 +270,20 @@ class Host(Node):
                 self.attempts[token] = attempt
             case Start():
                 return  # nothing here dies between the two
-            case Tell(token, command):
+            case SendCommand(token, command):
                 attempt = self.attempts[token]
                 attempt.asked, attempt.phase = command, "stopping"
                 if command is Command.STOP:
                     attempt.until = now + self._chance.uniform(*STOP_SECONDS)
-            case Ask(token, gradients):
+            case RequestGradients(token, gradients):
                 self.attempts[token].gradients = gradients
-            case Conclude(token, outcome, reason):
+            case ReportNotStarted(token, outcome, reason):
                 assert self._desired is not None
                 launch = self._desired[token].launch
                 attempt = self.attempts.setdefault(token, HostAttempt(self.name, launch))
                 failure = Failure(message=reason) if outcome is Outcome.FAILED else None
                 attempt.end(outcome, now, failure)
-            case Forget(token):
+            case CleanUp(token):
                 del self.attempts[token]
 
     # -- time ------------------------------------------------------------------------------------
@@ -307,7 +305,7 @@ class Host(Node):
                 attempt.until = inf
                 try:
                     attempt.plan = planning.plan(launch)
-                except PlanFailed as error:
+                except PlanningFailedError as error:
                     message = f"its strategy cannot be planned: {error}"
                     attempt.end(Outcome.FAILED, now, Failure(message=message, final=True))
             case "preparing":

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from sqlalchemy import delete, select
 
+from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.lifecycle import FINAL_STATES
+from trainhall.cluster.lifecycle.states import FINAL_STATES
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulation.chance import SeededIds
 from trainhall.cluster.simulation.clock import CatchingUpClock
 from trainhall.cluster.simulation.cluster import SimulatedCluster
 from trainhall.cluster.simulation.folder import temporary_folder
 from trainhall.cluster.simulation.scenario import OPENING_SECONDS, Fates, Scenario
-from trainhall.cluster.tasks import Tasks, end_process
 from trainhall.db.database import Database
 from trainhall.db.models import Job
 
@@ -29,7 +29,7 @@ TURN_SECONDS = 1.0
 """Between two looks at what the ranks have done."""
 PASSING_SECONDS = 6.0
 """The least that passes between two turns of the opening."""
-SILENT_SECONDS = 31.0
+UNREACHABLE_SECONDS = 31.0
 """The most that passes between two turns of the opening while a host is not heard."""
 FORGET_SECONDS = 600.0
 KEPT_JOBS = 300
@@ -69,7 +69,7 @@ class Mock:
         self._db = db
         self.folder = folder
         self._heartbeat = self.coordinator.options.heartbeat_seconds
-        self._tasks = Tasks(on_fatal)
+        self._tasks = BackgroundTasks(on_fatal)
 
     async def start(self) -> None:
         """Tell the opening, then go on in real time."""
@@ -107,7 +107,7 @@ class Mock:
                 return
             step = max(min(self.scenario.due, self.cluster.due) - now, PASSING_SECONDS)
             if self.cluster.silent:
-                step = min(step, SILENT_SECONDS)
+                step = min(step, UNREACHABLE_SECONDS)
             self.clock.advance(min(step, SHIP_SECONDS, max(present - now, 0.001)))
 
     async def _live(self) -> None:

@@ -5,7 +5,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.protocol import (
+from trainhall.cluster.simulation.channel import MemoryChannel
+from trainhall.cluster.wire.protocol import (
     Assignment,
     AssignmentReport,
     Desired,
@@ -14,7 +15,6 @@ from trainhall.cluster.protocol import (
     HostUse,
     Report,
 )
-from trainhall.cluster.simulation.channel import MemoryChannel
 
 Token = tuple[str, int, int]
 """Job, attempt, generation."""
@@ -43,7 +43,7 @@ class Node(ABC):
         """What it offers."""
 
     @abstractmethod
-    def told(self) -> list[AssignmentReport]:
+    def assignment_reports(self) -> list[AssignmentReport]:
         """What is, of each attempt on it."""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Node(ABC):
             devices=list(self.devices),
             device_use=self.device_use(),
             host=self.host_use(),
-            assignments=self.told(),
+            assignments=self.assignment_reports(),
             removed=self.removed,
             revision=self.revision,
         )

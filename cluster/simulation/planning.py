@@ -1,12 +1,12 @@
 """What a simulated host answers when it is asked to plan: quickly, and a little off the mark."""
 
-from trainhall.cluster.simulation.curves import Model, model_of
-from trainhall.training.link import Launch
+from trainhall.cluster.simulation.workload.curves import Model, model_of
+from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import (
     Alternative,
     ChosenPlan,
-    PlanFailed,
+    PlanningFailedError,
     PlanRequest,
     Prediction,
 )
@@ -24,7 +24,7 @@ def plan(launch: Launch) -> ChosenPlan:
     """The first strategy that the job may have and that fits.
 
     Raises:
-        PlanFailed: there is none.
+        PlanningFailedError: there is none.
     """
     asked = launch.planning
     assert asked is not None
@@ -36,14 +36,16 @@ def plan(launch: Launch) -> ChosenPlan:
         if strategy in peaks and _allowed(launch.spec, asked.workers, strategy, mesh)
     ]
     if not possible:
-        raise PlanFailed("no strategy can train this job on so many workers")
+        raise PlanningFailedError("no strategy can train this job on so many workers")
     limit = asked.device.memory
     for strategy, mesh in possible:
         if limit is None or peaks[strategy] <= limit:
             return _chosen(strategy, mesh, asked, model, peaks)
     least = min(peaks[strategy] for strategy, _ in possible)
     assert limit is not None
-    raise PlanFailed(f"nothing fits: the least that is needed is {_gib(least - limit)} too much")
+    raise PlanningFailedError(
+        f"nothing fits: the least that is needed is {_gib(least - limit)} too much"
+    )
 
 
 def _allowed(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> bool:
@@ -62,12 +64,12 @@ def _chosen(
     seconds = model.step_seconds * _OPTIMISM * factors.time
     memory = {kind: round(peak * share) for kind, share in _KINDS.items()}
     memory["buffers"] = peak - sum(memory.values())
-    told = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
-    words = f"{strategy} ({told})" if told else strategy
+    mesh_text = " × ".join(f"{name} {size}" for name, size in mesh.items() if size > 1)
+    words = f"{strategy} ({mesh_text})" if mesh_text else strategy
     room = f" of {_gib(asked.device.memory)}" if asked.device.memory is not None else ""
     return ChosenPlan(
         parallelism={"strategy": strategy, **mesh},
-        told=words,
+        summary=words,
         reason=f"{words} has the shortest step, {seconds:.3g} s, and needs {_gib(peak)}{room}",
         assumed=f"{asked.device.name}, simulated",
         device=asked.device.name,
@@ -78,7 +80,7 @@ def _chosen(
             communication_bytes=2 * 4 * model.parameters,
             memory_limit=asked.device.memory,
             smaller=[
-                Alternative(told=other, peak_memory_bytes=size)
+                Alternative(summary=other, peak_memory_bytes=size)
                 for other, size in sorted(peaks.items(), key=lambda item: item[1])
                 if size < peak
             ],

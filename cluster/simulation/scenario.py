@@ -11,14 +11,13 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection
 
 from trainhall.cluster.errors import ClusterError
-from trainhall.cluster.facts import NodeState
-from trainhall.cluster.lifecycle import FINAL_STATES
+from trainhall.cluster.lifecycle.states import FINAL_STATES, NodeState
 from trainhall.cluster.simulation import chance, jobs
 from trainhall.cluster.simulation.cluster import SimulatedCluster
 from trainhall.cluster.simulation.host import Host
 from trainhall.cluster.simulation.jobs import Order
-from trainhall.cluster.simulation.work import Fate
-from trainhall.training.link import Launch
+from trainhall.cluster.simulation.workload.work import Fate
+from trainhall.training.link.launch import Launch
 
 OPENING_SECONDS = 2700.0
 """How long before the present the opening begins."""

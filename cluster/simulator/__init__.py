@@ -10,10 +10,7 @@
     host        a host, and its agent: the real decisions and the real connection
     faults      what goes wrong, and when
     world       all of it together, with its users
-    invariants  what must hold all the same
-    regroupings the same of processes, from generation to generation
-    room        the same of who makes room for whom, and who waits behind whom
-    violation   what is told where one does not hold
+    checks      what must hold all the same, invariant by invariant
     story       what happened, in words
     run         one seed; `scripts/simulate.py` runs many
 

@@ -92,7 +92,7 @@ class Faults:
         for link in [world.users, *(host.link for host in world.hosts)]:
             link.calm()
         world.disk.slow_seconds = world.disk.failing = 0.0
-        world.story.tell("world", "the last fault is over")
+        world.story.log("world", "the last fault is over")
 
     # -- the coordinator -------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Faults:
         )
         link.part(how, open_way)
         await asyncio.sleep(seconds)
-        self._world.story.tell(link.name, "is heard again")
+        self._world.story.log(link.name, "is heard again")
         link.heal()
 
     async def _worsen(self, link: Link | None = None) -> None:
@@ -229,7 +229,7 @@ class Faults:
             runs = any(shim.running for shim in host.shims())
             if runs and known != host.disk.launched:
                 seconds = self._chance.uniform(0.3, 2.0)
-                world.story.tell(host.name, f"! is off for {seconds:.1f} s")
+                world.story.log(host.name, f"! is off for {seconds:.1f} s")
                 await host.power_off()
                 await asyncio.sleep(seconds)
                 host.power_on()
@@ -272,7 +272,7 @@ class Faults:
         world.story.fault("node drained", host.name, "a user drains it")
         if await world.drain(host, "drain") and self._chance.random() < 0.7:
             await asyncio.sleep(self._chance.uniform(0.5, 8.0))
-            world.story.tell(host.name, "a user takes the drain back")
+            world.story.log(host.name, "a user takes the drain back")
             await world.drain(host, "undrain")
 
     async def _remove(self) -> None:
@@ -290,7 +290,7 @@ class Faults:
         process.stop()
         await asyncio.sleep(seconds)
         if process.alive:
-            self._world.story.tell(who, "goes on")
+            self._world.story.log(who, "goes on")
             process.go_on()
 
     # -- drawing ---------------------------------------------------------------------------------

@@ -12,35 +12,42 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from trainhall.cluster.agent.api import Unreachable
-from trainhall.cluster.agent.attempt import Attempt, with_what_is_ready
-from trainhall.cluster.agent.connection import Connection
-from trainhall.cluster.agent.options import AgentOptions, CredentialRefused, NodeRemoved
+from trainhall.cluster.agent.attempt import Attempt, keep_prepared
+from trainhall.cluster.agent.coordinator_link.connection import Connection
+from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.options import (
+    AgentOptions,
+    CredentialRefusedError,
+    RemovedByCoordinatorError,
+)
 from trainhall.cluster.agent.reconcile import (
     Action,
-    Conclude,
-    EndAs,
-    Forget,
+    CleanUp,
+    DesiredAttempt,
+    EndAsGeneration,
     Prepare,
     Regroup,
+    ReportNotStarted,
+    SendCommand,
     Stage,
     Start,
-    Tell,
-    Wanted,
     decide,
 )
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
-from trainhall.cluster.protocol import Assignment, Desired, DeviceInfo, JoinRequest, Report
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import Process, detach, later
 from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Tape, Token, recovered
 from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.wire.protocol import Assignment, Desired, DeviceInfo, JoinRequest, Report
 from trainhall.monitoring.lineage import Origin
-from trainhall.training.cause import Cause
-from trainhall.training.link import AttemptFolder, Command, Failure, Launch, Outcome
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.status import Outcome
 
 LOOK_SECONDS = 1.0
 """Between two looks at the shims where none rings: one that was killed does not."""
@@ -131,7 +138,7 @@ class Host:
     def start_agent(self) -> None:
         self.agents += 1
         self.agent = Agent(self, f"{self.name}-{self.agents}")
-        self.story.tell(self.name, f"agent {self.agents} starts")
+        self.story.log(self.name, f"agent {self.agents} starts")
 
     async def kill_agent(self) -> None:
         agent, self.agent = self.agent, None
@@ -147,7 +154,7 @@ class Host:
             shim.die(with_ranks=True, silently=True)
         for token in list(self.disk.folders):
             if self.chance.random() < LOST_FOLDERS:
-                self.story.tell(self.name, f"lost the folder of job {token[0]} attempt {token[1]}")
+                self.story.log(self.name, f"lost the folder of job {token[0]} attempt {token[1]}")
                 self.remove_folder(token)
 
     def power_on(self) -> None:
@@ -224,7 +231,7 @@ class Agent:
         self._desired: dict[Token, Assignment] | None = None
         self._leaving: set[Token] = set()
         self._removed: list[str] = []
-        self._heard_at = float("-inf")
+        self._acked_at = float("-inf")
         self._seen_running: set[Token] = set()
         self._bell = asyncio.Event()
         self._to_ship = asyncio.Event()
@@ -258,21 +265,21 @@ class Agent:
                 self._to_ship.set,
                 dial=partial(host.server.dial, host.link, host.disk.credential),
                 chance=host.chance,
-                heard=self._heard,
+                on_ack=self._heartbeat_acked,
                 clock=host.clock.monotonic,
             )
             try:
                 await self._connection.run()
-            except NodeRemoved:
-                host.story.tell(host.name, "was removed: its ranks end, then it joins again")
+            except RemovedByCoordinatorError:
+                host.story.log(host.name, "was removed: its ranks end, then it joins again")
                 host.disk.credential = ""
                 self._desired = {}
                 while self.attempts or self._leaving:
                     self._reconcile()
                     await asyncio.sleep(LOOK_SECONDS)
                 self._desired = None
-            except CredentialRefused as error:
-                host.story.tell(host.name, f"is refused, and joins again: {error}")
+            except CredentialRefusedError as error:
+                host.story.log(host.name, f"is refused, and joins again: {error}")
                 host.disk.credential = ""
 
     async def _join(self) -> None:
@@ -294,7 +301,7 @@ class Agent:
         while not host.disk.credential:
             try:
                 await host.server.request(host.link, join)
-            except (Unreachable, ClusterError):
+            except (UnavailableError, ClusterError):
                 await asyncio.sleep(host.chance.uniform(*RETRY_SECONDS))
 
     def _report(self, revision: int) -> Report:
@@ -324,12 +331,12 @@ class Agent:
         self.host.ledger.agent_takes(self.host, desired)
         self._reconcile()
 
-    def _heard(self, sent: float) -> None:
+    def _heartbeat_acked(self, sent: float) -> None:
         """As the real one, it tells the shims; they read it although it may be dead by then."""
-        self._heard_at = max(sent, self._heard_at)
+        self._acked_at = max(sent, self._acked_at)
         for token in self.attempts:
             if (folder := self._folder(token)) is not None:
-                folder.heard_at = self._heard_at
+                folder.acked_at = self._acked_at
 
     def _changed(self) -> None:
         if self._connection is not None:
@@ -378,8 +385,8 @@ class Agent:
         attempt.token = token
 
     def _ship_all_of(self, attempt: Attempt, folder: Folder) -> None:
-        told = attempt.status.ranks if attempt.status is not None else []
-        self._known[self._home(attempt.token)] |= {*folder.tapes, *(r.writer for r in told)}
+        ranks = attempt.status.ranks if attempt.status is not None else []
+        self._known[self._home(attempt.token)] |= {*folder.tapes, *(r.writer for r in ranks)}
 
     def _home(self, token: Token) -> Token:
         return self._homes.get(token, token)
@@ -420,11 +427,11 @@ class Agent:
         if self._desired is not None:
             leaving = {token[0] for token in self._leaving}
             wanted = {
-                token: Wanted.of(a)
+                token: DesiredAttempt.of(a)
                 for token, a in self._desired.items()
                 if token in self.attempts or token[0] not in leaving
             }
-        found = {token: a.found(self._shipped(token)) for token, a in self.attempts.items()}
+        found = {token: a.observe(self._shipped(token)) for token, a in self.attempts.items()}
         for action in decide(wanted, found, self.host.disk.launched):
             self._act(action)
 
@@ -436,16 +443,16 @@ class Agent:
             case Start(token):
                 attempt = self.attempts[token]
                 attempt.task = self.process.spawn(self._start(attempt), "start")
-            case Tell(token, command):
+            case SendCommand(token, command):
                 folder = self._folder(token)
                 if folder is not None and folder.shim is not None:
-                    folder.shim.tell(command)
+                    folder.shim.send_command(command)
             case Regroup(token, onto):
                 self._regroup(self.attempts[token], onto)
-            case EndAs(token, onto):
+            case EndAsGeneration(token, onto):
                 self._rename(self.attempts[token], onto)
                 self._changed()
-            case Conclude(token, outcome, reason):
+            case ReportNotStarted(token, outcome, reason):
                 known = self.attempts.get(token)
                 attempt = known or self._add(token, self._wanted(token), Stage.ENDED)
                 if attempt.task is not None:
@@ -453,7 +460,7 @@ class Agent:
                 self.host.remove_folder(self._home(token))
                 failure = Failure(message=reason) if outcome is Outcome.FAILED else None
                 self._end(attempt, outcome, failure)
-            case Forget(token):
+            case CleanUp(token):
                 self._leaving.add(token)
                 self.process.spawn(self._forget(self.attempts.pop(token)), "forget")
 
@@ -462,7 +469,7 @@ class Agent:
         is done again and again."""
         folder = self._folder(attempt.token)
         assert folder is not None
-        folder.launch = with_what_is_ready(self._wanted(onto), attempt.launch)
+        folder.launch = keep_prepared(self._wanted(onto), attempt.launch)
         self._note_launched(onto)
         if folder.shim is not None:
             folder.shim.take_launch()
@@ -490,7 +497,7 @@ class Agent:
 
     async def _prepare(self, attempt: Attempt) -> None:
         await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
-        folder = Folder(attempt.launch, heard_at=self._heard_at)
+        folder = Folder(attempt.launch, acked_at=self._acked_at)
         if attempt.launch.node_rank == 0 and (
             found := self.host.storage.unrecorded(attempt.launch)
         ):
@@ -553,7 +560,7 @@ class Agent:
                         continue
                     try:
                         await self._ship_tape(home, tape)
-                    except (Unreachable, ClusterError):
+                    except (UnavailableError, ClusterError):
                         await asyncio.sleep(self.host.chance.uniform(*RETRY_SECONDS))
             try:
                 async with asyncio.timeout(self.host.chance.uniform(*SHIP_SECONDS)):

@@ -16,7 +16,7 @@ _detached: set[asyncio.Task[None]] = set()
 """The loop itself holds its tasks weakly."""
 
 
-class Stuck(Exception):
+class StuckError(Exception):
     """Nothing is left that could ever happen."""
 
 
@@ -29,7 +29,7 @@ class _Time(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise Stuck
+            raise StuckError
         self.now += max(0.0, timeout)
         return []
 

@@ -14,12 +14,12 @@ from sqlalchemy.exc import DBAPIError
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from trainhall.cluster.agent.api import Unreachable
-from trainhall.cluster.agent.connection import Socket
-from trainhall.cluster.agent.options import CredentialRefused, NodeRemoved
-from trainhall.cluster.channel import ChannelClosed
+from trainhall.cluster.agent.coordinator_link.connection import Socket
+from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.options import CredentialRefusedError, RemovedByCoordinatorError
 from trainhall.cluster.coordinator import Coordinator
-from trainhall.cluster.errors import ClusterError, NodeWasRemoved, NotAllowed
+from trainhall.cluster.errors import ClusterError, NodeRemovedError, NotAllowedError
+from trainhall.cluster.gateway.channel import ChannelClosedError
 from trainhall.cluster.simulator.loop import Process, later
 from trainhall.cluster.simulator.story import Story
 
@@ -74,13 +74,13 @@ class Link:
         """One way of a request.
 
         Raises:
-            Unreachable: it was lost.
+            UnavailableError: it was lost.
         """
         parted = self._parted(way)
         if parted == "loses" or self._happens(self.loss):
             self._story.faults["request lost"] += 1
             await asyncio.sleep(self._chance.uniform(1.0, ANSWER_SECONDS))
-            raise Unreachable("no answer")
+            raise UnavailableError("no answer")
         if parted == "holds":
             healed = asyncio.Event()
             self._held.append(healed.set)
@@ -166,13 +166,13 @@ class Wire:
 
     async def send_text(self, text: str) -> None:
         if not self._agent_is_there:
-            raise ChannelClosed
+            raise ChannelClosedError
         self._link.carry(lambda: self._reach_agent(text), "down")
 
     async def receive_text(self) -> str:
         text = await self._to_gateway.get()
         if text is None:
-            raise ChannelClosed
+            raise ChannelClosedError
         return text
 
     async def close(self, code: int, reason: str) -> None:
@@ -212,14 +212,14 @@ class Server:
     """Where the coordinator can be reached, whichever of its processes is there.
 
     Args:
-        heard: called with a node's id when a message of it arrives.
+        on_message: called with a node's id when a message of it arrives.
         broke: called with an error that no coordinator should meet.
     """
 
     def __init__(
-        self, heard: Callable[[str], None], broke: Callable[[BaseException], None]
+        self, on_message: Callable[[str], None], broke: Callable[[BaseException], None]
     ) -> None:
-        self._heard = heard
+        self._on_message = on_message
         self._broke = broke
         self.process: Process | None = None
         self.coordinator: Coordinator | None = None
@@ -241,22 +241,22 @@ class Server:
 
         Raises:
             OSError: nobody listens, or nobody answers.
-            NodeRemoved: the node was removed.
-            CredentialRefused: the coordinator does not know it.
+            NodeRemovedError: the node was removed.
+            CredentialRefusedError: the coordinator does not know it.
         """
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 await link.travel("up")
                 node_id = await self._run(lambda c: c.nodes.authenticate(credential))
-        except Unreachable as error:
+        except UnavailableError as error:
             raise OSError(str(error)) from None
-        except NodeWasRemoved as error:
-            raise NodeRemoved(error.message) from None
-        except NotAllowed as error:
-            raise CredentialRefused(error.message) from None
+        except NodeRemovedError as error:
+            raise RemovedByCoordinatorError(error.message) from None
+        except NotAllowedError as error:
+            raise CredentialRefusedError(error.message) from None
         if self.process is None or self.coordinator is None:
             raise OSError("connection refused")
-        wire = Wire(link, lambda: self._heard(node_id))
+        wire = Wire(link, lambda: self._on_message(node_id))
         self._served.append(wire)
         serving = self.process.spawn(self.coordinator.gateway.serve(wire, node_id), "serve")
         serving.add_done_callback(self._look_at)
@@ -269,7 +269,7 @@ class Server:
         """Have the coordinator do something and wait for the answer.
 
         Raises:
-            Unreachable: no answer. It may have been done all the same.
+            UnavailableError: no answer. It may have been done all the same.
         """
         await link.travel("up")
         if link.doubles():
@@ -282,15 +282,15 @@ class Server:
         task = self._started(work)
         await asyncio.wait([task])
         if task.cancelled():
-            raise Unreachable("the connection was reset")
+            raise UnavailableError("the connection was reset")
         error = task.exception()
         if isinstance(error, DBAPIError):
-            raise Unreachable(f"503: {error.orig}")
+            raise UnavailableError(f"503: {error.orig}")
         return task.result()
 
     def _started(self, work: Callable[[Coordinator], Awaitable[T]]) -> "asyncio.Task[T]":
         if self.process is None or self.coordinator is None:
-            raise Unreachable("connection refused")
+            raise UnavailableError("connection refused")
 
         async def do(coordinator: Coordinator) -> T:
             return await work(coordinator)

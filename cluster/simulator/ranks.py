@@ -11,23 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from trainhall.cluster.agent.ranks import writer_name
-from trainhall.cluster.agent.recovered import writer_name as recovered_name
+from trainhall.cluster.agent.shim.rank_process import writer_name
+from trainhall.cluster.agent.shipping.unreported_checkpoints import writer_name as recovered_name
 from trainhall.cluster.simulator.loop import detach, later
-from trainhall.training.checkpoint.names import CheckpointName, parse_name
-from trainhall.training.control import STUCK_SECONDS
-from trainhall.training.link import (
+from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
+from trainhall.training.link.control import STUCK_SECONDS
+from trainhall.training.link.events import RankEvent
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.launch import Command, Launch, RankSlot
+from trainhall.training.link.status import (
     EXIT_COMPLETED,
     EXIT_NOT_REGROUPED,
     EXIT_PAUSED,
     EXIT_STOPPED,
-    Command,
-    Launch,
-    MetricTable,
-    RankEvent,
-    RankPlace,
-    encode_frame,
-    encode_tables,
 )
 
 Token = tuple[str, int, int]
@@ -39,7 +35,7 @@ BEGIN_SECONDS = (0.05, 0.5)
 """Until a new process looks for its group."""
 NOTICE_SECONDS = (0.01, 0.3)
 """Until connections that close are noticed at their other ends."""
-TOLD_SECONDS = (0.02, 0.5)
+REGROUP_NOTICE_SECONDS = (0.02, 0.5)
 """Until ranks that wait in a group heed a launch which says that it has lost one."""
 FATE_SHARE = 0.15
 """Of processes that fail by themselves."""
@@ -68,7 +64,7 @@ class Tape:
         self.sent_frames = 0
         """Whether acknowledged or not."""
 
-    def tell(self, kind: Kind, data: dict[str, Any], time: float) -> None:
+    def record(self, kind: Kind, data: dict[str, Any], time: float) -> None:
         self.events.append(
             RankEvent(
                 sequence=len(self.events) + 1, time=time, rank=self.rank, kind=kind, data=data
@@ -174,7 +170,7 @@ class Rank:
     """
 
     def __init__(
-        self, shim: ItsShim, launch: Launch, place: RankPlace, tape: Tape, fate: Fate | None
+        self, shim: ItsShim, launch: Launch, place: RankSlot, tape: Tape, fate: Fate | None
     ) -> None:
         self.shim = shim
         self.launch = launch
@@ -187,7 +183,7 @@ class Rank:
         self.group: Group | None = None
         self.step = 0
         """Steps that it has in memory; 0: nothing that another could need."""
-        self.told = 0
+        self.reported_step = 0
         """The newest of them whose numbers all ranks have exchanged."""
         self.unsure: list[int] = []
         """Those of them that rank 0 may not have come to write."""
@@ -223,7 +219,7 @@ class Rank:
         if self._fate.signal:
             self.end(-9)
         else:
-            self.tape.tell("failure", {"type": "ValueError", "message": "no"}, time)
+            self.tape.record("failure", {"type": "ValueError", "message": "no"}, time)
             self.end(1)
 
     def end(self, code: int, *, silently: bool = False) -> None:
@@ -242,7 +238,7 @@ class Rank:
 
     # -- from one group to the next --------------------------------------------------------------
 
-    def step_aside(self, group: "Group") -> None:
+    def leave_group(self, group: "Group") -> None:
         """Leave a group that is broken up, or that a newer one takes the place of."""
         if not self.alive or self.group is not group:
             return
@@ -267,13 +263,13 @@ class Rank:
         elif self.alive and self.group is not None and is_newer:
             assert newest is not None
             lost = newest.broken >= self.launch.generation
-            after = self.group.chance.uniform(*TOLD_SECONDS) if lost else STUCK_SECONDS
+            after = self.group.chance.uniform(*REGROUP_NOTICE_SECONDS) if lost else STUCK_SECONDS
             later(after, self._break_up, self.group, self.step)
 
     def _break_up(self, group: "Group", step: int) -> None:
         """It is stuck in a group, and a newer one waits."""
         if self.step == step:
-            self.step_aside(group)
+            self.leave_group(group)
 
     def _give_up(self, launch: Launch) -> None:
         if self._waits and self.launch is launch:
@@ -313,7 +309,7 @@ class Group:
         self.ranks[rank.number] = rank
         if self.is_broken:
             # Whom it should meet is gone: it finds out when it tries to connect.
-            later(4 * STUCK_SECONDS, rank.step_aside, self)
+            later(4 * STUCK_SECONDS, rank.leave_group, self)
         elif len(self.ranks) == self.launch.world_size:
             detach(self._work(), "ranks")
 
@@ -331,7 +327,7 @@ class Group:
             return  # they wait in a collective until they are told
         notice = NOTICE_SECONDS if self.has_met else (STUCK_SECONDS, 4 * STUCK_SECONDS)
         for other in self.ranks.values():
-            later(self.chance.uniform(*notice), other.step_aside, self)
+            later(self.chance.uniform(*notice), other.leave_group, self)
 
     def _break_off(self, lost: Rank) -> None:
         """A step breaks off, somewhere between its first collective and its last number."""
@@ -345,7 +341,7 @@ class Group:
         elif how_far < 0.4 and lost.was_first:
             # All have exchanged what they measured, and rank 0 has not come to write it.
             for rank in others:
-                rank.step = rank.told = self.step + 1
+                rank.step = rank.reported_step = self.step + 1
                 rank.unsure = [rank.step]
 
     # -- what they do ----------------------------------------------------------------------------
@@ -380,16 +376,16 @@ class Group:
     def _meet(self) -> None:
         """They tell each other where they stand; who is furthest gives its state to the others."""
         ranks = [self.ranks[number] for number in sorted(self.ranks)]
-        source = max(ranks, key=lambda rank: (rank.step, rank.told, -rank.number))
+        source = max(ranks, key=lambda rank: (rank.step, rank.reported_step, -rank.number))
         self.has_met, self.is_fresh = True, source.step == 0
         if self.is_fresh:
             self.step = self.storage.newest(ranks[0].launch)
         else:
             self.step = source.step
-            self._hand_in(source, ranks)
+            self._flush_rows(source, ranks)
         saves_again = source.has_saved and not any(rank.was_first for rank in ranks)
         for rank in ranks:
-            rank.step = rank.told = self.step
+            rank.step = rank.reported_step = self.step
             rank.unsure, rank.was_first = [], rank.number == 0
             rank.has_saved = source.has_saved
         self.looks_on.met(self)
@@ -397,16 +393,16 @@ class Group:
             resumed = {"resumed_from": self.step or None, "total_steps": self._total}
             since = min(rank.tape.generation for rank in ranks)
             generation = self.launch.generation
-            self._tell("started", {"generation": generation, "since": since, **resumed})
+            self._record("started", {"generation": generation, "since": since, **resumed})
         elif saves_again:
             self._save()
 
-    def _hand_in(self, source: Rank, ranks: list[Rank]) -> None:
+    def _flush_rows(self, source: Rank, ranks: list[Rank]) -> None:
         """The source writes what rank 0 may not have come to write."""
-        if not any(rank.was_first and rank.told >= source.told for rank in ranks):
+        if not any(rank.was_first and rank.reported_step >= source.reported_step for rank in ranks):
             for step in source.unsure:
                 source.tape.measure(step, self.now(), self._value)
-        for step in range(source.told + 1, source.step + 1):
+        for step in range(source.reported_step + 1, source.step + 1):
             source.tape.measure(step, self.now(), self._value)
 
     def _take_step(self) -> bool:
@@ -415,7 +411,7 @@ class Group:
         self.looks_on.stepped(self)
         now = self.now()
         for rank in self.ranks.values():
-            rank.step = rank.told = self.step
+            rank.step = rank.reported_step = self.step
             if rank.number == 0:
                 rank.tape.measure(self.step, now, self._value)
             else:
@@ -424,8 +420,8 @@ class Group:
                     rank.tape.measure(self.step, now, self._value, rank.number)
         if not self._has_stepped:
             self._has_stepped = True
-            told = {"generation": self.launch.generation, "step": self.step, "loaded": now}
-            self._tell("stepped", told)
+            progress = {"generation": self.launch.generation, "step": self.step, "loaded": now}
+            self._record("stepped", progress)
         fated = [rank for rank in self.ranks.values() if rank.is_fated()]
         if fated:
             fated[-1].meet_fate(now)
@@ -446,14 +442,14 @@ class Group:
             self.is_broken = True
             for rank in ranks:
                 rank.unsure = []
-                rank.step_aside(self)
+                rank.leave_group(self)
         if self.is_broken:
             return None
         if self.step >= self._total:
             return self._complete()
         if asked is Command.PAUSE:
             self._save()
-            self._tell("paused", {"step": self.step})
+            self._record("paused", {"step": self.step})
             return EXIT_PAUSED
         if self.step % (self.launch.spec.checkpoint.every_steps or self._total) == 0:
             self._save()
@@ -465,7 +461,7 @@ class Group:
 
     def _complete(self) -> int:
         self._save()
-        self._tell("completed", {"steps": self.step, "metrics": {}})
+        self._record("completed", {"steps": self.step, "metrics": {}})
         return EXIT_COMPLETED
 
     def _save(self) -> None:
@@ -473,10 +469,10 @@ class Group:
         for rank in self.ranks.values():
             rank.has_saved = True
         self.storage.committed.setdefault(self.launch.job_id, []).append(name)
-        self._tell("checkpoint", {"name": str(name), "step": self.step, "size": 1, "metrics": {}})
+        self._record("checkpoint", {"name": str(name), "step": self.step, "size": 1, "metrics": {}})
 
-    def _tell(self, kind: Kind, data: dict[str, Any]) -> None:
-        self.ranks[0].tape.tell(kind, data, self.now())
+    def _record(self, kind: Kind, data: dict[str, Any]) -> None:
+        self.ranks[0].tape.record(kind, data, self.now())
         if kind == "started":
             # Until that is known nobody regroups them.
             self.ranks[0].shim.wrote()

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulator.checks.invariants import LIVENESS
+from trainhall.cluster.simulator.checks.violation import InvariantViolationError
 from trainhall.cluster.simulator.faults import Faults
-from trainhall.cluster.simulator.invariants import LIVENESS
 from trainhall.cluster.simulator.loop import VirtualLoop
 from trainhall.cluster.simulator.story import Story
-from trainhall.cluster.simulator.violation import Violation
 from trainhall.cluster.simulator.world import FAULTY_SECONDS, World
 
 LONGEST_SECONDS = 2000.0
@@ -83,7 +83,9 @@ async def _simulate(seed: int, story: Story) -> Result:
                 await world.crowd(chance.stream(seed, "crowd"))
             await world.finish()
     except TimeoutError:
-        world.inspector.violated(Violation(LIVENESS, "somebody waits for an answer for ever"))
+        world.inspector.violated(
+            InvariantViolationError(LIVENESS, "somebody waits for an answer for ever")
+        )
     problem = world.broken
     await world.close()
     return Result(

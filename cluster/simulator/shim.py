@@ -9,24 +9,20 @@ import random
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from trainhall.cluster import causes
-from trainhall.cluster.agent import isolation
-from trainhall.cluster.agent.members import Member, Members, can_be_replaced, fallen_of
-from trainhall.cluster.agent.outcome import Work, failed, outcome_of
-from trainhall.cluster.agent.shim import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
+from trainhall.cluster.agent.shim import failure_cause, isolation
+from trainhall.cluster.agent.shim.outcome import AttemptContext, failed, outcome_of
+from trainhall.cluster.agent.shim.rank_table import RankEntry, RankTable, can_be_replaced, fallen_of
+from trainhall.cluster.agent.shim.supervisor import AGREE_SECONDS, LEAVE_SECONDS, PEERS_SECONDS
 from trainhall.cluster.simulator.loop import detach, later
 from trainhall.cluster.simulator.ranks import BEGIN_SECONDS, FATE_SHARE, Fate, Group, Rank, Tape
 from trainhall.cluster.simulator.story import Story
-from trainhall.training.link import (
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.launch import Command, Launch, RankSlot, Rendezvous
+from trainhall.training.link.status import (
     EXIT_NOT_REGROUPED,
     EXIT_STOPPED,
-    Command,
-    Failure,
     Fallen,
-    Launch,
     Outcome,
-    RankPlace,
-    Rendezvous,
     ShimStatus,
 )
 
@@ -48,7 +44,7 @@ class Folder:
     """By the rank and the generation with which a process began."""
     recovered: Tape | None = None
     """What its agent found of an earlier attempt's checkpoints, which nobody had told of."""
-    heard_at: float = float("-inf")
+    acked_at: float = float("-inf")
     """What the agent last passed on for `on_isolation: stop`."""
 
 
@@ -103,7 +99,7 @@ class Shim:
         self.ranks: list[Rank] = []
         """Every process that it has started."""
         self._machine = machine
-        self._members = Members(self.launch, self._start_rank, machine.time_of_day)
+        self._ranks = RankTable(self.launch, self._start_rank, machine.time_of_day)
         self._started = False
         self._signalled = False
         self._has_store = False
@@ -120,13 +116,13 @@ class Shim:
     @property
     def pids(self) -> dict[tuple[str, int], int]:
         """Of the processes that the present launch lists, by device."""
-        members = self._members.listed
-        return {member.device: member.state.pid for member in members if member.state.pid}
+        table = self._ranks.current
+        return {member.device: member.state.pid for member in table if member.state.pid}
 
     @property
     def has_completed(self) -> bool:
         """Ranks of it have completed the job."""
-        return self._members.have_completed
+        return self._ranks.have_completed
 
     async def run(self) -> None:
         if self.launch.isolation_seconds is not None:
@@ -146,19 +142,19 @@ class Shim:
     async def _heed_isolation(self, lost_after: float) -> None:
         bounds = isolation.limits(lost_after, math.inf)
         while self.alive:
-            silence = self._machine.monotonic() - self.folder.heard_at
+            silence = self._machine.monotonic() - self.folder.acked_at
             step = isolation.step(silence, 0.0, bounds)
             if step is not isolation.Step.GO_ON:
                 self.isolated = self.isolated or self.control is Command.RUN
-                self.tell(Command.PAUSE)
+                self.send_command(Command.PAUSE)
             if step is isolation.Step.KILL:
-                self.tell(Command.STOP)
+                self.send_command(Command.STOP)
                 self._kill_ranks()
             await asyncio.sleep(isolation.CHECK_SECONDS)
 
     # -- what it is told -------------------------------------------------------------------------
 
-    def tell(self, command: Command) -> None:
+    def send_command(self, command: Command) -> None:
         if not self.alive or command <= self.control:
             return
         self.control = command
@@ -173,17 +169,17 @@ class Shim:
 
     def take_launch(self) -> None:
         """Go on with the launch in the folder, if it is of a later generation."""
-        launch, is_told = self.folder.launch, self.alive and self._started
+        launch, is_active = self.folder.launch, self.alive and self._started
         is_newer = launch.in_place and launch.generation > self.launch.generation
         is_over = self._failure is not None or self.has_completed
-        if not is_told or not is_newer or is_over or self.control is Command.STOP:
+        if not is_active or not is_newer or is_over or self.control is Command.STOP:
             return
         kept: dict[tuple[str, int], int] = {rank.device: rank.pid for rank in self.running}
         self.launch = launch
         self._fallen = []
-        self._members.regroup(launch)
+        self._ranks.regroup(launch)
         self._regroup_by = math.inf
-        if self._members.leaving:
+        if self._ranks.leaving:
             self._regroup_by = self._machine.monotonic() + LEAVE_SECONDS
             later(LEAVE_SECONDS, self._settle)
         if not launch.ranks:
@@ -212,7 +208,7 @@ class Shim:
         if self.launch.in_place:
             self.newest_group = self.launch
         before = self.running
-        self._members.start(rendezvous)
+        self._ranks.start(rendezvous)
         self._started = True
         self._publish("running")
         for rank in before:
@@ -220,7 +216,7 @@ class Shim:
 
     # -- its ranks -------------------------------------------------------------------------------
 
-    def _start_rank(self, launch: Launch, place: RankPlace, rendezvous: Rendezvous) -> int:
+    def _start_rank(self, launch: Launch, place: RankSlot, rendezvous: Rendezvous) -> int:
         chance = self._machine.chance
         fate = None
         if chance.random() < FATE_SHARE:
@@ -240,15 +236,15 @@ class Shim:
         Args:
             code: its exit code, or below zero the signal that ended it.
         """
-        member = self._members.ended(rank.pid, code)
+        member = self._ranks.ended(rank.pid, code)
         if not self.alive or member is None:
             return
         if code == EXIT_STOPPED:
             self._machine.sent_away(self, rank)
-        if not any(member is listed for listed in self._members.listed):
+        if not any(member is listed for listed in self._ranks.current):
             pass
         elif self._has_left(member):
-            self._members.renew(member)
+            self._ranks.renew(member)
         else:
             self._take_failure(member, rank)
             if self.launch.in_place and self.has_completed:
@@ -261,17 +257,17 @@ class Shim:
         for rank in self.running:
             rank.end(EXIT_STOPPED)
 
-    def _has_left(self, member: Member) -> bool:
+    def _has_left(self, member: RankEntry) -> bool:
         """It was told so by an earlier launch. The present one lists its device again."""
         is_over = self._failure is not None or self.has_completed
         is_going_on = not is_over and self.control is not Command.STOP
         return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
 
-    def _take_failure(self, member: Member, rank: Rank) -> None:
+    def _take_failure(self, member: RankEntry, rank: Rank) -> None:
         if self._failure is not None or not failed(member.state, self._work()):
             return
         failure = _describe(member, rank)
-        listed = self._members.listed
+        listed = self._ranks.current
         replaced = self.control is Command.RUN and can_be_replaced(
             self.launch, member.state, failure, alone=not any(m.is_alive for m in listed)
         )
@@ -291,12 +287,12 @@ class Shim:
         late = self._machine.monotonic() >= self._regroup_by
         if late:
             self._regroup_by = math.inf
-            leaving = {member.state.pid for member in self._members.leaving}
+            leaving = {member.state.pid for member in self._ranks.leaving}
             for rank in self.running:
                 if rank.pid in leaving:
                     rank.end(-9)
         if self._fallen and self._failure is None:
-            alone = self.launch.num_nodes == 1 and not self._members.alive()
+            alone = self.launch.num_nodes == 1 and not self._ranks.alive()
             if late or alone or self.control is not Command.RUN:
                 self._fail(self._fallen[0].failure)
         if self._is_over():
@@ -306,7 +302,7 @@ class Shim:
         if not self._started:
             return self._failure is not None or self._signalled
         waits = bool(self._fallen) and self._failure is None
-        return self.alive and not waits and not self._members.alive()
+        return self.alive and not waits and not self._ranks.alive()
 
     def _fail(self, failure: Failure) -> None:
         """End the other ranks too."""
@@ -336,14 +332,14 @@ class Shim:
         self._machine.ring()
 
     def _end(self) -> None:
-        ended, failure = outcome_of(self._members.states, self._work(), self._failure)
+        ended, failure = outcome_of(self._ranks.states, self._work(), self._failure)
         self._publish("exited", ended, failure)
         self.alive = False
         self._machine.ended(self)
         self._machine.ring()
 
-    def _work(self) -> Work:
-        return Work(is_script=False, asked=self.control, signalled=self._signalled)
+    def _work(self) -> AttemptContext:
+        return AttemptContext(is_script=False, asked=self.control, signalled=self._signalled)
 
     def _phase(self) -> str:
         if self.control is not Command.RUN or self._failure is not None:
@@ -354,9 +350,9 @@ class Shim:
         self, phase: str, ended: Outcome | None = None, failure: Failure | None = None
     ) -> None:
         fallen = ", ".join(str(f.rank) for f in self._fallen)
-        told = f": {ended}" if ended else f", without {fallen}" if fallen else ""
+        detail = f": {ended}" if ended else f", without {fallen}" if fallen else ""
         why = f" ({failure.message})" if failure else ""
-        self._machine.story.tell(self._machine.name, f"{name(self.launch)} {phase}{told}{why}")
+        self._machine.story.log(self._machine.name, f"{name(self.launch)} {phase}{detail}{why}")
         self.status = ShimStatus.model_validate(
             {
                 "job_id": self.launch.job_id,
@@ -366,9 +362,9 @@ class Shim:
                 "shim_started_at": 0.0,
                 "phase": phase,
                 "command": self.control,
-                "ranks": [rank.model_dump() for rank in self._members.states],
+                "ranks": [rank.model_dump() for rank in self._ranks.states],
                 "fallen": [fallen.model_dump() for fallen in self._fallen],
-                "leaving": [member.place.device_index for member in self._members.leaving],
+                "leaving": [member.place.device_index for member in self._ranks.leaving],
                 "rendezvous": self._rendezvous,
                 "outcome": ended,
                 "failure": failure,
@@ -378,17 +374,20 @@ class Shim:
         self._machine.ring()
 
 
-def _describe(member: Member, rank: Rank) -> Failure:
+def _describe(member: RankEntry, rank: Rank) -> Failure:
     """Why a rank failed, as `outcome.describe_failure` tells it from files."""
     state, exception = member.state, None
     words = f"was ended by signal {state.signal}"
     if state.exit_code == EXIT_NOT_REGROUPED:
-        exception, words = "NotRegrouped", "failed: NotRegrouped: nobody said how to go on"
+        exception, words = (
+            "RegroupTimeoutError",
+            "failed: RegroupTimeoutError: nobody said how to go on",
+        )
     elif state.exit_code is not None:
         exception, words = "ValueError", "failed: ValueError: no"
     message = f"rank {state.rank} {words}"
-    judged = causes.judge(
-        causes.End(
+    classified = failure_cause.classify_failure(
+        failure_cause.RankExit(
             words=message, exception=exception, exit_code=state.exit_code, signal=state.signal
         )
     )
@@ -397,8 +396,8 @@ def _describe(member: Member, rank: Rank) -> Failure:
         exit_code=state.exit_code,
         signal=state.signal,
         message=message,
-        cause=judged.cause,
-        evidence=judged.evidence,
+        cause=classified.cause,
+        evidence=classified.evidence,
         step=rank.step,
         time=state.finished_at,
     )

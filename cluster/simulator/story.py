@@ -32,13 +32,13 @@ class Story:
         self.events = 0
         """What was delivered, committed, begun, ended or broken."""
 
-    def tell(self, who: str, what: str) -> None:
+    def log(self, who: str, what: str) -> None:
         self.events += 1
         self.lines.append(f"{self._now():9.3f}  {who:<12} {what}")
 
     def fault(self, kind: str, who: str, what: str) -> None:
         self.faults[kind] += 1
-        self.tell(who, f"! {what}")
+        self.log(who, f"! {what}")
 
     @property
     def digest(self) -> str:
@@ -70,7 +70,7 @@ class Story:
         data = ", ".join(f"{k} {v}" for k, v in event.items() if k not in _SILENT)
         if not self.muted:
             what = str(event["event"])
-            self.tell("coordinator", f"{what}: {data}" if data else what)
+            self.log("coordinator", f"{what}: {data}" if data else what)
         raise structlog.DropEvent
 
 
@@ -81,4 +81,4 @@ class _Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not self._story.muted:
-            self._story.tell("agent", record.getMessage())
+            self._story.log("agent", record.getMessage())

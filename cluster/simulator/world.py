@@ -9,32 +9,32 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from trainhall.cluster.agent.api import Unreachable
+from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.protocol import Assignment, Desired
-from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.simulation import chance
-from trainhall.cluster.simulator.clock import WorldClock
-from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
-from trainhall.cluster.simulator.host import Host
-from trainhall.cluster.simulator.invariants import (
+from trainhall.cluster.simulator.checks.invariants import (
     ASKED_AGAIN,
+    LAUNCHED_AGAIN,
     SENT_AGAIN,
-    TOLD_AGAIN,
     Inspector,
     Measured,
 )
+from trainhall.cluster.simulator.checks.room import WAITED
+from trainhall.cluster.simulator.clock import WorldClock
+from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
+from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
 from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Token
-from trainhall.cluster.simulator.room import WAITED
 from trainhall.cluster.simulator.shim import Folder, Shim, name
 from trainhall.cluster.simulator.story import Story
+from trainhall.cluster.wire.protocol import Assignment, Desired
 from trainhall.monitoring.chunks import Run
 from trainhall.monitoring.metrics import read_metrics
-from trainhall.training.link import Launch
+from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 
@@ -120,7 +120,7 @@ class World:
         self.inspector.began()
         await process.spawn(coordinator.start(), "start")
         self.server.open(process, coordinator)
-        self.story.tell("coordinator", f"number {self._coordinators} begins")
+        self.story.log("coordinator", f"number {self._coordinators} begins")
 
     def _on_fatal(self, process: Process, task: str, error: BaseException | None) -> None:
         if process.alive:
@@ -130,7 +130,7 @@ class World:
         if self.fatal is None:
             self.fatal = f"{what} of the coordinator ended: {error!r}"
             for line in traceback.format_exception(error) if error is not None else []:
-                self.story.tell("coordinator", line.rstrip())
+                self.story.log("coordinator", line.rstrip())
 
     async def kill_coordinator(self) -> None:
         process = self.server.process
@@ -170,7 +170,7 @@ class World:
         return self._groups[token]
 
     def met(self, group: Group) -> None:
-        self.story.tell("ranks", f"{name(group.launch)} met behind step {group.step}")
+        self.story.log("ranks", f"{name(group.launch)} met behind step {group.step}")
         self.inspector.regroupings.met(group)
         self.inspector.lineages.met(group)
 
@@ -182,19 +182,19 @@ class World:
         self.inspector.regroupings.begins(rank)
 
     def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
-        self.story.tell(host.name, f"launches {name(shim.launch)}")
+        self.story.log(host.name, f"launches {name(shim.launch)}")
         self.inspector.launched(host, shim, kept)
 
     def sent_away(self, host: Host, shim: Shim, rank: Rank) -> None:
         self.inspector.regroupings.sent_away(host, shim, rank)
 
     def agent_takes(self, host: Host, desired: Desired) -> None:
-        wanted = [_in_words(a) for a in desired.assignments]
-        self.story.tell(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
+        wanted = [_describe_assignment(a) for a in desired.assignments]
+        self.story.log(host.name, f"shall {', '.join(wanted) or 'do nothing'}")
         self.inspector.regroupings.agent_takes(host, desired)
 
     def agent_runs_again(self, host: Host, token: Token) -> None:
-        self.story.exercised[TOLD_AGAIN] += 1
+        self.story.exercised[LAUNCHED_AGAIN] += 1
 
     def accepted(self, host: Host, token: Token, *, again: bool) -> None:
         job_id, attempt, _ = token
@@ -206,7 +206,7 @@ class World:
 
     def forgets(self, host: Host, folder: Folder) -> None:
         launch = folder.launch
-        self.story.tell(host.name, f"forgets job {launch.job_id} attempt {launch.attempt}")
+        self.story.log(host.name, f"forgets job {launch.job_id} attempt {launch.attempt}")
         for tape in folder.tapes.values():
             key = (launch.job_id, launch.attempt, f"{host.name} {tape.writer}")
             self.measured[key] = (tape.steps, tape.acked_frames)
@@ -231,14 +231,14 @@ class World:
                 view, _ = await self.server.request(
                     self.users, lambda c: c.jobs.submit(job, (key, "digest"))
                 )
-            except Unreachable:
+            except UnavailableError:
                 await asyncio.sleep(self.chance.uniform(0.5, 3.0))
                 continue
             self.inspector.acknowledged[key] = view.id
             self.jobs.append(view.id)
             if job.project == LIMITED_PROJECT:
                 self.limited.add(view.id)
-            self.story.tell("user", f"submitted {key}: job {view.id}, {view.world_size} workers")
+            self.story.log("user", f"submitted {key}: job {view.id}, {view.world_size} workers")
             return view.id
         return None
 
@@ -281,17 +281,17 @@ class World:
         }
         try:
             await self.server.request(self.users, call[what])
-        except (Unreachable, ClusterError) as error:
-            self.story.tell("user", f"to {what} {job_id} failed: {error}")
+        except (UnavailableError, ClusterError) as error:
+            self.story.log("user", f"to {what} {job_id} failed: {error}")
         else:
-            self.story.tell("user", f"asked to {what} {job_id}")
+            self.story.log("user", f"asked to {what} {job_id}")
 
     async def remove(self, host: Host) -> None:
         """A user gives a node up; its agent joins again, as a new one."""
         try:
             await self.server.request(self.users, lambda c: c.nodes.remove(host.node_id))
-        except (Unreachable, ClusterError) as error:
-            self.story.tell("user", f"to remove {host.name} failed: {error}")
+        except (UnavailableError, ClusterError) as error:
+            self.story.log("user", f"to remove {host.name} failed: {error}")
 
     async def drain(self, host: Host, what: Literal["drain", "undrain"]) -> bool:
         """A user takes a node out of use, or back; whether that was answered."""
@@ -302,10 +302,10 @@ class World:
         }
         try:
             await self.server.request(self.users, call[what])
-        except Unreachable:
+        except UnavailableError:
             return False
         except ClusterError as error:
-            self.story.tell("user", f"to {what} {host.name} failed: {error}")
+            self.story.log("user", f"to {what} {host.name} failed: {error}")
         return True
 
     # -- the end ---------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class World:
         return int(number)
 
 
-def _in_words(assignment: Assignment) -> str:
+def _describe_assignment(assignment: Assignment) -> str:
     launch = assignment.launch
     later_one = f"/{launch.generation}" if launch.generation > 1 else ""
     what = assignment.goal if launch.ranks else "leave"

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 INTERFACE = "eth0"
-"""Of every host."""
+"""The network interface of every host."""
 _BURST = "80kb"
-"""What may go at once: one of the largest packets, so that it need not be cut."""
+"""The burst: one of the largest packets, so that it need not be cut."""
 _LIMIT = "32mb"
-"""What may wait: more than TCP keeps on its way, so that nothing is dropped."""
+"""The queue: more than TCP keeps on its way, so that nothing is dropped."""
 _GUARD = """
 cat > /dev/null
 for space in "$@"; do
@@ -27,7 +27,7 @@ done
 """
 
 
-class NotAllowed(RuntimeError):
+class NetworkNotAllowedError(RuntimeError):
     """This machine does not let us make networks; the message says why."""
 
 
@@ -46,12 +46,12 @@ def check_allowed() -> None:
     """See early whether this machine can have limited links.
 
     Raises:
-        NotAllowed: it cannot.
+        NetworkNotAllowedError: it cannot.
     """
     missing = [program for program in ("ip", "tc") if shutil.which(program) is None]
     if missing or os.geteuid() != 0:
         why = f"there is no {' and no '.join(missing)}" if missing else "you are not root"
-        raise NotAllowed(f"limited links take Linux, root, and iproute2; {why}")
+        raise NetworkNotAllowedError(f"limited links take Linux, root, and iproute2; {why}")
 
 
 @contextmanager
@@ -62,7 +62,8 @@ def limited_hosts(count: int, bits_per_second: float) -> Iterator[list[Host]]:
         bits_per_second: that each host can send.
 
     Raises:
-        NotAllowed: it takes Linux, root, and the programs `ip` and `tc`; or they refuse.
+        NetworkNotAllowedError: it takes Linux, root, and the programs `ip` and `tc`; or they
+            refuse.
     """
     check_allowed()
     name = f"trainhall-{os.getpid()}"
@@ -103,7 +104,7 @@ def _ip(*arguments: str) -> None:
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise NotAllowed(
+        raise NetworkNotAllowedError(
             f"this machine does not allow limited links: `{' '.join(command)}` says "
             f"{done.stderr.strip()!r}"
         )

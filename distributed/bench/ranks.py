@@ -160,7 +160,7 @@ class Ranks:
         return time.perf_counter() - begun
 
     def slowest(self, seconds: list[float]) -> list[float]:
-        """Of all ranks, for each of some times."""
+        """Return the largest over all ranks, for each of some times."""
         found: list[float] = self.communicator.share(np.array(seconds)).max(axis=0).tolist()
         return found
 

@@ -1,11 +1,11 @@
-"""What ranks are asked to measure, and what they found. Without torch, for the command line."""
+"""Requests to measure, and the ranks' results. Without torch, for the command line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainhall.distributed.collectives.algorithms import all_reduce
+from trainhall.distributed.collectives.algorithms.registry import all_reduce
+from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.distributed.collectives.cost import Cluster, Link, LinkClass, predict
-from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.schedule import (
     Leg,
     Round,
@@ -41,7 +41,7 @@ class Scenario:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What is compared."""
+        """The methods that are compared."""
         return (NATIVE, *SCHEDULES, *([SCATTERED] if len(self.hosts) > 1 else []))
 
 
@@ -65,10 +65,10 @@ class Sync:
     seconds: float
     """All buckets at once, one after another."""
     own_seconds: float
-    """Of these, what the compression itself took: to select, to pack and to unpack."""
+    """The part of these that the compression itself took: to select, to pack and to unpack."""
     exposed_seconds: float
-    """What is left to wait for when a backward pass of `backward_seconds` has ended, in which the
-    buckets become ready one by one."""
+    """The wait that is left when a backward pass of `backward_seconds` has ended, in which
+    the buckets become ready one by one."""
 
 
 @dataclass(frozen=True)

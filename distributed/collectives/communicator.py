@@ -5,24 +5,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from trainhall.distributed.collectives.algorithms.ring import RingAllGather
 from trainhall.distributed.collectives.errors import (
-    BadSchedule,
     CollectiveError,
-    PeerLost,
-    TimedOut,
+    CollectiveTimeoutError,
+    PeerLostError,
+    ScheduleError,
 )
 from trainhall.distributed.collectives.message import Array, Header, check_alike
 from trainhall.distributed.collectives.plan import SCRATCH, Action, Piece, plan
-from trainhall.distributed.collectives.ring import RingAllGather
 from trainhall.distributed.collectives.schedule import Schedule, even_cuts
-from trainhall.distributed.collectives.transport import Buffer, Line, PeerGone, Transport
+from trainhall.distributed.collectives.transport import Buffer, Line, PeerGoneError, Transport
 
 SEGMENT_BYTES = 1 << 20
 """Small enough to stay in a processor's cache between its arrival and its addition."""
 _MOST_PREPARED = 256
 """Kept at a time; a training job has one for each of its buckets."""
 _TENSOR = np.dtype([("elements", "i8"), ("kind", "S24")])
-"""What `agree` compares."""
+"""The arguments that `agree` compares."""
 
 
 class Communicator:
@@ -60,10 +60,10 @@ class Communicator:
         Tensors are of one size and type on all ranks (`agree` sees to it).
 
         Raises:
-            BadSchedule: the schedule is for another number of ranks.
-            PeerLost: a peer has ended.
-            TimedOut: it took longer than the timeout.
-            Violation: a wrong message came.
+            ScheduleError: the schedule is for another number of ranks.
+            PeerLostError: a peer has ended.
+            CollectiveTimeoutError: it took longer than the timeout.
+            ScheduleViolationError: a wrong message came.
             CollectiveError: an earlier collective broke; the group is of no more use.
         """
         if self._broken:
@@ -87,7 +87,7 @@ class Communicator:
         """See that every rank brings a tensor of the same size and type; a collective itself.
 
         Raises:
-            BadInput: on every rank, with what each one brings.
+            CollectiveInputError: on every rank, with what each one brings.
             CollectiveError: as for `run`.
         """
         row = np.array((len(tensor), str(tensor.dtype).encode()), _TENSOR)
@@ -126,12 +126,12 @@ class Communicator:
                 else:
                     line.wait(ends - time.monotonic())
             except TimeoutError:
-                raise TimedOut(
+                raise CollectiveTimeoutError(
                     f"rank {self.rank} gave up after {self._timeout:g} s: "
                     f"{_outstanding(piece, tensor)}"
                 ) from None
-            except PeerGone as gone:
-                raise PeerLost(
+            except PeerGoneError as gone:
+                raise PeerLostError(
                     f"rank {piece.peer} is gone ({gone}): {_outstanding(piece, tensor)}"
                 ) from gone
             if action is Action.ADD:
@@ -140,7 +140,7 @@ class Communicator:
     def _prepare(self, schedule: Schedule, tensor: Buffer) -> "_Prepared":
         transport, kind = self._transport, tensor.dtype
         if schedule.world_size != transport.world_size:
-            raise BadSchedule(f"{schedule} cannot run in a group of {transport.world_size} ranks")
+            raise ScheduleError(f"{schedule} cannot run in a group of {transport.world_size} ranks")
         most_elements = max(1, self._segment_bytes // tensor.itemsize)
         if kind not in self._scratch:
             self._scratch[kind] = [
@@ -194,7 +194,7 @@ class _Prepared(NamedTuple):
 
 
 def _outstanding(piece: Piece, tensor: Buffer) -> str:
-    """What was still to come of a piece's message while it was waited for."""
+    """Describe the part of a message that had not arrived."""
     r, direction = piece.round, "send to" if piece.sends else "get from"
     left, all_of_it = (piece.last - piece.start), (piece.last - piece.first)
     return (

@@ -1,4 +1,4 @@
-"""What a collective costs: the α–β model, with a link of its own between each kind of places.
+"""Cost of a collective: the α–β model, with a link for each distance between ranks.
 
 A message of m bytes takes α + m·β seconds: a latency, and the time on a link of 1/β bytes a
 second (Hockney, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", Parallel
@@ -27,14 +27,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainhall.distributed.collectives.errors import BadSchedule
+from trainhall.distributed.collectives.errors import ScheduleError
 from trainhall.distributed.collectives.schedule import Leg, Pairs, Schedule
 
 Seconds = npt.NDArray[np.float64]
 
 
 class LinkClass(StrEnum):
-    """What lies between two ranks."""
+    """The distance between two ranks."""
 
     DEVICE = "device"
     """They share a device."""
@@ -56,7 +56,7 @@ class Link:
     """The bandwidth while nothing comes the other way; None: the same."""
 
     def seconds(self, there: Seconds, back: Seconds) -> Seconds:
-        """How long messages take.
+        """Return the time of messages.
 
         Args:
             there: bytes that pass the link in the direction of each message.
@@ -78,10 +78,11 @@ leave each host 25 Gbit/s. For numbers to rely on, measure your own."""
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Where ranks are: they fill devices, hosts and racks in order, the last ones perhaps in part.
+    """The position of ranks: they fill devices, hosts and racks in order, the last ones perhaps in
+    part.
 
     Raises:
-        BadSchedule: a number is not positive, or a link is missing.
+        ScheduleError: a number is not positive, or a link is missing.
     """
 
     world_size: int
@@ -93,9 +94,9 @@ class Cluster:
     def __post_init__(self) -> None:
         for name in ("world_size", "ranks_per_device", "devices_per_host", "hosts_per_rack"):
             if getattr(self, name) < 1:
-                raise BadSchedule(f"{name} is {getattr(self, name)}; it must be at least 1")
+                raise ScheduleError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if missing := [str(kind) for kind in LinkClass if kind not in self.links]:
-            raise BadSchedule(f"no link is given for {', '.join(missing)}")
+            raise ScheduleError(f"no link is given for {', '.join(missing)}")
 
     @property
     def ranks_per_host(self) -> int:
@@ -121,7 +122,8 @@ class Cluster:
         return kinds
 
     def round_seconds(self, pairs: Pairs, sizes: npt.NDArray[Any]) -> float:
-        """How long messages take that are sent at once: `sizes` in bytes, one for each pair."""
+        """Return the time of messages that are sent at once: `sizes` in bytes, one for each
+        pair."""
         kinds = self.between(pairs)
         there, back = self._on_links(pairs, kinds, np.asarray(sizes, dtype=np.float64))
         return max(
@@ -130,7 +132,7 @@ class Cluster:
         )
 
     def leg_seconds(self, leg: Leg, sizes: Seconds) -> Seconds:
-        """How long a leg takes, for tensors of each of `sizes` bytes."""
+        """Return the time of a leg, for tensors of each of `sizes` bytes."""
         kinds = self.between(leg.pairs)
         there, back = self._on_links(leg.pairs, kinds, np.full(len(leg.pairs), float(leg.share)))
         slowest = np.zeros_like(sizes)
@@ -199,7 +201,7 @@ class Crossover:
 
 
 def crossovers(sizes: Sequence[float] | Seconds, seconds: Mapping[str, Seconds]) -> list[Crossover]:
-    """Where the fastest algorithm changes.
+    """Return the sizes at which the fastest algorithm changes.
 
     Between two neighbouring sizes times are taken as straight lines, as they are in the model but
     for the few sizes where another message of a round becomes its slowest.

@@ -21,7 +21,7 @@ class Row:
     number: int
     phase: Phase
     ranks: dict[int, Round]
-    """Of those that are not idle."""
+    """Rounds of the ranks that are not idle."""
 
 
 def rows(schedule: Schedule) -> list[Row]:
@@ -65,7 +65,7 @@ def _short(chunks: range) -> str:
 
 
 def holdings(schedule: Schedule) -> list[Holdings]:
-    """What every rank holds before the first round and after each."""
+    """Return every rank's chunks before the first round and after each."""
     ranks = range(schedule.world_size)
     if schedule.collective is Collective.ALL_GATHER:
         now = [[frozenset({c} if c == rank else ()) for c in range(schedule.chunks)]

@@ -17,7 +17,7 @@ import numpy as np
 from trainhall.distributed.collectives.communicator import SEGMENT_BYTES, Communicator
 from trainhall.distributed.collectives.message import Array, Header, Message, seal, verify
 from trainhall.distributed.collectives.schedule import Schedule
-from trainhall.distributed.collectives.transport import PeerGone
+from trainhall.distributed.collectives.transport import PeerGoneError
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def run_ranks(world_size: int, work: Callable[["InProcess"], T]) -> list[T]:
 
 
 class _Hall:
-    """What the ranks of a group share."""
+    """State that the ranks of a group share."""
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
@@ -157,7 +157,7 @@ class _Receiver:
             if not arrivals.wait_for(lambda: wire or peer in departures, max(0.0, seconds)):
                 raise TimeoutError
             if not wire:
-                raise PeerGone(departures[peer])
+                raise PeerGoneError(departures[peer])
             message = wire.popleft()
         verify(message, replace(self._header, step=self._step), len(self._into))
         self._into[:] = message.payload

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainhall.distributed.collectives.errors import BadInput, Violation
+from trainhall.distributed.collectives.errors import CollectiveInputError, ScheduleViolationError
 from trainhall.distributed.collectives.schedule import Phase, named
 
 Array = npt.NDArray[Any]
@@ -19,7 +19,8 @@ _PHASES = {phase: number for number, phase in enumerate(Phase)}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Where in a job's communication a message belongs. Within a pair of ranks no two are alike."""
+    """The position of a message in a job's communication. Within a pair of ranks no two are
+    alike."""
 
     step: int
     """Which collective, counted by all ranks alike."""
@@ -49,11 +50,11 @@ def verify(message: Message, expected: Header, elements: int) -> None:
     """See that a message is the one that comes next.
 
     Raises:
-        Violation: with the first thing that is wrong.
+        ScheduleViolationError: with the first thing that is wrong.
     """
     got = message.header
     if message.checksum != _checksum(got, message.payload):
-        raise Violation("checksum", f"{_told(expected)} arrived damaged")
+        raise ScheduleViolationError("checksum", f"{_described(expected)} arrived damaged")
     for name, has, wants in (
         ("source", got.source, expected.source),
         ("step", got.step, expected.step),
@@ -64,10 +65,12 @@ def verify(message: Message, expected: Header, elements: int) -> None:
         ("length", len(message.payload), elements),
     ):
         if has != wants:
-            raise Violation(name, f"expected {_told(expected)}, and got {has} for {wants}")
+            raise ScheduleViolationError(
+                name, f"expected {_described(expected)}, and got {has} for {wants}"
+            )
 
 
-def _told(header: Header) -> str:
+def _described(header: Header) -> str:
     return (
         f"{named(header.chunks)} of step {header.step}, round {header.round} ({header.phase}), "
         f"from rank {header.source}"
@@ -93,14 +96,14 @@ def check_alike(brought: Sequence[tuple[int, str]]) -> None:
         brought: elements and type of each rank's tensor.
 
     Raises:
-        BadInput: they differ; it says what each rank brings.
+        CollectiveInputError: they differ; it says what each rank brings.
     """
     ranks: dict[tuple[int, str], list[int]] = {}
     for rank, tensor in enumerate(brought):
         ranks.setdefault(tensor, []).append(rank)
     if len(ranks) > 1:
-        told = "; ".join(
+        listed = "; ".join(
             f"{elements} of {kind} on rank{'s' if len(who) > 1 else ''} " + ", ".join(map(str, who))
             for (elements, kind), who in ranks.items()
         )
-        raise BadInput(f"ranks bring different numbers or types of elements: {told}")
+        raise CollectiveInputError(f"ranks bring different numbers or types of elements: {listed}")

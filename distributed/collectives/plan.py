@@ -38,12 +38,12 @@ class Piece:
     segment: int
     """Which piece of the message, from 0."""
     start: int
-    """Where it lies in the tensor, in elements."""
+    """The piece's slice of the tensor, in elements."""
     stop: int
     first: int
-    """Where the message begins."""
+    """Bytes before the message."""
     last: int
-    """Where the message ends."""
+    """Bytes up to the end of the message."""
     scratch: int | None = None
     """The buffer into which it is received, where it is added."""
 
@@ -58,7 +58,7 @@ class Piece:
 def plan(
     rounds: Iterable[Round], cuts: list[int], *, most_elements: int, lockstep: bool
 ) -> list[tuple[Action, Piece]]:
-    """What a rank does, in order, and with which piece.
+    """Return a rank's moves, in order, each with its piece.
 
     Args:
         rounds: of the rank.
@@ -147,7 +147,7 @@ class _Layout:
         return not self._in_the_way(self._receives(after))
 
     def _in_the_way(self, incoming: list[Piece]) -> list[Piece]:
-        """What is still being sent from places into which others would be received. A peer that
+        """Return the sends that still read what others would be received into. A peer that
         sends there in a later round has received what was sent to it before."""
         return [
             sent

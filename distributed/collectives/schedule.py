@@ -20,11 +20,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from trainhall.distributed.collectives.errors import BadSchedule
+from trainhall.distributed.collectives.errors import ScheduleError
 
 
 class Collective(StrEnum):
-    """What ranks have afterwards. Every rank brings a whole tensor of one size."""
+    """The result on the ranks. Every rank brings a whole tensor of one size."""
 
     ALL_REDUCE = "all-reduce"
     """Everywhere the sum."""
@@ -37,14 +37,14 @@ class Collective(StrEnum):
 
 
 class Phase(StrEnum):
-    """What a round is part of."""
+    """The phase that a round belongs to."""
 
     REDUCE = "reduce"
     REDUCE_SCATTER = "reduce-scatter"
     ALL_GATHER = "all-gather"
     BROADCAST = "broadcast"
     ALL_REDUCE = "all-reduce"
-    """Of whole tensors, at once."""
+    """Messages of whole tensors, at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one rank does in one round. It sends what it has when the round begins: of the chunks
+    """One rank's part in one round. It sends what it has when the round begins: of the chunks
     that it sends none is replaced in the same round, and what is added to one waits until it is
     sent. So a transport may send from the tensor itself, without a copy."""
 
@@ -75,7 +75,7 @@ class Round:
     def __post_init__(self) -> None:
         send, receive = self.send, self.receive
         if send and receive and not receive.add and overlap(send.chunks, receive.chunks):
-            raise BadSchedule(
+            raise ScheduleError(
                 f"round {self.number} sends {named(send.chunks)} and replaces "
                 f"{named(receive.chunks)}: they share a chunk"
             )
@@ -91,7 +91,7 @@ class Leg:
 
     times: int
     share: Fraction
-    """Of the tensor's bytes, in each message."""
+    """The share of the tensor's bytes in each message."""
     pairs: Pairs
     """Who sends to whom in one such round."""
 
@@ -104,7 +104,7 @@ class Schedule(ABC):
     """One algorithm, laid out for `world_size` ranks.
 
     Raises:
-        BadSchedule: there is no such layout.
+        ScheduleError: there is no such layout.
     """
 
     algorithm: ClassVar[str]
@@ -114,7 +114,9 @@ class Schedule(ABC):
 
     def __post_init__(self) -> None:
         if self.world_size < 1:
-            raise BadSchedule(f"world_size is {self.world_size}; a collective has at least 1 rank")
+            raise ScheduleError(
+                f"world_size is {self.world_size}; a collective has at least 1 rank"
+            )
 
     @property
     @abstractmethod
@@ -129,8 +131,8 @@ class Schedule(ABC):
 
     @abstractmethod
     def rounds(self, rank: int) -> Iterator[Round]:
-        """What `rank` does, in order. Each rank's list is made by itself and lazily: thousands of
-        ranks together hold millions of rounds."""
+        """Yield the moves of `rank`, in order. Each rank's list is made by itself and lazily:
+        thousands of ranks together hold millions of rounds."""
 
     @abstractmethod
     def legs(self) -> Iterator[Leg]:
@@ -167,7 +169,7 @@ def to_pairs(sources: npt.ArrayLike, destinations: npt.ArrayLike) -> Pairs:
 
 
 def even_cuts(elements: int, chunks: int) -> list[int]:
-    """Where chunks begin, and the end: chunk c is `[cuts[c], cuts[c + 1])`, sizes differ by 1."""
+    """Return the bounds of chunks: chunk c is `[cuts[c], cuts[c + 1])`, sizes differ by 1."""
     return [c * elements // chunks for c in range(chunks + 1)]
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from trainhall.distributed.collectives.errors import BadInput, Violation
+from trainhall.distributed.collectives.errors import CollectiveInputError, ScheduleViolationError
 from trainhall.distributed.collectives.message import (
     Array,
     Header,
@@ -28,7 +28,8 @@ from trainhall.distributed.collectives.schedule import (
 
 
 class Wires:
-    """What was sent and not yet received. A test damages messages by overriding `send`."""
+    """Messages that were sent and not yet received. A test damages messages by overriding
+    `send`."""
 
     def __init__(self) -> None:
         self._queues: defaultdict[tuple[int, int], deque[Message]] = defaultdict(deque)
@@ -46,7 +47,7 @@ class Wires:
         return self._queues[source, destination].popleft()
 
     def left(self) -> Iterator[tuple[int, Message]]:
-        """What nobody received, with its destination."""
+        """Yield the messages that nobody received, with their destinations."""
         for (_, destination), queue in self._queues.items():
             for message in queue:
                 yield destination, message
@@ -78,17 +79,19 @@ def simulate(
         choose: of how many ranks could go on, which one does.
 
     Raises:
-        BadInput: the tensors or cuts do not fit.
-        Violation: a message is not the one that the schedule says comes next.
+        CollectiveInputError: the tensors or cuts do not fit.
+        ScheduleViolationError: a message is not the one that the schedule says comes next.
     """
     if len(tensors) != schedule.world_size:
-        raise BadInput(f"{schedule} needs a tensor for each rank, and there are {len(tensors)}")
+        raise CollectiveInputError(
+            f"{schedule} needs a tensor for each rank, and there are {len(tensors)}"
+        )
     check_alike([(tensor.size, str(tensor.dtype)) for tensor in tensors])
     elements = tensors[0].size
     cuts = even_cuts(elements, schedule.chunks) if cuts is None else cuts
     ends = len(cuts) == schedule.chunks + 1 and (cuts[0], cuts[-1]) == (0, elements)
     if not ends or list(cuts) != sorted(cuts):
-        raise BadInput(
+        raise CollectiveInputError(
             f"cuts must be {schedule.chunks + 1} rising numbers from 0 to {elements}, not "
             f"{list(cuts)}"
         )
@@ -165,14 +168,14 @@ class _Run:
         if self._waiting:
             rank = min(self._waiting, key=lambda rank: self._waiting[rank][0].number)
             r, receive = self._waiting[rank]
-            raise Violation(
+            raise ScheduleViolationError(
                 "missing",
                 f"rank {rank} waits for {named(receive.chunks)} of round {r.number} ({r.phase}) "
                 f"from rank {receive.peer}, which never came",
             )
         for destination, message in self._wires.left():
             h = message.header
-            raise Violation(
+            raise ScheduleViolationError(
                 "unexpected",
                 f"rank {destination} is done, and has another message: {named(h.chunks)} of round "
                 f"{h.round} ({h.phase}) from rank {h.source}",

@@ -1,4 +1,4 @@
-"""What carries messages between the ranks of a collective."""
+"""The transport of messages between the ranks of a collective."""
 
 from typing import Any, Protocol
 
@@ -8,7 +8,7 @@ Buffer = Any
 """A one-dimensional numpy array or torch tensor, whichever the transport takes."""
 
 
-class PeerGone(Exception):
+class PeerGoneError(Exception):
     """The peer has ended; the text says why, as far as it is known."""
 
 
@@ -24,7 +24,7 @@ class Line(Protocol):
             step: which collective, counted by all ranks alike.
 
         Raises:
-            PeerGone: the peer is known to have ended.
+            PeerGoneError: the peer is known to have ended.
         """
 
     def wait(self, seconds: float) -> None:
@@ -35,8 +35,8 @@ class Line(Protocol):
 
         Raises:
             TimeoutError: it is not, after so long.
-            PeerGone: it never will be.
-            Violation: what arrived is not what was expected.
+            PeerGoneError: it never will be.
+            ScheduleViolationError: what arrived is not what was expected.
         """
 
 
@@ -69,11 +69,12 @@ class Transport(Protocol):
         """Let go what was begun since the last call; only called in lockstep.
 
         Raises:
-            PeerGone: a peer is known to have ended.
+            PeerGoneError: a peer is known to have ended.
         """
 
     def leave(self, reason: str) -> None:
-        """Send nothing any more; peers that wait for this rank are told, where that can be."""
+        """Send nothing any more; peers that wait for this rank are notified, where that is
+        possible."""
 
     def wrap(self, array: Array) -> Buffer:
         """`array` as this transport takes it; in the same memory, where that can be."""

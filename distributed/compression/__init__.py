@@ -1,1 +1,1 @@
-"""What ranks send of their gradients instead of all of them."""
+"""Compressed gradients, sent instead of whole ones."""

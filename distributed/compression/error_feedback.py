@@ -1,4 +1,4 @@
-"""What a compression does not send is added to the gradient of the next step."""
+"""Error feedback: the residual of a compression is added to the gradient of the next step."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ RESIDUAL = "residual/"
 
 
 class Residuals:
-    """What this rank has not sent yet, of each parameter in its shape.
+    """This rank's residuals, one per parameter in its shape.
 
     Without it a small gradient would never be sent; with it everything is, only later (Stich et
     al., "Sparsified SGD with Memory", arXiv:1809.07599; Karimireddy et al., arXiv:1901.09847).
@@ -26,7 +26,7 @@ class Residuals:
     def of(self, bucket: Bucket) -> Tensor:
         """[elements]: what the bucket's gradients still lack; to be changed in place."""
         if bucket.names not in self._flat:
-            # Buckets may have been laid out anew.
+            # Buckets may have been laid out again.
             for names in [old for old in self._flat if not set(old).isdisjoint(bucket.names)]:
                 del self._flat[names]
             flat = self._flat[bucket.names] = torch.zeros_like(bucket.flat)
@@ -51,7 +51,7 @@ class Residuals:
 
 
 def added(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What two have not sent, together, by parameter; neither is changed."""
+    """Add two sets of residuals, by parameter; neither is changed."""
     sums = {**others, **tensors}
     for name in tensors.keys() & others.keys():
         sums[name] = tensors[name] + others[name].to(tensors[name])
@@ -59,7 +59,7 @@ def added(tensors: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> dict[s
 
 
 def _place(gradient: Tensor, bucket: Tensor, like: Tensor) -> Tensor:
-    """Where `gradient` lies in `bucket`, in something that is laid out in the same way."""
+    """Return the part of a tensor laid out like `bucket` that corresponds to `gradient`."""
     offset = gradient.storage_offset() - bucket.storage_offset()
     return like.as_strided(gradient.size(), gradient.stride(), offset)
 

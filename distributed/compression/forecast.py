@@ -1,4 +1,4 @@
-"""What each compression would take on links that were measured, before any step is taken with it.
+"""Forecasts the time of each compression on measured links, before any step is taken with it.
 
 Sums are taken to go around a ring, and so are the pairs of `topk`; a message costs what
 `collectives.cost` says. What a compression computes by itself is measured on some of the gradients.
@@ -13,8 +13,8 @@ from math import ceil, prod
 import torch
 from torch import Tensor
 
+from trainhall.distributed.collectives.algorithms.ring import Ring, RingAllGather
 from trainhall.distributed.collectives.cost import Cluster, Link, LinkClass, predict
-from trainhall.distributed.collectives.ring import Ring, RingAllGather
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.compression.choose import choose
 from trainhall.distributed.compression.interface import Bucket
@@ -31,7 +31,7 @@ Shapes = Sequence[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Gradients:
-    """What is combined in a step."""
+    """The gradients that a step combines."""
 
     shapes: Shapes
     dtype: torch.dtype
@@ -49,7 +49,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Of a compression; seconds per step."""
+    """The forecast of a compression; seconds per step."""
 
     compression: str
     sending_seconds: float
@@ -68,7 +68,7 @@ def forecast(
     hosts: Sequence[Sequence[int]],
     links: Mapping[LinkClass, Link],
 ) -> Forecast:
-    """What a step's gradients take.
+    """Forecast the time of a step's gradients.
 
     Args:
         hosts: the ranks of each host.
@@ -126,7 +126,7 @@ class _Echo:
 
 
 def _own_seconds(compression: str, ratio: float, gradients: Gradients, ranks: int) -> float:
-    """What a step's gradients take without sending, as some of them do."""
+    """Measure the computation of a step's gradients on some of them."""
     if compression == "none":
         return 0.0
     shapes = _some(gradients.shapes)

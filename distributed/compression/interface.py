@@ -1,6 +1,6 @@
-"""How a compression and the algorithm that carries it meet.
+"""The interface between a compression and the algorithm that carries it.
 
-DDP cuts the gradients into buckets, and calls its communication hook (`parallelism/hook.py`) with
+DDP cuts the gradients into buckets, and calls its communication hook (`data_parallel/hook.py`) with
 each one as soon as the backward pass has filled it. The hook hands the bucket to its own thread,
 which divides it by the number of ranks, so that what is left to compute is a sum, and calls
 `Compression.combine(bucket, exchange)`. When that returns, the bucket must hold the sum over the
@@ -14,7 +14,7 @@ What all this rests on:
 - Every rank calls with the same buckets in the same order, and so makes the same calls of the
   exchange, with tensors of the same size and type. The first time that the hook sees a layout of
   buckets, it has the ranks compare it.
-- Buckets may be laid out anew in another attempt, so state goes by parameter, not by bucket.
+- Buckets may be laid out again in another attempt, so state goes by parameter, not by bucket.
 - Since a bucket was divided first, a residual is in units of the mean's gradient: whoever sends
   it, the sum over the ranks of what is kept back is what the mean lacks. A change of the world size
   has to keep that sum.
@@ -44,7 +44,7 @@ class Bucket:
     gradients: tuple[Tensor, ...]
     """The same memory, as tensors of the parameters' shapes."""
     names: tuple[str, ...]
-    """Of the parameters, as in the plain model's state dict."""
+    """Names of the parameters, as in the plain model's state dict."""
 
 
 class Exchange(Protocol):
@@ -69,14 +69,14 @@ class Exchange(Protocol):
 
 
 class Compression(Protocol):
-    """What is sent of a bucket, how it is combined, and what is kept for the next step."""
+    """A compression: the part of a bucket that is sent, its combination, and the residual."""
 
     def combine(self, bucket: Bucket, exchange: Exchange) -> None:
         """Overwrite `bucket.flat` with the sum over the ranks. Runs on the hook's thread, and on a
         GPU in the hook's stream."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What this rank must have again to go on as if nothing had happened. The hook is idle."""
+        """Return this rank's state, to continue exactly as before. The hook is idle."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` gave."""

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 SAMPLE = 128
-"""Of so many numbers one is looked at first."""
+"""One number in so many is sampled first."""
 _MARGIN = 1.3
 _FEW = 1 << 14
 """Not worth a sample."""
 
 
 def largest(numbers: Tensor, count: int) -> Tensor:
-    """Where the `count` numbers of the largest magnitude are, in no particular order.
+    """Return the indices of the `count` numbers of the largest magnitude, in no particular order.
 
     NaN counts as larger than everything. The choice is a function of the numbers alone.
 

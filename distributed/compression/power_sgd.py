@@ -81,7 +81,8 @@ class PowerSGD:
         }
 
     def _divided(self, bucket: Bucket) -> tuple[list[_Matrix], list[Tensor]]:
-        """What is approximated and what is sent whole, with what earlier steps left unsent."""
+        """Divide a bucket into approximated and whole gradients, with the residuals of earlier
+        steps."""
         residual = self._residuals.of(bucket)
         bucket.flat.add_(residual)
         matrices: list[_Matrix] = []

@@ -47,7 +47,7 @@ class TopK:
 
 
 def sent(elements: int, ratio: float) -> int:
-    """How many of so many numbers are sent."""
+    """Return how many of `elements` numbers are sent."""
     return min(elements, max(1, round(elements * ratio)))
 
 

@@ -1,4 +1,4 @@
-"""How fast devices compute and talk to each other: known ones from their data sheets."""
+"""The speed of devices and of the links between them: known ones from their data sheets."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ large GPTs are reported at 21 to 46 % (PaLM, arXiv:2204.02311, table 3)."""
 
 @dataclass(frozen=True)
 class Rates:
-    """What a step's time is computed from. Rates are per device and second."""
+    """The rates that a step's time is computed from. Rates are per device and second."""
 
     name: str
     flops: float
@@ -26,8 +26,8 @@ class Rates:
     """Bytes that it sends to other devices while it receives as many."""
     latency: float
     """Seconds until a collective begins to send."""
-    told: str
-    """Where the numbers come from."""
+    summary: str
+    """The source of the numbers."""
 
 
 KNOWN = tuple(SHEETS)
@@ -35,7 +35,7 @@ _PROBE_SIZE = 512
 _PROBE_SECONDS = 0.1
 _LOOPBACK = 1e9
 _CPU_LATENCY, _GPU_LATENCY = 200e-6, 20e-6
-"""Of a small Gloo collective between processes of one host, and of a small NCCL one."""
+"""Latency of a small Gloo collective between processes of one host, and of a small NCCL one."""
 
 
 def of_gpu(name: str, *, half: bool) -> Rates | None:
@@ -57,7 +57,8 @@ def of_gpu(name: str, *, half: bool) -> Rates | None:
 
 
 def of_this_cpu(ranks: int, *, half: bool) -> Rates:
-    """What one of `ranks` processes reaches on this host's CPU, by a tenth of a second's trial."""
+    """Measure the rates of one of `ranks` processes on this host's CPU, by a tenth of a second's
+    trial."""
     dtype = torch.bfloat16 if half else torch.float32
     left = torch.ones(_PROBE_SIZE, _PROBE_SIZE, dtype=dtype)
     products = _per_second(lambda: left @ left) * 2 * _PROBE_SIZE**3

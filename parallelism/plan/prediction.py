@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from trainhall.parallelism.choose import Asked
 from trainhall.parallelism.plan.devices import Rates
-from trainhall.parallelism.plan.stages import Stages
+from trainhall.parallelism.plan.pipeline_trace import PipelineTracer
 from trainhall.parallelism.plan.trace import Trace, Tracing
 
 _UPDATE_PASSES = 7
@@ -29,7 +29,7 @@ _SIMPLICITY = ("ddp", "fsdp", "tensor", "pipeline", "parameter_server", "model")
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one strategy and mesh would take, on the rank that needs the most memory."""
+    """The prediction of one strategy and mesh, on the rank that needs the most memory."""
 
     asked: Asked
     memory: dict[str, int]
@@ -41,7 +41,7 @@ class Prediction:
     bubble: float
     """The share of a step in which the ranks of a pipeline wait for others."""
     seconds: float
-    """Of a step."""
+    """Duration of a step."""
 
     @property
     def peak(self) -> int:
@@ -49,15 +49,15 @@ class Prediction:
 
 
 def predict(tracing: Tracing, asked: Asked, rates: Rates) -> Prediction:
-    """What a strategy and mesh take.
+    """Predict the memory and the step time of a strategy and mesh.
 
     Raises:
-        BadDegrees: the model does not allow it.
-        CannotTrace: the model cannot be run without values.
+        DegreesError: the model does not allow it.
+        TraceError: the model cannot be run without values.
     """
     pipeline = asked.strategy in ("pipeline", "model")
     if pipeline:
-        traces = Stages(tracing, asked).traces()
+        traces = PipelineTracer(tracing, asked).traces()
     elif asked.strategy == "parameter_server":
         traces = tracing.servers(asked)
     else:

@@ -25,16 +25,16 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._pytree import tree_leaves, tree_map
 
 from trainhall.parallelism.choose import Asked
+from trainhall.parallelism.data_parallel.fsdp import FullyShardedData
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import BadDegrees, Degrees
-from trainhall.parallelism.fsdp import FullyShardedData
+from trainhall.parallelism.degrees import Degrees, DegreesError
 from trainhall.parallelism.layers import recompute
 from trainhall.parallelism.mesh import Mesh
 from trainhall.parallelism.plan.copies import Alone, Copies, Shards
 from trainhall.parallelism.plan.depth import equal_layers, shorten
 from trainhall.parallelism.plan.servers import Pushing, Serving
 from trainhall.parallelism.plan.tracker import Tracker
-from trainhall.parallelism.strategy import Loss, NoGradient, Strategy, Tools
+from trainhall.parallelism.strategy import Loss, NoGradientError, Strategy, Tools
 from trainhall.parallelism.tensor import TensorParallel
 
 CPU = torch.device("cpu")
@@ -45,13 +45,13 @@ SHORT, LONGER = 2, 3
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
-class CannotTrace(RuntimeError):
+class TraceError(RuntimeError):
     """The model does something on its way that needs the values of tensors."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is planned: a task's model and how a step trains it."""
+    """The subject of a plan: a task's model and how a step trains it."""
 
     build_model: Callable[[], nn.Module]
     declaration: Declaration
@@ -71,7 +71,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a step of one rank takes."""
+    """The memory, operations and messages of one rank's step."""
 
     peaks: dict[str, dict[str, float]]
     """By phase (`tracker.PHASES`), the most bytes held at once, by kind (`tracker.KINDS`)."""
@@ -160,8 +160,8 @@ class Tracing:
             tracker.watch(plain.buffers(), "buffers")
             with tracker:
                 strategy = Serving(plain, asked.degrees.servers)
-                tracker.name(plain.parameters(), "parameters", anew=True)
-                tracker.name(strategy.messages, "buffers", anew=True)
+                tracker.name(plain.parameters(), "parameters", overwrite=True)
+                tracker.name(strategy.messages, "buffers", overwrite=True)
                 optimizer = prepared(self.subject, strategy, tracker)
                 strategy.take_gradients()
                 tracker.phase = "update"
@@ -195,10 +195,10 @@ class Tracing:
                 with tracker:
                     strategy = _spread(asked, plain, declaration, mesh)
                     del plain
-                    tracker.name(strategy.model.buffers(), "buffers", anew=True)
-                    tracker.name(strategy.model.parameters(), "parameters", anew=True)
+                    tracker.name(strategy.model.buffers(), "buffers", overwrite=True)
+                    tracker.name(strategy.model.parameters(), "parameters", overwrite=True)
                     if isinstance(strategy, Pushing):
-                        tracker.name(strategy.messages, "buffers", anew=True)
+                        tracker.name(strategy.messages, "buffers", overwrite=True)
                     optimizer = prepared(subject, strategy, tracker)
                     parts = asked.logical_shards or degrees.samples
                     size = subject.batch_size // parts // subject.rounds
@@ -278,7 +278,7 @@ def name_gradients(strategy: Strategy, tracker: Tracker) -> None:
     """Tell the tracker which memory gradients have."""
     gradients = [p.grad for p in strategy.parameters.values() if p.grad is not None]
     gradients += [p.grad for p in strategy.model.parameters() if p.grad is not None]
-    tracker.name(gradients, "gradients", anew=True)
+    tracker.name(gradients, "gradients", overwrite=True)
 
 
 def tools_of(subject: Subject, tracker: Tracker) -> Tools:
@@ -327,7 +327,7 @@ def grows_evenly(short: Trace, longer: Trace) -> bool:
 
 
 def extrapolated(short: Trace, longer: Trace, a: float, b: float, layers: float) -> Trace:
-    """What a step takes with `layers` equal layers, of what it takes with `a` and `b` of them."""
+    """Extrapolate a step to `layers` equal layers from what it takes with `a` and `b` of them."""
 
     def line(low: float, high: float) -> float:
         return max(0.0, low + (high - low) * (layers - a) / (b - a))
@@ -365,7 +365,7 @@ def explained() -> Iterator[None]:
     """Say of what fails on tensors without memory where it comes from."""
     try:
         yield
-    except (BadDegrees, NoGradient):
+    except (DegreesError, NoGradientError):
         raise
     except Exception as error:
-        raise CannotTrace(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+        raise TraceError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error

@@ -1,4 +1,4 @@
-"""What a training step holds, computes and sends, seen operator by operator.
+"""Tracks what a training step holds, computes and sends, operator by operator.
 
 It works on real tensors and on fake ones (`FakeTensorMode`) alike.
 """
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from trainhall.parallelism import flops
 
 KINDS = ("parameters", "gradients", "optimizer", "activations", "buffers")
-"""What memory is used for. `activations` are whatever the passes compute, `buffers` the model's own
+"""Uses of memory. `activations` are whatever the passes compute, `buffers` the model's own
 and those of communication."""
 PHASES = ("start", "forward", "backward", "update")
 
@@ -34,7 +34,7 @@ class Block:
     kind: str | None = None
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """Its kind; of what nobody named, that of its time."""
         if self.kind is not None:
             return self.kind
@@ -109,11 +109,11 @@ class Tracker(TorchDispatchMode):
                 self._watched[address] = weakref.ref(storage, self._ended(address, block))
                 self._change(storage, storage.nbytes())
 
-    def name(self, tensors: Iterable[Tensor], kind: str, *, anew: bool = False) -> None:
-        """Say what memory is used for, unless that is known, or `anew`."""
+    def name(self, tensors: Iterable[Tensor], kind: str, *, overwrite: bool = False) -> None:
+        """Say what memory is used for, unless that is known, or `overwrite`."""
         for tensor in _plain(tensors):
             block = self._live.get(tensor.untyped_storage()._cdata)
-            if block is not None and (anew or block.kind is None):
+            if block is not None and (overwrite or block.kind is None):
                 block.kind = kind
 
     def peaks(self) -> dict[str, dict[str, int]]:
@@ -130,7 +130,7 @@ class Tracker(TorchDispatchMode):
                 most = Counter({"total": total})
                 highest = index
         for _, block, change in self._changes[: highest + 1]:
-            held[block.told] += change
+            held[block.label] += change
         return {kind: held[kind] for kind in KINDS}
 
     def _change(self, storage: torch.UntypedStorage, size: int) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         should_stop,
     )
     from trainhall.training.sdk.session import Context
-    from trainhall.training.trainer import Trainer
+    from trainhall.training.sdk.trainer import Trainer
 
 __all__ = [
     "Client",
@@ -39,7 +39,7 @@ __all__ = [
 _HOMES = {
     "Client": "trainhall.client",
     "Context": "trainhall.training.sdk.session",
-    "Trainer": "trainhall.training.trainer",
+    "Trainer": "trainhall.training.sdk.trainer",
 }
 
 

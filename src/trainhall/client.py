@@ -18,12 +18,28 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from trainhall.cli import follow, specs
-from trainhall.cli.client import Client as RestClient
-from trainhall.cli.config import DEFAULT_URL
-from trainhall.cli.errors import CliError, NotAllowed, NotFound, Unreachable, Usage, WrongState
+from trainhall.cli.base.client import Client as RestClient
+from trainhall.cli.base.config import DEFAULT_URL
+from trainhall.cli.base.errors import (
+    CliError,
+    NotAllowedError,
+    NotFoundError,
+    UnreachableError,
+    UsageError,
+    WrongStateError,
+)
+from trainhall.cli.jobs import follow
+from trainhall.cli.spec import specs
 
-__all__ = ["CliError", "Client", "NotAllowed", "NotFound", "Unreachable", "Usage", "WrongState"]
+__all__ = [
+    "CliError",
+    "Client",
+    "NotAllowedError",
+    "NotFoundError",
+    "UnreachableError",
+    "UsageError",
+    "WrongStateError",
+]
 
 Json = dict[str, Any]
 
@@ -41,9 +57,9 @@ class Client:
         url: of the coordinator; None: `TRAINHALL_URL`, or this host's at port 8000.
 
     Raises:
-        Unreachable: any call, if no coordinator answers after a few tries.
-        NotFound: any call about a job or checkpoint that is not there.
-        NotAllowed, CliError: the coordinator refuses, or fails.
+        UnreachableError: any call, if no coordinator answers after a few tries.
+        NotFoundError: any call about a job or checkpoint that is not there.
+        NotAllowedError, CliError: the coordinator refuses, or fails.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -76,7 +92,7 @@ class Client:
             changes: values to replace, by their fields: `{"training.steps": 20}`.
 
         Raises:
-            Usage: it is no valid job spec; the message names every wrong field.
+            UsageError: it is no valid job spec; the message names every wrong field.
         """
         job: Json = specs.submit(_read(spec, changes), self._rest)
         return job
@@ -110,7 +126,7 @@ class Client:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
             job: Json = follow.ended(self._rest, job_id, timeout)
-        except Unreachable as error:
+        except UnreachableError as error:
             if time.monotonic() < deadline:
                 raise
             raise TimeoutError(f"nothing was heard of job {job_id}: {error}") from error
@@ -210,7 +226,7 @@ class Client:
             resources, parallelism: keys of these parts of its spec to replace.
 
         Raises:
-            WrongState: the job runs, or the checkpoint is no good.
+            WrongStateError: the job runs, or the checkpoint is no good.
         """
         path = f"/checkpoints/{self._rest.checkpoint(checkpoint_id)['id']}/restore"
         job: Json = self._rest.request("POST", path, json=_changes(resources, parallelism))

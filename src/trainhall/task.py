@@ -2,16 +2,16 @@
 
 from trainhall.parallelism.declaration import Declaration, Sequences, Split
 from trainhall.training.spec.tasks import TaskParams
-from trainhall.training.tasks.base import BadData, Data, Task, TaskUnavailable, TensorData
+from trainhall.training.tasks.base import BadDataError, Data, Task, TaskUnavailableError, TensorData
 
 __all__ = [
-    "BadData",
+    "BadDataError",
     "Data",
     "Declaration",
     "Sequences",
     "Split",
     "Task",
     "TaskParams",
-    "TaskUnavailable",
+    "TaskUnavailableError",
     "TensorData",
 ]

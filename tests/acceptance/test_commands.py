@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.holds import STEPS, Gate, free_task
 from support.waiting import eventually
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 from support.holds import Gate, free_task
 from support.waiting import eventually
 

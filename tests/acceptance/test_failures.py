@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -45,4 +45,4 @@ def test_a_stopped_rank_is_named_and_the_job_recovers(shared_cluster: Cluster) -
     assert 0 < incident["total_seconds"] < 60
     # The rank that waited for it tells where, in the job's log.
     eventually("stacks", lambda: "the stacks of rank 0" in cluster.log_text(job, 0, "stderr"))
-    assert "training/loop.py" in cluster.log_text(job, 0, "stderr")
+    assert "training/loop/loop.py" in cluster.log_text(job, 0, "stderr")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.acceptance
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import COLD, Cluster, Program
+from support.cluster.cluster import COLD, Cluster, Program
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 
 pytestmark = pytest.mark.acceptance
 
@@ -21,7 +22,7 @@ def losses(cluster: Cluster, job: str) -> dict[int, float]:
 
 def test_a_job_paused_under_ddp_on_4_goes_on_under_fsdp_on_2(four_slots: Cluster) -> None:
     cluster = four_slots
-    spec = {
+    spec: dict[str, Any] = {
         "name": "moves",
         "task": {"name": "digits"},
         "resources": {"workers": 4},

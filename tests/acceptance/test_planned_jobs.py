@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -30,7 +30,7 @@ def planners(cluster: Cluster) -> list[psutil.Process]:
     return [
         child
         for child in psutil.Process(cluster.agent.pid).children()
-        if "trainhall.training.planning" in child.cmdline()
+        if "trainhall.training.planning.planner" in child.cmdline()
     ]
 
 
@@ -47,7 +47,7 @@ def test_it_is_planned_where_it_runs_even_if_the_agent_is_killed_meanwhile(
     plan = done["plan"]
     assert done["attempt"] == 1
     assert done["spec"]["parallelism"]["strategy"] == "auto"
-    assert plan["parallelism"]["strategy"] in plan["told"]
+    assert plan["parallelism"]["strategy"] in plan["summary"]
     assert plan["measured"]["steps"] == 30
     assert plan["error"]["step_seconds"] == pytest.approx(
         plan["measured"]["step_seconds"] / plan["prediction"]["step_seconds"] - 1

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 from support.holds import Gate, free_task
 from support.waiting import eventually
 from typer.testing import CliRunner
@@ -90,10 +90,10 @@ def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
         assert [step for step, _ in points] == list(range(1, STEPS + 1))
         assert points == cluster.points(whole, name)
     assert cluster.points(job, "chain_weights")[-1] == cluster.points(whole, "chain_weights")[-1]
-    code, told = verify(cluster, job[:8], whole)
-    assert (code, told.strip()) == (
+    code, output = verify(cluster, job[:8], whole)
+    assert (code, output.strip()) == (
         0,
-        f"The runs are the same in all {STEPS} steps that both have taken.",
+        f"The runs are identical in all {STEPS} steps that both have taken.",
     )
     shown = CliRunner().invoke(app, ["show", job, "--url", cluster.url]).output
     assert f"at step {STEPS}" in shown
@@ -103,7 +103,7 @@ def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
         cluster, 2, steps=12, learning_rate_schedule={"kind": "constant", "warmup_steps": 4}
     )
     cluster.wait_for(other, "completed")
-    code, told = verify(cluster, job, other)
+    code, output = verify(cluster, job, other)
     assert code == 1
     # With another rate the first step has another result, and the second begins from it.
-    assert told.startswith("The runs part at step 2:\n  loss: ")
+    assert output.startswith("The runs diverge at step 2:\n  loss: ")

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import TRAINHALL, Cluster, running_cluster
+from support.cluster.cluster import TRAINHALL, Cluster, running_cluster
 
-from trainhall.cluster.archive import inspect
+from trainhall.cluster.wire.code_archive import inspect
 
 pytestmark = pytest.mark.acceptance
 
@@ -88,8 +88,8 @@ def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = done.stdout if name == "plain" else done.stderr
-    assert ("step 50: loss" if name == "plain" else "step 60  loss") in told
+    output = done.stdout if name == "plain" else done.stderr
+    assert ("step 50: loss" if name == "plain" else "step 60  loss") in output
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,8 +164,8 @@ def test_a_folder_that_cannot_be_sent_is_told_before_anything_is(
 ) -> None:
     (tmp_path / "out").symlink_to("/")
     (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {path: train.py}\n")
-    told = submit(cluster, str(tmp_path / "job.yaml"), code=2)
-    assert "out is a link that may lead out of the folder" in told
+    message = submit(cluster, str(tmp_path / "job.yaml"), code=2)
+    assert "out is a link that may lead out of the folder" in message
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="NO CURL HERE: its lines are not run")

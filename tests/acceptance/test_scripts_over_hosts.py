@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import COLD, Cluster, Program, running_cluster
+from support.cluster.cluster import COLD, Cluster, Program, running_cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance

@@ -2,11 +2,12 @@
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.holds import STEPS, Gate, free_task
 from support.waiting import eventually
 
@@ -73,7 +74,9 @@ def shut_both_down_for_an_upgrade(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kill", [kill_coordinator, kill_both, shut_both_down_for_an_upgrade])
-def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, gate: Gate) -> None:
+def test_ranks_metrics_and_lines_outlive_a_kill(
+    cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate
+) -> None:
     all_outlives(cluster, kill, gate)
 
 
@@ -81,6 +84,11 @@ def test_ranks_metrics_and_lines_outlive_a_kill(cluster: Cluster, kill, gate: Ga
 @pytest.mark.parametrize("killed_cluster", ["sqlite"], indirect=True)
 def test_ranks_metrics_and_lines_outlive_a_killed_agent(cluster: Cluster, gate: Gate) -> None:
     all_outlives(cluster, kill_agent, gate)
+
+
+def lines_as(cluster: Cluster, job: str, rank: int, expected: list[str]) -> list[str] | None:
+    lines = cluster.log_text(job, rank).splitlines()
+    return lines if lines == expected else None
 
 
 def all_outlives(cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate) -> None:
@@ -110,9 +118,7 @@ def all_outlives(cluster: Cluster, kill: Callable[[Cluster], None], gate: Gate) 
         expected = [f"rank {rank} line {i}" for i in range(lines)]
         got = eventually(
             f"the whole output of rank {rank}",
-            lambda rank=rank, expected=expected: (
-                (lines := cluster.log_text(writing, rank).splitlines()) == expected and lines
-            ),
+            partial(lines_as, cluster, writing, rank, expected),
         )
         assert got == expected
 
@@ -188,7 +194,7 @@ def test_the_warm_parent_may_die_too(cluster: Cluster, gate: Gate) -> None:
     cluster.wait_for_step(job, 20)
     ranks = [p.pid for p in cluster.rank_processes(job)]
     for process in psutil.Process(cluster.agent.pid).children():
-        if any("trainhall.training.warm" in part for part in process.cmdline()):
+        if any("trainhall.training.process.warm_parent" in part for part in process.cmdline()):
             process.kill()
     gate.open()
     done = cluster.wait_for(job, "completed")

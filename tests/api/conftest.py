@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from structlog.testing import capture_logs
-from support.web import served
+from support.cluster.web import served
 
 from trainhall.api.app import create_app
 from trainhall.api.settings import Settings

@@ -13,11 +13,11 @@ from sqlalchemy.exc import OperationalError
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from trainhall.cluster.pieces import Piece, decode_answers, encode
-from trainhall.cluster.rank_events import RankEvents
+from trainhall.cluster.gateway.rank_events import RankEvents
+from trainhall.cluster.wire.batches import BatchItem, decode_replies, encode_batch
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
-from trainhall.training.link import MetricTable, encode_frame, encode_tables
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 API = "/api/v1"
 SPEC = {
@@ -177,13 +177,13 @@ async def test_what_is_shipped_is_known_by_its_node_and_generation(
                 answer = await client.post(f"{base}/{path}", content=body, headers=credential)
                 assert answer.status_code == 200, answer.text
             pieces = [
-                (Piece(job_id=job, attempt=attempt, kind=kind, size=len(data), writer="1-a",
+                (BatchItem(job_id=job, attempt=attempt, kind=kind, size=len(data), writer="1-a",
                        generation=3), data)
                 for kind, data in (("metrics", batch(1, range(1, 2))), ("stderr", b"y\n"))
             ]  # fmt: skip
             async with connect(shipping_url(url), additional_headers=credential) as shipping:
-                await shipping.send(encode(pieces))
-                answers = decode_answers(await shipping.recv())
+                await shipping.send(encode_batch(pieces))
+                answers = decode_replies(await shipping.recv())
                 assert [answer.refusal for answer in answers] == [None, None]
         await client.delete(f"{API}/cluster/nodes/{node_id}")
     assert seen == [Origin(3, node_id)] * 5
@@ -211,13 +211,13 @@ async def test_small_pieces_share_a_message(url: str) -> None:
                 ({"kind": "stderr", "rank": 3, "offset": 0}, b"the last\n"),
             ]
             whole = {"job_id": job, "attempt": attempt}
-            message = encode(
-                [(Piece(**whole | given, size=len(data)), data) for given, data in sent]
+            message = encode_batch(
+                [(BatchItem(**whole | given, size=len(data)), data) for given, data in sent]
             )
             async with connect(shipping_url(url), additional_headers=credential) as shipping:
                 for _ in range(2):
                     await shipping.send(message)
-                    answers = decode_answers(await shipping.recv())
+                    answers = decode_replies(await shipping.recv())
             assert [answer.status for answer in answers] == [
                 200, 200, 422, 422, 422, 422, 422, 404, 404, 200, 200
             ]  # fmt: skip
@@ -237,7 +237,7 @@ async def test_small_pieces_share_a_message(url: str) -> None:
 async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
-        for message in (b"nonsense", "text", encode([]) + b"more"):
+        for message in (b"nonsense", "text", encode_batch([]) + b"more"):
             async with connect(shipping_url(url), additional_headers=credential) as shipping:
                 await shipping.send(message)
                 with pytest.raises(ConnectionClosed):
@@ -245,7 +245,7 @@ async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: s
         async with connect(shipping_url(url), additional_headers=credential) as shipping:
             reply = await client.delete(f"{API}/cluster/nodes/{node_id}")
             assert reply.status_code in (202, 204)
-            await shipping.send(encode([]))
+            await shipping.send(encode_batch([]))
             with pytest.raises(ConnectionClosed) as caught:
                 await shipping.recv()
             assert caught.value.rcvd is not None
@@ -262,13 +262,13 @@ async def test_pieces_wait_for_a_database_that_is_away(
         raise OperationalError("insert", {}, OSError("the server is gone"))
 
     monkeypatch.setattr(Ingest, "logs", away)
-    piece = Piece(job_id="abc", attempt=1, kind="stdout", size=1)
+    piece = BatchItem(job_id="abc", attempt=1, kind="stdout", size=1)
     async with httpx.AsyncClient(base_url=url) as client:
         _, credential = await joined(client)
     async with connect(shipping_url(url), additional_headers=credential) as shipping:
         for _ in range(2):
-            await shipping.send(encode([(piece, b"x")] * 2))
-            answers = decode_answers(await shipping.recv())
+            await shipping.send(encode_batch([(piece, b"x")] * 2))
+            answers = decode_replies(await shipping.recv())
             assert [answer.status for answer in answers] == [503, 503]
 
 

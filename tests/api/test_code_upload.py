@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
-from support.agent_process import until
+from support.cluster.agent_process import until
 
-from trainhall.cluster import code as code_store
-from trainhall.cluster.archive import MAX_ARCHIVE_BYTES
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.jobs import code_store
+from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES
 
 URL = "/api/v1/training/code"
 SPEC: dict[str, Any] = {"name": "coded", "script": {"path": "train.py"}}
@@ -43,8 +43,8 @@ async def test_code_is_stored_once(client: httpx.AsyncClient, tmp_path: Path) ->
     first = await client.put(f"{URL}/{sha256}", content=data)
     again = await client.put(f"{URL}/{sha256}", content=data)
     assert (first.status_code, again.status_code) == (201, 200)
-    told = {"sha256": sha256, "size": len(data)}
-    assert first.json() == again.json() == (await client.get(f"{URL}/{sha256}")).json() == told
+    entry = {"sha256": sha256, "size": len(data)}
+    assert first.json() == again.json() == (await client.get(f"{URL}/{sha256}")).json() == entry
     assert stored(tmp_path) == [sha256]
 
 

@@ -15,26 +15,26 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from support.web import served
+from support.cluster.web import served
 
-from trainhall.api import openapi
 from trainhall.api.app import create_app
+from trainhall.api.openapi import document
 from trainhall.api.settings import Settings
 
-CHECKS = (
+CHECKS = [
     schemathesis.checks.not_a_server_error,
     status_code_conformance,
     content_type_conformance,
     response_schema_conformance,
     negative_data_rejection,
-)
+]
 REFUSALS = {"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}}
 
 
 def _requests(**config: Any) -> Any:
     """What every operation of the document is asked."""
     found = schemathesis.Config.from_dict(REFUSALS | config)
-    return schemathesis.openapi.from_dict(openapi.document(), config=found)
+    return schemathesis.openapi.from_dict(document.document(), config=found)
 
 
 RANDOM_AND_EVERY_BOUNDARY = _requests()
@@ -73,15 +73,15 @@ def _serving(folder: Path, database_url: str) -> AbstractContextManager[str]:
     return served(create_app(Settings(data_dir=folder, database_url=database_url)))
 
 
-@RANDOM_AND_EVERY_BOUNDARY.parametrize()
+@RANDOM_AND_EVERY_BOUNDARY.parametrize()  # type: ignore[untyped-decorator]
 @FEW
-def test_answers_keep_to_the_document(case: schemathesis.Case, on_sqlite: str) -> None:
+def test_answers_keep_to_the_document(case: schemathesis.Case[Any], on_sqlite: str) -> None:
     case.call_and_validate(base_url=on_sqlite, checks=CHECKS)
 
 
-@EVERY_BOUNDARY_BUT_A_JOBS.parametrize()
+@EVERY_BOUNDARY_BUT_A_JOBS.parametrize()  # type: ignore[untyped-decorator]
 @FEW
 def test_answers_keep_to_the_document_on_postgres(
-    case: schemathesis.Case, on_postgres: str
+    case: schemathesis.Case[Any], on_postgres: str
 ) -> None:
     case.call_and_validate(base_url=on_postgres, checks=CHECKS)

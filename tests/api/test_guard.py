@@ -8,13 +8,14 @@ import httpx
 import psutil
 import pytest
 from fastapi import FastAPI
-from support.web import served
+from support.cluster.web import served
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from trainhall import __version__
 from trainhall.api.guard import Guard, is_loopback
-from trainhall.cli.doctor_checks import check_coordinator
+from trainhall.cli.nodes.doctor_checks import check_coordinator
 
 OWN = "127.0.0.1:8000"
 JOBS = "/api/v1/training/jobs"
@@ -159,7 +160,7 @@ def test_over_real_sockets(make_app: Callable[..., FastAPI]) -> None:
             assert refused.headers["content-type"] == "application/problem+json"
         stream = f"ws://127.0.0.1:{port}/api/v1/metrics/stream/abc"
         with pytest.raises(InvalidStatus) as caught:
-            connect(stream, origin="http://evil.example")  # type: ignore[arg-type]
+            connect(stream, origin=Origin("http://evil.example"))
         assert caught.value.response.status_code == 403
         outside = outside_address()
         if outside is None:

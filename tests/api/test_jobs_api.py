@@ -56,8 +56,8 @@ async def test_a_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient)
     reply = (await client.put(f"{job}/resume", json=changes)).json()
     assert (reply["state"], reply["world_size"]) == ("queued", 2)
     assert reply["spec"]["parallelism"]["strategy"] == "fsdp"
-    told = "a user resumed it with resources.workers 2, parallelism.strategy fsdp"
-    assert reply["reason"].startswith(told)
+    reason = "resumed by a user with resources.workers 2, parallelism.strategy fsdp"
+    assert reply["reason"].startswith(reason)
 
 
 async def test_a_waiting_job_is_resized(client: httpx.AsyncClient) -> None:
@@ -106,7 +106,7 @@ async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
     names = ["sweep 1", "Sweep-2", "100% sure", "under_score", "ÜBUNG"]
     ids = [await submitted(client, name=name) for name in names]
 
-    async def found(text: str) -> list[str]:
+    async def found(text: str) -> list[int]:
         answer = await client.get(f"{API}/training/jobs", params={"search": text})
         assert answer.status_code == 200
         return sorted(ids.index(job["id"]) for job in answer.json()["items"])

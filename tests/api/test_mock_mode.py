@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +37,7 @@ def uvicorn(temporary: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str]
             process.communicate()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_leaves_nothing_on_the_disk(tmp_path: Path, number: signal.Signals) -> None:
     temporary, data = tmp_path / "temporary", tmp_path / "data"
@@ -57,7 +59,7 @@ def test_it_leaves_nothing_on_the_disk(tmp_path: Path, number: signal.Signals) -
         assert any(temporary.iterdir()), "while it runs it has files"
         running = next(job["id"] for job in jobs if job["state"] == "running")
         stream = f"ws{url.removeprefix('http')}/api/v1/metrics/stream/{running}"
-        with connect(stream, origin="http://elsewhere.example") as viewer:  # type: ignore[arg-type]
+        with connect(stream, origin=Origin("http://elsewhere.example")) as viewer:
             viewer.recv(timeout=30)
             process.send_signal(number)
             _, errors = process.communicate(timeout=30)

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from sqlalchemy import select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
-from support.agent_process import until
-from support.coordinator_process import coordinator, url_of
+from support.cluster.agent_process import until
+from support.cluster.coordinator_process import coordinator, url_of
 
 from trainhall.api import app as app_module
 from trainhall.api import startup
@@ -60,10 +60,10 @@ async def test_a_second_one_is_refused_before_it_touches_anything(
 ) -> None:
     first, second = make_app(), make_app()
     async with first.router.lifespan_context(first):
-        told = await refusal(second)
+        message = await refusal(second)
         which = f"another coordinator uses {tmp_path / 'data'}; stop it, or give this one a"
-        assert told.startswith(which)
-        assert "--data-dir" in told
+        assert message.startswith(which)
+        assert "--data-dir" in message
     # An orderly end frees it.
     third = make_app()
     async with third.router.lifespan_context(third):
@@ -115,8 +115,8 @@ async def test_a_second_one_is_refused_before_it_changes_the_tables(
             await session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
         assert "another coordinator uses the database" in await refusal(newer)
         async with db.session() as session:
-            told = await session.scalar(text("SELECT version_num FROM alembic_version"))
-        assert told == "0001"
+            revision = await session.scalar(text("SELECT version_num FROM alembic_version"))
+        assert revision == "0001"
 
 
 async def test_a_database_that_cannot_be_written_is_told(
@@ -204,6 +204,7 @@ async def test_one_that_is_about_to_end_is_waited_for(make_app: Callable[..., Fa
     assert started.is_set()
 
 
+@pytest.mark.processes
 def test_processes(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with coordinator(tmp_path, lock_seconds=1.0) as first:
@@ -211,9 +212,9 @@ def test_processes(tmp_path: Path) -> None:
         with coordinator(tmp_path, lock_seconds=1.0) as second:
             output, errors = second.communicate(timeout=60)
         assert (second.returncode, output) == (1, "")
-        waits, told = errors.splitlines()
+        waits, message = errors.splitlines()
         assert "waiting for the end of another coordinator" in waits
-        assert told == (
+        assert message == (
             f"trainhall: the coordinator could not start: another coordinator uses {folder}; stop "
             "it, or give this one a --data-dir of its own"
         )

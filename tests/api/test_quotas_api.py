@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 from fastapi import FastAPI
 
-from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.quotas import Quotas
 
 API = "/api/v1"
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from support.coordinator_process import coordinator, url_of
+from support.cluster.coordinator_process import coordinator, url_of
 from websockets.sync.client import connect
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal.Signals) -> None:
     with coordinator(tmp_path) as process:
@@ -36,6 +37,7 @@ def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal
         assert read.json()["name"] == "x", "what was submitted is kept"
 
 
+@pytest.mark.processes
 def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -48,8 +50,9 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
     assert "--port" in errors
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
-    ("host", "database", "told"),
+    ("host", "database", "message"),
     [("256.256.256.256", "", "cannot listen on 256.256.256.256"),
      ("127.0.0.1", "mysql://x/y", "'mysql' is not supported"),
      ("127.0.0.1", "nonsense", "no database URL"),
@@ -57,17 +60,18 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
      ("127.0.0.1", "sqlite:////dev/null/x.db", "cannot keep data")],
 )  # fmt: skip
 def test_what_it_cannot_start_with_is_told_in_one_line(
-    tmp_path: Path, host: str, database: str, told: str
+    tmp_path: Path, host: str, database: str, message: str
 ) -> None:
     with coordinator(tmp_path, host=host, database=database) as process:
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert output == ""
-    assert told in errors
+    assert message in errors
     assert "secret" not in errors
     assert len(errors.splitlines()) == 1, errors
 
 
+@pytest.mark.processes
 def test_the_app_is_served_by_uvicorn_too(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     with socket.socket() as listener:

@@ -68,12 +68,12 @@ def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("QUOTAS", "bob=1", "quotas: must be JSON, such as"),
-        ("QUOTAS", "[1]", "quotas: must be a mapping of keys"),
+        ("QUOTAS", "[1]", "quotas: must be an object"),
         ("QUOTAS", '{"user": {"bob": 1}}', "quotas.user: unknown key"),
-        ("QUOTAS", '{"users": 3}', "quotas.users: must be a mapping of keys"),
+        ("QUOTAS", '{"users": 3}', "quotas.users: must be an object"),
         ("QUOTAS", '{"users": {"bob": -1}}', "quotas.users.bob: must be at least 0"),
         ("LOST_AFTER", "-1", "lost_after: must be more than 0 (given: -1)"),
         ("SUSPECT_AFTER", "100", "trainhall: suspect_after must lie above"),
@@ -85,11 +85,11 @@ def test_a_bad_value_ends_the_server_with_its_name(
     tmp_path: Path,
     name: str,
     value: str,
-    told: str,
+    message: str,
 ) -> None:
     monkeypatch.setenv(f"TRAINHALL_{name}", value)
     assert serve(host="127.0.0.1", port=0, data_dir=tmp_path, insecure=False) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_quotas_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

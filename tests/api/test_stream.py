@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from support.cluster.web import served
 from support.waiting import eventually
-from support.web import served
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 

@@ -25,8 +25,8 @@ BAD_SPECS: dict[str, tuple[Any, str, str]] = {
         "hidden",
     ),
     "unknown task": (changed(task={"name": "digitz"}), "task.name", "digits"),
-    "wrong type": (changed(training={"steps": "many"}), "training.steps", "whole number"),
-    "a list for a mapping": (changed(training=[1]), "training", ""),
+    "wrong type": (changed(training={"steps": "many"}), "training.steps", "an integer"),
+    "a list for an object": (changed(training=[1]), "training", ""),
     "no steps": (changed(training={"steps": 0}), "training.steps", "1"),
     "negative workers": (changed(resources={"workers": -1}), "resources.workers", "1"),
     "absurd workers": (changed(resources={"workers": 10**9}), "resources.workers", "4,096"),
@@ -54,9 +54,9 @@ BAD_SPECS: dict[str, tuple[Any, str, str]] = {
         "checkpoint.path",
         "absolute",
     ),
-    "a list": ([SPEC], "", "mapping"),
-    "a number": (3, "", "mapping"),
-    "nothing": (None, "", "mapping"),
+    "a list": ([SPEC], "", "an object"),
+    "a number": (3, "", "an object"),
+    "nothing": (None, "", "an object"),
 }
 BAD_TEXTS: dict[str, tuple[str, bytes, str]] = {
     "NaN": ("application/json", b'{"name": "x", "training": {"learning_rate": NaN}}', "NaN"),
@@ -90,23 +90,23 @@ def check_problem(reply: httpx.Response, status: int) -> dict[str, Any]:
 
 async def test_bad_specs_are_refused_by_field(client: httpx.AsyncClient) -> None:
     wrong = []
-    for name, (spec, field, told) in BAD_SPECS.items():
+    for name, (spec, field, message) in BAD_SPECS.items():
         body = json.dumps(spec)
         for kind in ("application/json", "application/yaml"):
             reply = await client.post(JOBS, content=body, headers={"Content-Type": kind})
             problem = check_problem(reply, 422)
             fields = {error["field"]: error["message"] for error in problem["errors"]}
-            if told.lower() not in fields.get(field, "").lower() or field not in fields:
+            if message.lower() not in fields.get(field, "").lower() or field not in fields:
                 wrong.append((name, kind, problem))
     assert not wrong
     assert await count(client) == 0
 
 
 async def test_bad_texts_are_refused(client: httpx.AsyncClient) -> None:
-    for name, (kind, body, told) in BAD_TEXTS.items():
+    for name, (kind, body, message) in BAD_TEXTS.items():
         reply = await client.post(JOBS, content=body, headers={"Content-Type": kind})
         problem = check_problem(reply, 422)
-        assert told.lower() in problem["detail"].lower(), (name, problem)
+        assert message.lower() in problem["detail"].lower(), (name, problem)
     assert await count(client) == 0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect, sync_playwright
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 
 from trainhall import api
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
@@ -51,7 +51,7 @@ def live(page: Page) -> Locator:
 def curve(page: Page, title: str, column: str) -> list[tuple[int, float]]:
     """The points that a chart draws, as the page saves them."""
     with page.expect_download() as download:
-        page.get_by_role("button", name=f"Save {title} as CSV").click()
+        page.get_by_role("button", name=f"Download {title} as CSV").click()
     text = Path(download.value.path()).read_text()
     rows = csv.DictReader(io.StringIO(text))
     return [(int(row["step"]), float(row[column])) for row in rows if row[column]]
@@ -84,7 +84,7 @@ def test_a_wrong_spec_is_told_at_its_line_and_a_right_one_runs(
 
     write_spec(page, text.replace("stepz", "steps"))
     page.get_by_role("button", name="Check").click()
-    expect(page.get_by_text("The spec is good.")).to_be_visible()
+    expect(page.get_by_text("Valid.")).to_be_visible()
     page.get_by_role("button", name="Submit").click()
     expect(page).to_have_url(re.compile("/jobs/[0-9a-f]+$"))
     expect(page.get_by_role("heading", name="from-the-page")).to_be_visible()
@@ -108,14 +108,14 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
     state(page, "running")
     wait_for_step(page, paused_at + 20)
     page.get_by_role("button", name="Cancel", exact=True).click()
-    page.get_by_role("dialog").get_by_role("button", name="Keep").click()
+    page.get_by_role("dialog").get_by_role("button", name="Go back").click()
     assert cluster.job(job)["state"] == "running"
     page.get_by_role("button", name="Cancel", exact=True).click()
-    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_role("button", name="Cancel job").click()
     state(page, "cancelled")
     steps = [step for step, _ in curve(page, "Loss", "loss")]
     assert steps == list(range(1, steps[-1] + 1))
-    page.get_by_role("tab", name="What happened").click()
+    page.get_by_role("tab", name="Timeline").click()
     expect(page.get_by_role("region", name=re.compile(r"^Attempt \d$"))).to_have_count(2)
     page.get_by_role("tab", name="Checkpoints").click()
     expect(page.get_by_role("table", name="Checkpoints").get_by_role("row")).to_have_count(2)
@@ -147,11 +147,11 @@ def test_the_curve_survives_a_reload_and_a_restart_of_the_coordinator(
     assert dict(points).items() <= stored.items()
     cluster.request("DELETE", f"/training/jobs/{job}")
     state(page, "cancelled")
-    page.get_by_role("tab", name="What happened").click()
-    told = page.locator("li[data-seq]")
+    page.get_by_role("tab", name="Timeline").click()
+    shown_events = page.locator("li[data-seq]")
     stored_events = cluster.get(f"/training/jobs/{job}/events", params={"limit": 500})["items"]
-    expect(told).to_have_count(len(stored_events))
-    seqs = {int(row.get_attribute("data-seq") or 0) for row in told.all()}
+    expect(shown_events).to_have_count(len(stored_events))
+    seqs = {int(row.get_attribute("data-seq") or 0) for row in shown_events.all()}
     assert seqs == {event["seq"] for event in stored_events}
 
 
@@ -235,7 +235,7 @@ def test_jobs_are_filtered_by_the_address(page: Page, cluster: Cluster) -> None:
     page.goto("/jobs?search=for-many")
     expect(page.locator("tr[data-job]")).to_have_count(1)
     row.get_by_role("button", name="Cancel waits-for-many").click()
-    page.get_by_role("button", name="Cancel the job").click()
+    page.get_by_role("button", name="Cancel job").click()
     expect(row).to_contain_text("cancelled")
 
 
@@ -244,9 +244,9 @@ def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> No
     here = page.get_by_role("region", name="Node here")
     expect(here).to_contain_text("ready")
     expect(here.get_by_role("table").get_by_role("row")).to_have_count(3)
-    page.get_by_role("button", name="Add a host").click()
+    page.get_by_role("button", name="Add a node").click()
     page.get_by_label("Name").fill("gpu-07")
-    page.get_by_role("button", name="Get the command").click()
+    page.get_by_role("button", name="Get command").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_text("trainhall agent")).to_contain_text(cluster.url)
     expect(dialog.get_by_role("alert")).to_contain_text("answers on loopback alone")
@@ -255,15 +255,15 @@ def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> No
     expect(added).to_contain_text("pending")
     added.get_by_role("button", name="Remove gpu-07").click()
     expect(page.get_by_role("dialog")).to_contain_text("Nothing runs on it")
-    page.get_by_role("button", name="Remove the node").click()
+    page.get_by_role("button", name="Remove node").click()
     expect(added).to_have_count(0)
 
 
 def test_what_is_not_there_is_told(page: Page) -> None:
     page.goto("/jobs/nosuchjob")
-    expect(page.get_by_role("heading", name="There is no such job")).to_be_visible()
+    expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
     page.goto("/nowhere/at/all")
-    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
 
 
 def test_colours_are_chosen_and_kept(page: Page) -> None:
@@ -274,11 +274,11 @@ def test_colours_are_chosen_and_kept(page: Page) -> None:
     page.emulate_media(color_scheme="dark")
     expect(page.locator("html")).to_have_attribute(scheme, "dark")
     page.emulate_media(color_scheme="light")
-    page.get_by_role("button", name="Colours").click()
+    page.get_by_role("button", name="Theme and help").click()
     page.get_by_role("menuitem", name="Dark").click()
     expect(page.locator("html")).to_have_attribute(scheme, "dark")
     page.reload()
     expect(page.locator("html")).to_have_attribute(scheme, "dark")
-    page.get_by_role("button", name="Colours").click()
-    page.get_by_role("menuitem", name="As the system").click()
+    page.get_by_role("button", name="Theme and help").click()
+    page.get_by_role("menuitem", name="System").click()
     expect(page.locator("html")).to_have_attribute(scheme, "light")

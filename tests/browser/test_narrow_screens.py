@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 
 pytestmark = pytest.mark.browser
 
@@ -56,7 +56,7 @@ def test_every_tab_and_every_command_of_a_job_is_in_sight(phone: Page, job: str)
         assert outside(phone.get_by_role("button")) == [], name
 
 
-def test_every_checkpoint_is_told_with_what_can_be_done_with_it(phone: Page, job: str) -> None:
+def test_every_checkpoint_has_its_commands(phone: Page, job: str) -> None:
     phone.goto(f"/jobs/{job}?tab=checkpoints")
     table = phone.get_by_role("table", name="Checkpoints")
     for step in (10, 20, 30):
@@ -64,7 +64,7 @@ def test_every_checkpoint_is_told_with_what_can_be_done_with_it(phone: Page, job
         expect(commands).to_have_count(3)
         assert outside(commands) == []
     row = table.get_by_role("row").filter(has=phone.get_by_role("button", name="Pin step 20"))
-    for part in ("20", "committed", "loss"):
+    for part in ("20", "saved", "loss"):
         expect(row.get_by_text(part).first).to_be_visible()
     row.get_by_role("button", name="Pin step 20").click()
     expect(row.get_by_text("pinned")).to_be_visible()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
@@ -21,9 +21,7 @@ def endless(name: str, workers: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_running_job_is_resized_and_told_what_it_cannot_have(
-    page: Page, cluster: Cluster
-) -> None:
+def test_a_running_job_is_resized(page: Page, cluster: Cluster) -> None:
     job = cluster.submit(endless("grows", 1))
     cluster.wait_for_step(job, 1)
     page.goto(f"/jobs/{job}?tab=spec")
@@ -32,15 +30,15 @@ def test_a_running_job_is_resized_and_told_what_it_cannot_have(
     # By keys, as it has to be possible, too.
     page.get_by_role("button", name="Resize").press("Enter")
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_label("At least")).to_have_value("1")
-    dialog.get_by_label("At least").fill("3")
-    dialog.get_by_label("At most").fill("3")
-    dialog.get_by_label("At most").press("Enter")
+    expect(dialog.get_by_label("Min workers")).to_have_value("1")
+    dialog.get_by_label("Min workers").fill("3")
+    dialog.get_by_label("Max workers").fill("3")
+    dialog.get_by_label("Max workers").press("Enter")
     expect(dialog.get_by_role("alert")).to_contain_text("32")
-    dialog.get_by_label("At least").fill("1")
-    dialog.get_by_label("At most").fill("2")
+    dialog.get_by_label("Min workers").fill("1")
+    dialog.get_by_label("Max workers").fill("2")
     expect(dialog.get_by_text("Elastic:")).to_be_visible()
-    dialog.get_by_label("At most").press("Enter")
+    dialog.get_by_label("Max workers").press("Enter")
     expect(dialog).to_have_count(0)
     # It grows in place once it has had its size for a while.
     expect(header.get_by_text("2 workers", exact=True)).to_be_visible(timeout=SLOW)
@@ -61,12 +59,12 @@ def test_a_long_queue_is_read_page_by_page_with_who_holds_and_waits(
     cluster.wait_for_step(holder, 1)
     waiting = [cluster.submit(endless(f"waits-{i}", 2, user="bob")) for i in range(101)]
     page.goto("/queue")
-    expect(page.get_by_test_id("waiting")).to_have_text("101 jobs wait, the first 100 are shown")
-    first = page.get_by_role("row").filter(has_text="waits-0")
-    expect(first).to_contain_text(f"1 of 2 is free, job {holder} holds 1")
-    page.get_by_role("button", name="Later jobs").click()
+    expect(page.get_by_test_id("waiting")).to_have_text("101 jobs waiting, first 100 shown")
+    first = page.get_by_role("row").filter(has_text="waits-0").first
+    expect(first).to_contain_text("1 of 2 is free, “holder” holds 1")
+    page.get_by_role("button", name="Load more").click()
     expect(page.get_by_role("link", name="waits-100")).to_be_visible()
-    expect(page.get_by_test_id("waiting")).to_have_text("101 jobs wait")
+    expect(page.get_by_test_id("waiting")).to_have_text("101 jobs waiting")
     quotas = page.get_by_role("table", name="Projects and users")
     expect(quotas.get_by_role("row").filter(has_text="vision")).to_contain_text(
         "1 device, no limit"
@@ -74,6 +72,9 @@ def test_a_long_queue_is_read_page_by_page_with_who_holds_and_waits(
     expect(quotas.get_by_role("row").filter(has_text="bob")).to_contain_text("101")
     # However far back it is, its page tells its place.
     page.get_by_role("link", name="waits-100").click()
-    place = page.get_by_role("region", name="What it waits for")
-    expect(place).to_contain_text("number 101 in the queue")
-    expect(place).to_contain_text(re.compile(f"waits behind job {waiting[0]}"))
+    place = page.get_by_role("region", name="Queue position")
+    expect(place).to_contain_text("position 101 in the queue")
+    expect(place).to_contain_text(re.compile(r"waiting for “waits-0” \(.*\), ahead in the queue"))
+    expect(place.get_by_role("link", name="waits-0").first).to_have_attribute(
+        "href", f"/jobs/{waiting[0]}"
+    )

@@ -1,4 +1,4 @@
-"""The dashboard's answers to a researcher: curves from near, jobs beside each other, long logs."""
+"""Zooming into curves, comparing jobs, and searching long logs."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import SLOW
 
 pytestmark = pytest.mark.browser
@@ -49,9 +49,7 @@ def drag(page: Page, over: Locator, begin: float, end: float) -> None:
     page.mouse.up()
 
 
-def test_a_zoom_reads_its_steps_stands_in_the_address_and_is_undone(
-    page: Page, jobs: list[str]
-) -> None:
+def test_a_zoom_reads_its_steps_and_is_in_the_url(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     plot = chart(page, "Loss").locator(".u-over")
     with page.expect_request(re.compile(r"from_step=\d+&to_step=\d+|to_step=\d+")) as asked:
@@ -63,29 +61,46 @@ def test_a_zoom_reads_its_steps_stands_in_the_address_and_is_undone(
     assert 90 < begin < 110, page.url
     assert 190 < end < 210, page.url
     assert f"from_step={begin}" in asked.value.url
-    told = f"steps {begin} to {end}"
-    expect(page.get_by_text(told)).to_be_visible()
+    zoomed = f"steps {begin} to {end}"
+    expect(page.get_by_text(zoomed)).to_be_visible()
     page.reload()
-    expect(page.get_by_text(told)).to_be_visible()
+    expect(page.get_by_text(zoomed)).to_be_visible()
     expect(plot).to_be_visible()
     plot.dblclick()
     expect(page).not_to_have_url(re.compile("from="))
     page.go_back()
-    expect(page.get_by_text(told)).to_be_visible()
-    page.get_by_role("button", name="Show all").click()
+    expect(page.get_by_text(zoomed)).to_be_visible()
+    page.get_by_role("button", name="Reset zoom").click()
     expect(page).not_to_have_url(re.compile("from="))
 
-    page.get_by_text("Time since start").click()
+    page.get_by_text("Relative time").click()
     page.get_by_role("switch", name="Log scale").check()
     expect(page).to_have_url(re.compile("x=elapsed.*log=true"))
     expect(chart(page, "Loss").get_by_role("img")).to_have_accessible_name(
-        "Loss over time since the start"
+        "Loss over relative time"
     )
     # What the job does not report has no chart.
     expect(chart(page, "Accuracy")).to_have_count(0)
 
 
-def test_jobs_are_compared_with_what_differs_in_their_specs(page: Page, jobs: list[str]) -> None:
+def test_the_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> None:
+    page.goto(f"/jobs/{jobs[0]}")
+    loss = chart(page, "Loss")
+    keys = loss.locator("figcaption")
+    expect(keys).to_contain_text(re.compile(r"validation\d"))
+    plot = loss.locator(".u-over")
+    expect(plot).to_be_visible()
+    box = plot.bounding_box()
+    assert box
+    plot.hover(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    expect(keys).to_contain_text(re.compile(r"step (19|20)\d"))
+    # The only validation was at the end.
+    expect(keys).to_contain_text(re.compile("validation–$"))
+    plot.hover(position={"x": box["width"] - 1, "y": box["height"] / 2})
+    expect(keys).to_contain_text(re.compile(r"validation\d"))
+
+
+def test_compare_shows_curves_and_spec_differences(page: Page, jobs: list[str]) -> None:
     page.goto("/jobs")
     for name in ("slow-learner", "fast-learner"):
         page.get_by_role("checkbox", name=f"Compare {name}").check()
@@ -95,7 +110,7 @@ def test_jobs_are_compared_with_what_differs_in_their_specs(page: Page, jobs: li
     expect(loss.locator("canvas")).to_be_visible()
     for name in ("slow-learner", "fast-learner"):
         expect(loss.get_by_text(name)).to_be_visible()
-    table = page.get_by_role("table", name="Differences of the specs")
+    table = page.get_by_role("table", name="Spec differences")
     expect(table.get_by_role("row")).to_have_count(2)
     expect(table.get_by_role("row").last).to_have_text("training.learning_rate0.0010.01")
 
@@ -104,7 +119,7 @@ def test_jobs_are_compared_with_what_differs_in_their_specs(page: Page, jobs: li
         return keys.locator("line").get_attribute("stroke")
 
     kept = color("fast-learner")
-    page.get_by_role("button", name="Take out slow-learner").click()
+    page.get_by_role("button", name="Remove slow-learner").click()
     expect(page.get_by_role("listitem").filter(has_text="slow-learner")).to_have_count(0)
     assert color("fast-learner") == kept
     page.reload()
@@ -120,13 +135,13 @@ print("the end", flush=True)
 """
 
 
-def test_a_text_is_found_in_all_of_a_long_log(page: Page, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_long_log_is_searched(page: Page, cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(LONG)
     job = cluster.submit({"name": "long-log", "script": {"path": str(script)}})
     cluster.wait_for(job, "completed")
     page.goto(f"/jobs/{job}")
-    # A script's page opens on what it prints, and has no tiles for what it does not report.
+    # A script without metrics opens on its logs, and has no tiles.
     log = page.get_by_role("log")
     expect(log.get_by_text("the end")).to_be_visible()
     expect(page.locator("dd[data-metric]")).to_have_count(0)
@@ -155,9 +170,7 @@ def test_a_text_is_found_in_all_of_a_long_log(page: Page, cluster: Cluster, tmp_
     expect(log.get_by_text("the end")).to_be_visible()
 
 
-def test_what_happened_is_told_with_the_failure(
-    page: Page, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_timeline_shows_the_failure(page: Page, cluster: Cluster, tmp_path: Path) -> None:
     # A script that ends at once may do so between two reports, and never be seen to run.
     script, seen = tmp_path / "fails.py", tmp_path / "seen"
     script.write_text(
@@ -176,14 +189,12 @@ def test_what_happened_is_told_with_the_failure(
     expect(attempt).to_contain_text("the data are gone")
     expect(attempt).to_contain_text("rank 0 · exit code 1")
     expect(page.get_by_role("figure", name="States over time")).to_contain_text("running")
-    attempt.get_by_role("link", name="Its output").click()
+    attempt.get_by_role("link", name="View logs").click()
     expect(page.get_by_role("log").get_by_text("the data are gone")).to_be_visible()
     expect(page).to_have_url(re.compile("rank=0"))
 
 
-def test_a_zoom_leaves_the_page_where_it_was_and_all_points_are_saved(
-    page: Page, jobs: list[str]
-) -> None:
+def test_a_zoom_keeps_the_scroll_position(page: Page, jobs: list[str]) -> None:
     page.set_viewport_size({"width": 1000, "height": 500})
     page.goto(f"/jobs/{jobs[0]}")
     # A plot is there once it is on the screen.
@@ -199,25 +210,25 @@ def test_a_zoom_leaves_the_page_where_it_was_and_all_points_are_saved(
     expect(page.get_by_text(re.compile("^steps [0-9,]+ to [0-9,]+$"))).to_be_visible()
     assert page.evaluate("window.scrollY") == before
     with page.expect_download() as download:
-        page.get_by_role("button", name="All as CSV").click()
+        page.get_by_role("button", name="Download CSV").click()
     rows = Path(download.value.path()).read_text().splitlines()
     assert rows[0].startswith("step,loss,")
     assert len(rows) == 401
 
 
-def test_an_ended_job_is_not_live_and_is_submitted_again(page: Page, jobs: list[str]) -> None:
+def test_a_finished_job_is_not_live_and_is_submitted_again(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     expect(page.get_by_test_id("job-state")).to_have_text("completed")
     tiles = page.locator("dd[data-metric=loss] + dd")
     expect(tiles).to_have_text("mean of the last 20 steps")
     expect(page.get_by_role("status").filter(has_text=re.compile("^live$"))).to_have_count(0)
-    # Its state is told once.
+    # The state is shown once.
     expect(page.get_by_text("completed", exact=True)).to_have_count(1)
     page.get_by_role("link", name="Submit again").click()
     expect(page.locator(".cm-content")).to_contain_text("name: slow-learner")
 
 
-def test_a_script_without_steps_tells_its_time_and_its_last_line(
+def test_a_script_without_steps_shows_time_and_last_line(
     page: Page, cluster: Cluster, tmp_path: Path
 ) -> None:
     script = tmp_path / "silent.py"

@@ -4,6 +4,6 @@ catalogue   every scenario
 stage       what a scenario is played on: a cluster, chance from a seed, a report
 clusters    a coordinator and hosts as processes; `network` gives each a network of its own
 jobs        jobs whose ranks write down what they do, for comparison
-*_faults    the scenarios
+faults      the scenarios
 guard       ends all of it, however the process that plays ends
 """

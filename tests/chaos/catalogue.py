@@ -2,10 +2,10 @@
 
 from chaos.clusters import why_no_memory_limit
 from chaos.commands import random_commands
-from chaos.coordinator_faults import absent_coordinator, killed_coordinator
-from chaos.disk_faults import full_agent_disk, full_coordinator_disk, stopped_postgres
-from chaos.elastic_faults import hung_over_hosts, killed_while_regrouping, lost_in_place
-from chaos.host_faults import (
+from chaos.faults.coordinator import absent_coordinator, killed_coordinator
+from chaos.faults.disk import full_agent_disk, full_coordinator_disk, stopped_postgres
+from chaos.faults.elastic import hung_over_hosts, killed_while_regrouping, lost_in_place
+from chaos.faults.host import (
     frozen_agent,
     killed_agent,
     lost_host_of_two,
@@ -13,8 +13,8 @@ from chaos.host_faults import (
     powered_off_host,
     short_partition,
 )
+from chaos.faults.rank import ended_script, hung_rank, killed_rank, out_of_memory
 from chaos.network import why_not_root
-from chaos.rank_faults import ended_script, hung_rank, killed_rank, out_of_memory
 from chaos.stage import Scenario
 
 SCENARIOS = (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from support.cluster import FINAL, TRAINHALL, Cluster, Program
+from support.cluster.cluster import FINAL, TRAINHALL, Cluster, Program
 from support.waiting import eventually
 
 from chaos import coordinator, guard
@@ -292,7 +292,7 @@ def chaos_cluster(
     """A running cluster. Whatever happens to this process, nothing of the cluster stays.
 
     Raises:
-        NotAllowed: this machine does not let us make the network that is asked for.
+        NetworkNotAllowedError: this machine does not let us make the network that is asked for.
     """
     folder.mkdir(parents=True)
     groups = [path for path in (memory_group(),) if path is not None]

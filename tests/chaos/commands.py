@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from support.cluster import FINAL
+from support.cluster.cluster import FINAL
 
 from chaos.clusters import ChaosCluster, Shape
 from chaos.jobs import stepping
@@ -45,7 +45,7 @@ class _Subject:
 
 
 def random_commands(play: Play) -> None:
-    """Pause, resume, cancel, resize and drain at random: every job comes to its end."""
+    """Pause, resume, cancel, resize and drain at random: every job ends."""
     report, chance = play.report, play.chance
     with play.stage.cluster(_SHAPE) as cluster:
         times = play.times()
@@ -65,7 +65,7 @@ def random_commands(play: Play) -> None:
                 if state in FINAL:
                     subjects.remove(subject)
                     if state == "failed":
-                        report.check("no job failed", False, _told(cluster, subject))
+                        report.check("no job failed", False, _shown(cluster, subject))
                     report.check(f"a job came to its end: {state}", True)
                     resizes += _resizes(cluster, subject.job)
                     continue
@@ -77,7 +77,7 @@ def random_commands(play: Play) -> None:
                 elif not subject.left and state == "paused":
                     _command(play, cluster, subject, "resume", state)
                 if time.monotonic() - subject.since > _PATIENCE_SECONDS:
-                    report.check("no job is stuck", False, _told(cluster, subject))
+                    report.check("no job is stuck", False, _shown(cluster, subject))
             if chance.random() < _DRAIN_CHANCE:
                 _toggle_drain(play, cluster)
             time.sleep(chance.uniform(0, 0.1))
@@ -125,6 +125,6 @@ def _command(
     play.report.check(what, refused or reply.status_code == 202, reply.text)
 
 
-def _told(cluster: ChaosCluster, subject: _Subject) -> Any:
+def _shown(cluster: ChaosCluster, subject: _Subject) -> Any:
     job = cluster.job(subject.job)
     return f"{job['state']}: {job['reason']}\n{cluster.story(subject.job)}"

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from trainhall.distributed.bench.hosts import Host as Place
-from trainhall.distributed.bench.hosts import NotAllowed, limited_hosts
+from trainhall.distributed.bench.hosts import NetworkNotAllowedError, limited_hosts
 
 _FORWARDING, _DISABLED = "3", "0"
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
@@ -47,7 +47,7 @@ def network(hosts: int) -> Iterator[Network]:
     """A network for a coordinator and so many hosts.
 
     Raises:
-        NotAllowed: it takes Linux, root and iproute2.
+        NetworkNotAllowedError: it takes Linux, root and iproute2.
     """
     with limited_hosts(hosts + 1, _BITS_PER_SECOND) as places:
         yield Network(places)
@@ -59,7 +59,7 @@ def why_not_root() -> str | None:
     try:
         with network(1):
             return None
-    except NotAllowed as error:
+    except NetworkNotAllowedError as error:
         return str(error)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-class Violated(AssertionError):
+class ViolatedError(AssertionError):
     """Something that has to hold under every fault did not."""
 
 
@@ -32,7 +32,7 @@ class Report:
             Violated: it does not hold.
         """
         if not holds:
-            raise Violated(f"{what}: {detail}" if detail != "" else what)
+            raise ViolatedError(f"{what}: {detail}" if detail != "" else what)
         self.checked[what] += 1
 
     def figure(self, name: str, value: float) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from chaos.clusters import ChaosCluster, Shape, chaos_cluster
-from chaos.report import Report, Violated
+from chaos.report import Report, ViolatedError
 
 
 class Stage:
@@ -117,7 +117,7 @@ class Scenario:
             chance = random.Random(f"{seed} {self.name}")
             self.play(Play(stage, chance, runs, report, began + limit_seconds))
             if not report.injected or not report.checked:
-                raise Violated("nothing was injected, or nothing was checked")
+                raise ViolatedError("nothing was injected, or nothing was checked")
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             report.problem = (

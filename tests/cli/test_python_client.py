@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 from support.waiting import eventually
 
 import trainhall as th
-from trainhall.client import Client, NotFound, Unreachable, Usage, WrongState
+from trainhall.client import Client, NotFoundError, UnreachableError, UsageError, WrongStateError
 
 pytestmark = pytest.mark.acceptance
 
@@ -66,7 +66,7 @@ def test_a_job_is_submitted_waited_for_and_read(
     assert [c["step"] for c in hall.checkpoints(job["id"])] == [30, 20, 10]
     assert "completed" in [e["data"].get("state") for e in hall.events(job["id"])]
     assert job["id"] in [each["id"] for each in hall.jobs(state="completed")]
-    with pytest.raises(WrongState, match="completed"):
+    with pytest.raises(WrongStateError, match="completed"):
         hall.pause(job["id"])
     # As on the command line, a unique beginning will do.
     short = job["id"][:8]
@@ -112,21 +112,21 @@ def test_what_a_script_wrote_is_read_line_by_line(hall: Client, tmp_path: Path) 
 
 
 def test_what_is_wrong_is_told(hall: Client, tmp_path: Path) -> None:
-    with pytest.raises(Usage, match=r"not a valid job spec\n  training.steps: .*given: -1"):
+    with pytest.raises(UsageError, match=r"not a valid job spec\n  training.steps: .*given: -1"):
         hall.submit({**QUICK, "training": {"steps": -1}})
-    with pytest.raises(Usage, match="there is no file"):
+    with pytest.raises(UsageError, match="there is no file"):
         hall.submit(tmp_path / "none.yaml")
-    with pytest.raises(Usage, match="the spec holds what JSON cannot"):
+    with pytest.raises(UsageError, match="the spec holds what JSON cannot"):
         hall.submit({**QUICK, "name": object()})
-    with pytest.raises(NotFound, match="ffffffffffff"):
+    with pytest.raises(NotFoundError, match="ffffffffffff"):
         hall.job("ffffffffffff")
-    with pytest.raises(NotFound, match="ffffffffffff"):
+    with pytest.raises(NotFoundError, match="ffffffffffff"):
         hall.wait("ffffffffffff")
-    with pytest.raises(Usage, match="is not an id"):
+    with pytest.raises(UsageError, match="is not an id"):
         hall.job("../nodes")
     with (
         th.Client("http://127.0.0.1:9") as nobody,
-        pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"),
+        pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"),
     ):
         list(nobody.jobs())
 
@@ -154,7 +154,7 @@ def test_the_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path)
 def test_a_sweep_passes_over_a_job_that_was_not_completed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its last loss is nothing to compare, and it may have none at all."""
+    """A failed job's metric is nothing to compare, and it may have none at all."""
 
     class Hall:
         def __enter__(self) -> "Hall":
@@ -167,18 +167,20 @@ def test_a_sweep_passes_over_a_job_that_was_not_completed(
 
         def wait(self, job_id: str) -> dict[str, Any]:
             good = job_id == "sweep 0.1"
-            return {"id": job_id, "state": "completed" if good else "failed", "reason": "it broke"}
-
-        def curve(self, job_id: str, name: str) -> list[tuple[int, float]]:
-            return {"sweep 0.1": [(1, 0.5)], "sweep 1": [(1, 0.25)]}.get(job_id, [])
+            return {
+                "id": job_id,
+                "state": "completed" if good else "failed",
+                "reason": "it broke",
+                "main_metric": {"name": "loss", "value": 0.5 if good else 0.25, "goal": "min"},
+            }
 
     monkeypatch.setattr(th, "Client", Hall)
-    for rates, best in ((["1", "0.1", "9"], "0.1"), (["9"], "none was completed")):
+    for rates, best in ((["1", "0.1", "9"], "0.1"), (["9"], "none completed")):
         monkeypatch.setattr(sys, "argv", ["sweep.py", "job.yaml", *rates])
         runpy.run_path(str(EXAMPLES / "sweep.py"))
-        told = capsys.readouterr().out.splitlines()
-        assert told[-1] == f"best: {best}"
-        assert "9: failed, it broke" in told
+        printed = capsys.readouterr().out.splitlines()
+        assert printed[-1] == f"best: {best}"
+        assert "9: failed, it broke" in printed
 
 
 def _until(hall: Client, job_id: str, state: str) -> None:

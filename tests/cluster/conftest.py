@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.simulated import SimulatedCluster
+from support.cluster.simulated import SimulatedCluster
 
 from trainhall.db.database import Database
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, QueuePool, func, select, text, update
+from sqlalchemy import Connection, QueuePool, delete, func, insert, select, text, update
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -17,7 +17,7 @@ from trainhall.db import sqlite_driver, stream
 from trainhall.db.database import Database, DatabaseUrlError
 from trainhall.db.events import record_event
 from trainhall.db.migrations import HEAD, runner
-from trainhall.db.models import Base, Event, Job, JobProgress
+from trainhall.db.models import Base, Event, Job, JobProgress, MetricFrame
 
 NOW = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
 
@@ -50,7 +50,7 @@ async def test_models_and_migrations_agree(database: Database) -> None:
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    def differences(connection):
+    def differences(connection: Connection) -> Any:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return compare_metadata(context, Base.metadata)
 
@@ -138,18 +138,18 @@ async def test_an_event_keeps_whatever_a_rank_said(database: Database) -> None:
         event = (await session.scalars(select(Event))).one()
     assert event.reason == "a\ufffdb?"
     assert event.data == {
-        "loss": "NaN", "best": ["Infinity", "-Infinity", 1.5], "text": "\0\ud800",
+        "loss": "NaN", "best": ["Infinity", "-Infinity", 1.5], "text": "\ufffd?",
     }  # fmt: skip
 
 
 async def test_work_in_a_thread_commits_or_rolls_back(database: Database) -> None:
     def add(connection: Connection) -> str:
         rows = [{"id": n, **ANY_JOB, "number": i} for i, n in enumerate("ab")]
-        connection.execute(Job.__table__.insert(), rows)
+        connection.execute(insert(Job), rows)
         return "added"
 
     def add_and_fail(connection: Connection) -> None:
-        connection.execute(Job.__table__.delete())
+        connection.execute(delete(Job))
         raise RuntimeError
 
     def count(connection: Connection) -> int:
@@ -185,8 +185,8 @@ async def test_a_cancelled_write_is_over_before_the_next(database: Database) -> 
 async def test_sqlite_is_set_up_to_last(sqlite_template: Path) -> None:
     database = Database(f"sqlite:///{sqlite_template}")
 
-    def settings(connection: Connection) -> list[object]:
-        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+    def settings(connection: Connection) -> list[Any]:
+        names = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "auto_vacuum")
         return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in names]
 
     async with database.session() as session:
@@ -194,7 +194,35 @@ async def test_sqlite_is_set_up_to_last(sqlite_template: Path) -> None:
     assert await database.read(settings) == await database.write(settings) == by_session
     assert by_session[:3] == ["wal", 2, 1]
     assert by_session[3] >= 5000
+    assert by_session[4] == 2  # incremental
     await database.close()
+
+
+async def test_database_reclaim_returns_free_pages(database: Database) -> None:
+    await add_job(database)
+    if database.dialect == "postgresql":
+        await database.reclaim()  # no concern of ours
+        return
+
+    def pages(connection: Connection) -> int:
+        return int(connection.exec_driver_sql("PRAGMA page_count").scalar_one())
+
+    def fill(connection: Connection) -> None:
+        blob = b"x" * 1024 * 1024
+        connection.execute(
+            insert(MetricFrame),
+            [{"job_id": "a", "seq": i, "attempt": 1, "payload": blob, "tables": 1}
+             for i in range(24)],
+        )  # fmt: skip
+
+    await database.write(fill)
+    full = await database.read(pages)
+    await database.reclaim()
+    assert await database.read(pages) == full
+    await database.write(lambda c: c.execute(delete(MetricFrame)).close())
+    await database.reclaim()
+    # 16 MiB of 24 stay for the next rows.
+    assert 4096 <= await database.read(pages) < 4096 + 200 < full
 
 
 async def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
@@ -230,7 +258,8 @@ async def test_a_cursor_is_entered_or_awaited_as_the_version_of_sqlalchemy_wants
     connection = await sqlite_driver.connect(":memory:")
     for cursor in (await connection.cursor().__aenter__(), await connection.cursor()):
         await cursor.execute("SELECT 7")
-        assert await cursor.fetchall() == [(7,)]
+        rows: Any = await cursor.fetchall()
+        assert rows == [(7,)]
     await connection.close()
 
 

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import delete, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
-from support.agent_process import until
+from support.cluster.agent_process import until
 
 from trainhall.db import lease as leases
 from trainhall.db.database import Database
-from trainhall.db.lease import Lease, LeaseLost
+from trainhall.db.lease import Lease, LeaseLostError
 from trainhall.db.models import CoordinatorLease
 
 real_sleep = asyncio.sleep
@@ -79,9 +79,9 @@ async def renewed(database: Database) -> None:
             now = await renewals(database)
 
 
-async def lost(lease: Lease, told: str) -> None:
+async def lost(lease: Lease, reason: str) -> None:
     """Wait until its coordinator must end."""
-    with pytest.raises(LeaseLost, match=told):
+    with pytest.raises(LeaseLostError, match=reason):
         async with asyncio.timeout(30):
             await lease.keep()
 
@@ -218,9 +218,9 @@ async def test_of_many_that_start_at_once_one_has_it(database: Database) -> None
     await until("one to have it", lambda: any(take.done() for take in takes))
     over[0] = True
     (holder,) = await holders(database)
-    told = await asyncio.gather(*takes)
-    assert [i for i, other in enumerate(told) if other is None] == [int(holder)]
-    assert {other for other in told if other is not None} == {holder}
+    taken = await asyncio.gather(*takes)
+    assert [i for i, other in enumerate(taken) if other is None] == [int(holder)]
+    assert {other for other in taken if other is not None} == {holder}
 
 
 async def test_it_is_kept_where_the_database_goes_away_and_comes_back(database: Database) -> None:

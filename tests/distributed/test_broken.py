@@ -3,10 +3,10 @@
 import pytest
 import torch.distributed as dist
 
-from trainhall.cluster.causes import End, judge
-from trainhall.distributed.broken import is_broken, told
-from trainhall.training.cause import Cause
-from trainhall.training.out_of_memory import is_out_of_memory
+from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
+from trainhall.distributed.broken import is_broken, message_of
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.loop.oom_report import is_out_of_memory
 
 OWN = (
     "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device "
@@ -58,9 +58,12 @@ def test_a_lost_rank_is(text: str) -> None:
     ],
 )
 def test_what_gloo_says_is_told_in_words(text: str, expected: str, cause: Cause) -> None:
-    message = told(RuntimeError(text))
+    message = message_of(RuntimeError(text))
     assert message == f"this rank {expected}"
-    assert judge(End(words=f"rank 0: RuntimeError: {message}", exit_code=1)).cause is cause
+    assert (
+        classify_failure(RankExit(words=f"rank 0: RuntimeError: {message}", exit_code=1)).cause
+        is cause
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,12 +76,12 @@ def test_what_gloo_says_is_told_in_words(text: str, expected: str, cause: Cause)
     ],
 )
 def test_what_is_no_other_ranks_end_keeps_its_words(text: str) -> None:
-    assert told(RuntimeError(text)) is None
+    assert message_of(RuntimeError(text)) is None
 
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_what_others_say_stays(text: str) -> None:
-    assert told(dist.DistBackendError(text)) == text
+    assert message_of(dist.DistBackendError(text)) == text
 
 
 def test_memory_that_cuda_or_nccl_lacks_is_told_as_such() -> None:

@@ -10,7 +10,7 @@ import pytest
 from support.waiting import eventually
 
 from trainhall.distributed.bench import hosts
-from trainhall.distributed.bench.hosts import NotAllowed, check_allowed, limited_hosts
+from trainhall.distributed.bench.hosts import NetworkNotAllowedError, check_allowed, limited_hosts
 
 
 @pytest.fixture
@@ -18,10 +18,11 @@ def allowed() -> None:
     try:
         with limited_hosts(1, 1e9):
             pass
-    except NotAllowed as error:
+    except NetworkNotAllowedError as error:
         pytest.skip(str(error))
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("allowed")
 def test_hosts_reach_each_other_over_links_of_the_rate_asked_for() -> None:
     with limited_hosts(2, 1e8) as (one, other):
@@ -33,6 +34,7 @@ def test_hosts_reach_each_other_over_links_of_the_rate_asked_for() -> None:
     assert not spaces(os.getpid())
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("allowed")
 def test_a_process_that_is_killed_leaves_no_network_behind() -> None:
     code = (
@@ -53,7 +55,7 @@ def test_a_process_that_is_killed_leaves_no_network_behind() -> None:
 def test_a_machine_without_the_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts.shutil, "which", lambda program: None)
     with pytest.raises(
-        NotAllowed, match="take Linux, root, and iproute2; there is no ip and no tc"
+        NetworkNotAllowedError, match="take Linux, root, and iproute2; there is no ip and no tc"
     ):
         check_allowed()
 
@@ -61,7 +63,7 @@ def test_a_machine_without_the_programs_is_told_so(monkeypatch: pytest.MonkeyPat
 def test_a_user_is_told_that_it_takes_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts.shutil, "which", lambda program: program)
     monkeypatch.setattr(hosts.os, "geteuid", lambda: 1000)
-    with pytest.raises(NotAllowed, match="you are not root"):
+    with pytest.raises(NetworkNotAllowedError, match="you are not root"):
         check_allowed()
 
 

@@ -5,7 +5,7 @@ import socket
 import psutil
 import pytest
 
-from trainhall.distributed.environment import BadEnvironment, RankEnvironment, ranks_by_host
+from trainhall.distributed.environment import RankEnvironment, RankEnvironmentError, ranks_by_host
 from trainhall.distributed.process_group import interface_towards
 
 GOOD = {
@@ -25,16 +25,16 @@ def test_torchruns_variables_are_read() -> None:
 
 @pytest.mark.parametrize("name", sorted(GOOD))
 def test_a_missing_variable_is_named(name: str) -> None:
-    with pytest.raises(BadEnvironment, match=f"^{name} is not set"):
+    with pytest.raises(RankEnvironmentError, match=f"^{name} is not set"):
         RankEnvironment.read({k: v for k, v in GOOD.items() if k != name})
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"RANK": "one"}, "RANK='one' is no whole number"), ({"RANK": "2"}, "RANK=2 must lie")],
+    [({"RANK": "one"}, "RANK='one' is not an integer"), ({"RANK": "2"}, "RANK=2 must lie")],
 )
 def test_a_wrong_variable_is_named(change: dict[str, str], words: str) -> None:
-    with pytest.raises(BadEnvironment, match=words):
+    with pytest.raises(RankEnvironmentError, match=words):
         RankEnvironment.read({**GOOD, **change})
 
 
@@ -74,5 +74,5 @@ def test_ranks_are_told_apart_by_host_also_where_hosts_are_uneven() -> None:
     ],
 )  # fmt: skip
 def test_numbers_that_make_no_hosts_are_refused(places: list[tuple[int, int]], words: str) -> None:
-    with pytest.raises(BadEnvironment, match=words):
+    with pytest.raises(RankEnvironmentError, match=words):
         ranks_by_host(places)

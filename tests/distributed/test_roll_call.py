@@ -10,7 +10,7 @@ from support.ports import bound
 
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
-from trainhall.distributed.process_group import NotJoined, Superseded, call_roll
+from trainhall.distributed.process_group import GroupSupersededError, JoinError, call_roll
 
 
 def test_all_come_in_any_order() -> None:
@@ -30,9 +30,9 @@ def test_all_come_in_any_order() -> None:
 def test_who_is_missing_is_named() -> None:
     store = dist.HashStore()
     for rank in (0, 2):
-        with pytest.raises(NotJoined) as told:
+        with pytest.raises(JoinError) as raised:
             call_roll(store, rank, 4, timedelta(milliseconds=50))
-    assert str(told.value).startswith("ranks 1, 3 did not come within 0.05 s")
+    assert str(raised.value).startswith("ranks 1, 3 did not come within 0.05 s")
 
 
 class SilentStore(dist.HashStore):
@@ -50,7 +50,7 @@ class SilentStore(dist.HashStore):
 def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
     store = SilentStore()
     try:
-        with pytest.raises(Superseded):
+        with pytest.raises(GroupSupersededError):
             call_roll(store, 0, 2, timedelta(minutes=5), lambda: True)
     finally:
         store.power.set()
@@ -59,7 +59,7 @@ def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
 def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # `join` would choose one for the whole process
     monkeypatch.setattr(process_group, "_REACH_TIMEOUT", timedelta(seconds=0.2))
-    with bound() as silent, pytest.raises(Superseded):
+    with bound() as silent, pytest.raises(GroupSupersededError):
         process_group.join(
             rank_0_of_2(silent.getsockname()[1]),
             device=torch.device("cpu"),
@@ -77,7 +77,7 @@ def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
     server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     server.set("2/here/1", "")
     called = server.num_keys() + 1
-    with pytest.raises(Superseded):
+    with pytest.raises(GroupSupersededError):
         process_group.join(
             rank_0_of_2(server.port),
             device=torch.device("cpu"),

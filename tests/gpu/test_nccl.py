@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
 pytestmark = [
     pytest.mark.gpu,
@@ -13,10 +13,12 @@ pytestmark = [
 
 
 def test_nccl_computes_what_the_simulator_does(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.collective_ranks:add_up_on_gpus", 2, tmp_path) == [0, 0]
+    assert ranks.call("support.groups.collective:add_up_on_gpus", 2, tmp_path) == [0, 0]
 
 
 def test_a_silent_rank_ends_the_collective_in_time(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.collective_ranks:stay_silent_on_gpus", 2, tmp_path) == [0, 0]
-    told = (tmp_path / "0.txt").read_text(encoding="utf-8")
-    assert told.startswith("TimedOut: rank 0 gave up after 0.5 s: round 0 (reduce-scatter)")
+    assert ranks.call("support.groups.collective:stay_silent_on_gpus", 2, tmp_path) == [0, 0]
+    message = (tmp_path / "0.txt").read_text(encoding="utf-8")
+    assert message.startswith(
+        "CollectiveTimeoutError: rank 0 gave up after 0.5 s: round 0 (reduce-scatter)"
+    )

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
-from trainhall.training.link import EXIT_PAUSED, Command
+from trainhall.training.link.launch import Command
+from trainhall.training.link.status import EXIT_PAUSED
 
 NUMBER = torch.cuda.device_count()
 pytestmark = [
@@ -48,7 +49,8 @@ def test_paused_and_resumed_on_a_gpu_is_uninterrupted(
 
 def test_layers_computed_again_and_compiled_train_alike(ranks: RankServer, tmp_path: Path) -> None:
     losses = []
-    for number, options in enumerate(({}, {"activation_checkpointing": "full"}, {"compile": True})):
+    every: list[dict[str, Any]] = [{}, {"activation_checkpointing": "full"}, {"compile": True}]
+    for number, options in enumerate(every):
         spec = job(1, {}, **options)
         spec["task"]["params"]["dropout"] = 0.0
         attempt = ranks.run(tmp_path / str(number), spec, device="cuda")

@@ -7,11 +7,11 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.frames import frame, table
+from support.storage.frames import frame, table
 
 from trainhall.monitoring.codec import MAX_NAME, decode_frames
-from trainhall.monitoring.errors import DamagedFrame
-from trainhall.training.link import MetricTable, encode_frame, encode_tables
+from trainhall.monitoring.errors import DamagedFrameError
+from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 NAMES = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=20)
@@ -48,13 +48,13 @@ def test_what_a_rank_encodes_is_what_is_read(batches: list[list[MetricTable]]) -
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
-    with contextlib.suppress(DamagedFrame):
+    with contextlib.suppress(DamagedFrameError):
         list(decode_frames(body))
 
 
 @given(st.binary(max_size=300))
 def test_any_payload_with_a_good_checksum_is_read_or_refused(payload: bytes) -> None:
-    with contextlib.suppress(DamagedFrame):
+    with contextlib.suppress(DamagedFrameError):
         list(decode_frames(encode_frame(1, payload)))
 
 
@@ -63,12 +63,12 @@ def test_a_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
     body = bytearray(frame(1, table([1, 2], loss=[0.5, 0.25])) + frame(2, table([3], loss=[1.0])))
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] ^= 1 << data.draw(st.integers(0, 7))
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedFrameError):
         list(decode_frames(bytes(body)))
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b"x", "no frame"),
         (b"THM2" + bytes(30), "no metric frame at byte 0"),
@@ -82,8 +82,8 @@ def test_a_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
         (encode_frame(1, struct.pack("<HiIH", 1, 0, 2**32 - 1, 0)), "cut short"),
     ],
 )
-def test_what_is_refused_is_told(body: bytes, told: str) -> None:
-    with pytest.raises(DamagedFrame, match=told):
+def test_what_is_refused_is_told(body: bytes, message: str) -> None:
+    with pytest.raises(DamagedFrameError, match=message):
         list(decode_frames(body))
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, update
-from support.frames import NOW, add_job, frame, revoke, table
+from support.storage.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, JobProgress, MetricChunk, MetricFrame, Series
@@ -27,7 +27,8 @@ class Hall:
     def __init__(self, database: Database, **options: int) -> None:
         self.database = database
         self.ingest = Ingest(database, lambda: NOW, lambda _: None)
-        self.packer = Packer(database, lambda: NOW, **{"pack_frames": 1, **options})
+        settings: dict[str, Any] = {"pack_frames": 1, **options}
+        self.packer = Packer(database, lambda: NOW, **settings)
         self.sequences: dict[tuple[int, str], int] = {}
 
     async def send(self, *tables: Any, attempt: int = 1, writer: str = "w") -> None:

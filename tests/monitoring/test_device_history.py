@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import delete, func, select
-from support.frames import NOW
+from support.storage.frames import NOW
 
 from trainhall.db.database import Database
 from trainhall.db.models import DeviceReading, Node
@@ -68,10 +68,10 @@ async def test_half_a_minute_becomes_one_point(database: Database, nodes: list[s
         await record(database, recorder, second, use, Use(1))
     assert await history(database) == []
     await record(database, recorder, SECONDS, Use(0, 0.0, 1, 1.0, 300.0), Use(1))
-    (first, second) = await history(database)
+    (first, other) = await history(database)
     assert first.index == 0
     assert first.points == [DevicePoint(at(SECONDS), 48.39, 1029, 56.0, 300.0)]
-    assert second.points == [DevicePoint(at(SECONDS), None, None, None, None)]
+    assert other.points == [DevicePoint(at(SECONDS), None, None, None, None)]
 
 
 async def test_many_points_are_told_in_few_and_no_peak_is_lost(

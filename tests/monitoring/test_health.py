@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from trainhall.db.documents import Allocation
 from trainhall.monitoring.health import Straggler, straggler_of
 
-ALLOCATION = [
+ALLOCATION = Allocation.parse([
     {"node_name": "a", "ranks": [{"rank": 0}, {"rank": 1}]},
     {"node_name": "b", "ranks": [{"rank": 2}, {"rank": 3}]},
-]
+])  # fmt: skip
 
 
 def test_a_slow_rank_is_told_with_its_node() -> None:
@@ -22,7 +23,7 @@ def test_a_slow_rank_is_told_with_its_node() -> None:
 @pytest.mark.parametrize(("rank", "ranks"), [(9, 4), (1, 1), (0, 1)])
 def test_who_was_slow_among_others_is_slow_no_more(rank: int, ranks: int) -> None:
     """The series are those of an earlier attempt, with other workers."""
-    allocation = ALLOCATION if ranks == 4 else [{"node_name": "a", "ranks": [{"rank": 0}]}]
+    allocation = ALLOCATION if ranks == 4 else Allocation.parse([{"ranks": [{"rank": 0}]}])
     metrics = {"slowest_rank": float(rank), "slowest_rank_ratio": 1.5}
     assert straggler_of(metrics, allocation) is None
 

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text, update
-from support.frames import NOW, add_job, commit_checkpoints, frame, revoke, table
+from support.storage.frames import NOW, add_job, commit_checkpoints, frame, revoke, table
 
-from trainhall.cluster.lifecycle import lock_job
+from trainhall.cluster.lifecycle.jobs import lock_job
 from trainhall.db.database import Database
+from trainhall.db.documents import GenerationStart
 from trainhall.db.models import Attempt, JobProgress, MetricFrame, Writer
 from trainhall.monitoring.codec import frame_headers
-from trainhall.monitoring.errors import DamagedFrame, UnknownAttempt
+from trainhall.monitoring.errors import DamagedFrameError, UnknownAttemptError
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.metrics import read_metrics
@@ -103,11 +104,11 @@ async def test_unknown_attempts_and_damage_are_refused(database: Database) -> No
     await add_job(database)
     ingest = ingest_of(database)
     body = frame(1, table([1], loss=[0.0]))
-    with pytest.raises(UnknownAttempt, match="attempt 2"):
+    with pytest.raises(UnknownAttemptError, match="attempt 2"):
         await ingest.metrics("job", 2, "w", body)
-    with pytest.raises(UnknownAttempt, match="ghost"):
+    with pytest.raises(UnknownAttemptError, match="ghost"):
         await ingest.metrics("ghost", 1, "w", body)
-    with pytest.raises(DamagedFrame):
+    with pytest.raises(DamagedFrameError):
         await ingest.metrics("job", 1, "w", body[:-1])
     assert await stored_sequences(database) == []
 
@@ -125,7 +126,7 @@ async def test_one_refusal_is_not_the_others(database: Database) -> None:
         return_exceptions=True,
     )
     assert [type(a) if isinstance(a, Exception) else a for a in answers] == [
-        UnknownAttempt, 1, UnknownAttempt, 1, 6,
+        UnknownAttemptError, 1, UnknownAttemptError, 1, 6,
     ]  # fmt: skip
 
 
@@ -172,11 +173,11 @@ async def test_late_metrics_of_a_revoked_attempt_begin_nothing(database: Databas
         assert attempt.first_step is None
 
 
-async def regrouping(database: Database, began: dict[str, dict[str, float]]) -> None:
+async def regrouping(database: Database, began: dict[int, GenerationStart]) -> None:
     """An attempt whose ranks regroup in place, with what is known of its generations."""
     await add_job(database)
     async with database.transaction() as session:
-        newest = max(map(int, began))
+        newest = max(began)
         await session.execute(update(Attempt).values(in_place=True, generation=newest, began=began))
 
 
@@ -184,7 +185,7 @@ async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
     database: Database,
 ) -> None:
     """A host was cut off, and lost in the end: the others went on from the step it had come to."""
-    await regrouping(database, {"2": {"step": 3}})
+    await regrouping(database, {2: GenerationStart(step=3)})
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "0-old", frame(1, table([1], loss=[1.0])))
     await ingest.metrics("job", 1, "0-new", frame(1, table([3], loss=[3.0])), Origin(2))
@@ -226,7 +227,7 @@ async def test_steps_that_a_generation_took_anew_are_void_of_those_before(
     database: Database,
 ) -> None:
     """All who had the state were gone, and those that came began at a checkpoint of step 4."""
-    await regrouping(database, {"3": {"anew": 5}})
+    await regrouping(database, {3: GenerationStart(restart_step=5)})
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "0-new", frame(1, table([5, 6], loss=[50.0, 60.0])), Origin(3))
     for writer, generation in (("0-old", 1), ("0-older", 2)):

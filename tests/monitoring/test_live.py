@@ -8,13 +8,13 @@ from typing import Any, cast
 import numpy as np
 import orjson
 import pytest
-from support.frames import NOW, add_job, frame, revoke, table
+from support.storage.frames import NOW, add_job, frame, revoke, table
 
 from trainhall.db.database import Database
 from trainhall.db.events import record_event
 from trainhall.monitoring import live
 from trainhall.monitoring.ingest import Ingest
-from trainhall.monitoring.live import Frame, Hub, ViewerTooSlow
+from trainhall.monitoring.live import Frame, Hub, ViewerTooSlowError
 from trainhall.monitoring.packer import Packer
 
 
@@ -91,7 +91,7 @@ async def test_frames_tell_what_was_stored(hall: Hall) -> None:
         {"seq": 5, "type": "checkpoint", "id": "c1", "step": 2},
         {
             "seq": 6, "type": "event", "time": "2024-05-06T07:08:09.123456Z", "kind": "note",
-            "reason": "why", "attempt": 1, "data": {"more": 1},
+            "code": "note", "reason": "why", "attempt": 1, "data": {"more": 1},
         },
     ]  # fmt: skip
 
@@ -161,7 +161,7 @@ async def test_a_slow_viewer_is_dropped_and_the_others_are_not(
             while len(seen) < (await progress(hall)):
                 seen += [one.seq for one in await anext(quick)]
         assert seen == list(range(1, 32))
-        with pytest.raises(ViewerTooSlow, match="too slowly"):
+        with pytest.raises(ViewerTooSlowError, match="too slowly"):
             await anext(slow)
 
 
@@ -279,8 +279,8 @@ async def test_a_long_table_is_thinned_and_keeps_its_extremes(hall: Hall) -> Non
     values = np.zeros(10_001)
     values[4321], values[8765], values[17] = 7.0, -7.0, np.nan
     await hall.send(table(range(1, 10_002), loss=values.tolist()))
-    (told,) = await hall.first(1)
-    points = told["points"]["loss"]
+    (event,) = await hall.first(1)
+    points = event["points"]["loss"]
     assert len(points) <= live.FRAME_ROWS
     steps = [step for step, _, _ in points]
     assert steps == sorted(set(steps))

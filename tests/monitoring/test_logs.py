@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
-from support.frames import NOW, add_job, revoke
+from support.storage.frames import NOW, add_job, revoke
 
 from trainhall.db.database import Database
 from trainhall.db.models import JobProgress, LogChunk
 from trainhall.monitoring import logs
-from trainhall.monitoring.errors import BadCursor, NoSuchLine, UnknownAttempt
+from trainhall.monitoring.errors import InvalidCursorError, LineNotFoundError, UnknownAttemptError
 from trainhall.monitoring.ingest import Ingest
 from trainhall.monitoring.lineage import Origin
 from trainhall.monitoring.lines import PIECE_BYTES, cut_lines, split_lines
@@ -48,8 +48,8 @@ class Output:
         key = attempt, rank, stream
         offset = self.offsets.get(key, 0)
         self.offsets[key] = offset + len(data)
-        told = await self.ingest.logs("job", attempt, rank, stream, offset, data)
-        assert told == self.offsets[key]
+        answer = await self.ingest.logs("job", attempt, rank, stream, offset, data)
+        assert answer == self.offsets[key]
 
     async def wait(self, seconds: float) -> None:
         self.clock.time += timedelta(seconds=seconds)
@@ -160,7 +160,7 @@ async def test_overlaps_are_trimmed_and_gaps_refused(output: Output) -> None:
 
 
 async def test_what_cannot_be_is_refused(output: Output) -> None:
-    with pytest.raises(UnknownAttempt):
+    with pytest.raises(UnknownAttemptError):
         await output.ingest.logs("job", 9, 0, "stdout", 0, b"x\n")
     for rank, stream, offset in [(0, "trace", 0), (-1, "stdout", 0), (0, "stdout", -1)]:
         with pytest.raises(ValueError, match="stdout or stderr"):
@@ -228,7 +228,7 @@ async def test_a_line_is_found_again_with_those_about_it(output: Output) -> None
         LineId(2, 0, "stdout", 0),
         LineId(1, 0, "stdout", 10_000),
     ):
-        with pytest.raises(NoSuchLine):
+        with pytest.raises(LineNotFoundError):
             await read_logs(output.database, "job", at=gone)
 
 
@@ -278,9 +278,13 @@ async def test_no_lines_have_a_cursor_too(output: Output) -> None:
     assert (await read_logs(output.database, "ghost")).items == []
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "é", "WzFd", "bnVsbA", "WyJhIiwgMV0", "Wy0xLDBd"])
+@pytest.mark.parametrize(
+    # No base64; then null, a list that is too short, text for a number, one below 0.
+    "cursor",
+    ["", "x", "é", "WyJsb2dzIiwxXQ", "bnVsbA", "WyJsb2dzIiwiYSIsMV0", "WyJsb2dzIiwtMSwwXQ"],
+)
 async def test_a_cursor_that_is_none_is_refused(database: Database, cursor: str) -> None:
-    with pytest.raises(BadCursor, match="next_cursor"):
+    with pytest.raises(InvalidCursorError, match="next_cursor"):
         await read_logs(database, "job", after=cursor)
 
 
@@ -377,10 +381,10 @@ def test_any_order_of_requests_stores_the_file(
             stored = 0
             for a, b in cuts:
                 start, end = min(a, b) % (len(data) + 1), max(a, b)
-                told = await ingest.logs("job", 1, 0, "stdout", start, data[start:end])
+                answer = await ingest.logs("job", 1, 0, "stdout", start, data[start:end])
                 if start <= stored:
                     stored = max(stored, min(end, len(data)))
-                assert told == stored
+                assert answer == stored
             assert await ingest.logs("job", 1, 0, "stdout", stored, data[stored:]) == len(data)
             await Packer(database, lambda: NOW + timedelta(minutes=1)).pack_once()
             found = (await read_logs(database, "job", limit=1_000_000)).items

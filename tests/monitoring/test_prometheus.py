@@ -1,7 +1,7 @@
 """What Prometheus is told, in its own text format."""
 
 from prometheus_client.parser import text_string_to_metric_families
-from support.frames import NOW, add_job, frame, table
+from support.storage.frames import NOW, add_job, frame, table
 
 from trainhall.db.database import Database
 from trainhall.db.models import Device, Grant, Node

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -65,7 +65,7 @@ def test_the_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
 
             def connected(agent: "subprocess.Popen[bytes]" = agent, output: Path = output) -> bool:
                 assert agent.poll() is None, output.read_text()
-                return "connected to" in output.read_text()
+                return "connected coordinator=" in output.read_text()
 
             eventually("the agent", connected)
             eventually("the node", lambda: states(cluster) == ["ready"])

@@ -20,17 +20,35 @@ def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.mark.processes
 def test_generated_documents_are_current() -> None:
     command = [sys.executable, str(ROOT / "scripts" / "generate_docs.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to the headings of a page."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    text = page.read_text(encoding="utf-8")
+    for path, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", text):
+        target = page.parent / path if path else page
+        if not path.startswith("http"):
+            assert target.exists(), path
+            assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_paths_in_documents_exist(page: Path) -> None:
+    for path in re.findall(r"`((?:\w+/)+(?:\w+\.(?:py|sh))?)`", page.read_text(encoding="utf-8")):
+        if (ROOT / path.split("/")[0] / "__init__.py").exists() or path.endswith((".py", ".sh")):
+            assert (ROOT / path).exists(), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
@@ -67,3 +85,17 @@ def test_make_targets_in_documents_exist() -> None:
     for page in PAGES:
         for target in re.findall(r"(?:^|`)make ([a-z]+)", page.read_text(encoding="utf-8"), re.M):
             assert target in targets, f"{ids(page)}: make {target}"
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"\]\(([a-z-]+\.md)\)", index))
+    assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+
+
+def test_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = re.findall(r"[ `=]((?:[a-z_.-]+/)+[a-zA-Z_.-]*)`", text)
+    assert len(paths) >= 20
+    for path in paths:
+        assert path.startswith(".venv/") or (ROOT / path).exists(), path

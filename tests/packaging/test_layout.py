@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from support.tracked import tracked
 
 import trainhall
 
@@ -14,14 +15,6 @@ ROOT = Path(__file__).parents[2]
 LINKS = ROOT / "src" / "trainhall"
 PACKAGES = sorted(p.name for p in LINKS.iterdir() if p.is_symlink())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def tracked() -> list[Path]:
-    """Every committed file, where this is a git checkout."""
-    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
-    if done.returncode != 0:
-        pytest.skip("not a git checkout")
-    return [ROOT / name for name in done.stdout.decode().split("\0") if name]
 
 
 def test_every_package_is_linked_relatively() -> None:
@@ -38,6 +31,7 @@ def test_the_type_checkers_see_each_package_once() -> None:
     assert PROJECT["tool"]["mypy"]["mypy_path"] == "src:tests"
 
 
+@pytest.mark.processes
 def test_a_type_has_one_identity(tmp_path: Path) -> None:
     """Were `db` and `trainhall.db` both found, the same class would be two for mypy."""
     script = tmp_path / "identity.py"
@@ -67,6 +61,7 @@ def test_setup_asks_for_the_same_torch() -> None:
     assert f'TORCH = "{train[0]}"' in setup
 
 
+@pytest.mark.processes
 def test_no_file_names_a_package_registry() -> None:
     """Where packages come from is the configuration of whoever installs them."""
     # Written in two halves: this file is looked through as well.
@@ -81,6 +76,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert named == []
 
 
+@pytest.mark.processes
 def test_no_file_is_too_long() -> None:
     """One subject a file: 600 lines hold more than enough of one."""
     generated = {"dashboard/package-lock.json", "dashboard/openapi.json"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster.cluster import Cluster, running_cluster
 from support.waiting import eventually
 from websockets.sync.client import connect
 

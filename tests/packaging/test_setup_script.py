@@ -44,51 +44,57 @@ def setup(checkout: Path, path: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", ["git", "node", "npm"])
 def test_a_missing_program_is_one_line(checkout: Path, programs: Path, name: str) -> None:
     (programs / name).unlink()
-    code, told = setup(checkout, programs, "run")
+    code, printed = setup(checkout, programs, "run")
     assert code == 1
-    assert told.count("\n") == 1
-    assert told.startswith("trainhall: needs ")
-    assert f"there is no `{name}` on the PATH" in told
+    assert printed.count("\n") == 1
+    assert printed.startswith("trainhall: needs ")
+    assert f"there is no `{name}` on the PATH" in printed
     assert not (checkout / ".venv").exists()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("version", ["v18.20.4", "v20.18.0", "nonsense"])
 def test_an_old_node_is_one_line(checkout: Path, programs: Path, version: str) -> None:
     (programs / "node").write_text(f"#!/bin/sh\necho {version}\n")
-    code, told = setup(checkout, programs, "run")
+    code, printed = setup(checkout, programs, "run")
     assert code == 1
-    assert told == (
+    assert printed == (
         f"trainhall: needs Node.js 20.19 or newer, and `node --version` says {version}\n"
     )
 
 
+@pytest.mark.processes
 def test_a_taken_port_is_told_first(checkout: Path, programs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, told = setup(checkout, programs, "run", "--port", port)
+        code, printed = setup(checkout, programs, "run", "--port", port)
     assert code == 1
-    assert told == (
+    assert printed == (
         f"trainhall: port {port} is not free (Address already in use); take another with PORT=...\n"
     )
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("port", ["http", "-1", "65536", ""])
 def test_a_port_that_is_none_is_one_line(checkout: Path, programs: Path, port: str) -> None:
-    code, told = setup(checkout, programs, "run", f"--port={port}")
+    code, printed = setup(checkout, programs, "run", f"--port={port}")
     assert code == 1
-    assert told == f"trainhall: PORT is a number from 0 to 65535, not {port!r}\n"
+    assert printed == f"trainhall: PORT is a number from 0 to 65535, not {port!r}\n"
 
 
+@pytest.mark.processes
 def test_an_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> None:
     (checkout / "pyproject.toml").unlink()
-    code, told = setup(checkout, programs, "run")
+    code, printed = setup(checkout, programs, "run")
     assert code == 1
-    assert told == "trainhall: pyproject.toml is missing: this is not a whole checkout\n"
+    assert printed == "trainhall: pyproject.toml is missing: this is not a whole checkout\n"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("terminal", [True, False])
 def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, terminal: bool) -> None:
     python = checkout / ".venv" / "bin" / "python"
@@ -109,6 +115,7 @@ def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, term
     assert ("--quiet" in called) != terminal
 
 
+@pytest.mark.processes
 def test_an_environment_that_was_left_half_made_is_made_anew(
     checkout: Path, programs: Path
 ) -> None:
@@ -117,13 +124,14 @@ def test_an_environment_that_was_left_half_made_is_made_anew(
     left.parent.mkdir(parents=True)
     left.symlink_to(sys.executable)
     (checkout / "pyproject.toml").write_text("no package: pip gives up at once")
-    code, told = setup(checkout, programs, "run")
+    code, printed = setup(checkout, programs, "run")
     assert code == 1
-    assert "Making a virtual environment" in told
-    assert "No module named pip" not in told
+    assert "Making a virtual environment" in printed
+    assert "No module named pip" not in printed
     assert (left.parent / "pip").exists()
 
 
+@pytest.mark.processes
 def test_a_missing_python_is_one_line_of_make(checkout: Path) -> None:
     shutil.copy(ROOT / "Makefile", checkout / "Makefile")
     done = subprocess.run(

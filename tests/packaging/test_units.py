@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.core
 import typer.main
-from support.cluster import Cluster
+from support.cluster.cluster import Cluster
 from support.holds import STEPS, Gate
 from support.waiting import eventually
 
@@ -20,9 +22,15 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 
 
+def commands() -> Any:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return group.commands
+
+
 def service(unit: Path) -> configparser.SectionProxy:
     parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str
+    parser.optionxform = str  # type: ignore[method-assign,assignment]  # as its manual says
     parser.read(unit)
     return parser["Service"]
 
@@ -33,6 +41,7 @@ def command(unit: Path) -> list[str]:
     return arguments
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)
 def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
@@ -50,14 +59,14 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)
 def test_the_command_of_a_unit_exists(unit: Path) -> None:
     name, *arguments = command(unit)
-    found = typer.main.get_command(app).commands[name]
+    found = commands()[name]
     options = {option for param in found.params for option in param.opts}
     assert {word for word in arguments if word.startswith("--")} <= options
 
 
 def test_variables_of_the_agent_are_those_it_reads() -> None:
     named = set(re.findall(r"^#?(TRAINHALL_\w+)=", (DEPLOY / "agent.env").read_text(), re.M))
-    agent = typer.main.get_command(app).commands["agent"]
+    agent = commands()["agent"]
     assert named <= {param.envvar for param in agent.params}
 
 

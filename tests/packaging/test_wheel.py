@@ -69,11 +69,13 @@ def modules() -> list[str]:
     return found
 
 
+@pytest.mark.processes
 def test_torch_is_not_pulled_in(python: Path) -> None:
     code = "import importlib.util as u; raise SystemExit(u.find_spec('torch') is not None)"
     assert subprocess.run([python, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.processes
 def test_every_module_of_the_server_side_imports(python: Path, tmp_path: Path) -> None:
     lines = ["import importlib, trainhall, pathlib"]
     lines += [f"importlib.import_module({name!r})" for name in modules()]
@@ -99,6 +101,7 @@ def test_the_wheel_holds_every_module_and_no_link(built: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "scripts/", "benchmarks/"))]
 
 
+@pytest.mark.processes
 def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainhall.parallelism.batches import pieces
+from trainhall.parallelism.pipelining.batches import pieces
 
 
 def test_batches_of_any_form_are_cut() -> None:

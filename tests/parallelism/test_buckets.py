@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainhall.parallelism.buckets import Buckets
+from trainhall.parallelism.data_parallel.buckets import Buckets
 
 
 def views(flat: Tensor, *sizes: int) -> list[Tensor]:

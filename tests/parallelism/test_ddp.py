@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from support import ddp_ranks
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
+from support.ranks import ddp as ddp_ranks
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainhall.parallelism import ddp
-from trainhall.parallelism.logical_shards import LogicalShards
+from trainhall.parallelism.data_parallel import ddp
+from trainhall.parallelism.data_parallel.logical_shards import LogicalShards
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 4])
 def test_accumulation_over_ranks_equals_one_big_batch(
     ranks: RankServer, tmp_path: Path, world_size: int
 ) -> None:
-    assert ranks.call("support.ddp_ranks:train", world_size, tmp_path) == [0] * world_size
+    assert ranks.call("support.ranks.ddp:train", world_size, tmp_path) == [0] * world_size
     model, inputs, targets = ddp_ranks.build()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for x, y in zip(inputs, targets, strict=True):
@@ -36,7 +36,7 @@ def test_accumulation_over_ranks_equals_one_big_batch(
 def test_every_rank_evaluates_with_the_buffers_that_are_saved(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.ddp_ranks:share_buffers", 2, tmp_path) == [0, 0]
+    assert ranks.call("support.ranks.ddp:share_buffers", 2, tmp_path) == [0, 0]
     (saved, mine), (other, shared) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert not torch.equal(other["1.running_mean"], saved["1.running_mean"])
     for name, expected in saved.items():
@@ -45,31 +45,31 @@ def test_every_rank_evaluates_with_the_buffers_that_are_saved(
 
 
 def test_every_rank_is_told_whose_model_differs(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.ddp_ranks:differ", 3, tmp_path) == [0, 0, 0]
-    told = (
+    assert ranks.call("support.ranks.ddp:differ", 3, tmp_path) == [0, 0, 0]
+    message = (
         "ranks hold different models: parameter weight is [2, 6] of torch.float32 on ranks 0, 2, "
         "and [3, 6] of torch.float32 on rank 1; give all hosts the same code and data"
     )
-    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [told] * 3
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [message] * 3
 
 
 def test_a_lost_rank_is_told_in_the_words_of_the_network(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.ddp_ranks:lose_one", 3, tmp_path) == [0, -9, 0]
-    told = [(tmp_path / f"{rank}.txt").read_text(encoding="utf-8") for rank in (0, 2)]
-    for text in told:
+    assert ranks.call("support.ranks.ddp:lose_one", 3, tmp_path) == [0, -9, 0]
+    messages = [(tmp_path / f"{rank}.txt").read_text(encoding="utf-8") for rank in (0, 2)]
+    for text in messages:
         assert "peer" in text
         assert "callback" not in text
 
 
 def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.ddp_ranks:wrap", 2, tmp_path) == [0, 0]
+    assert ranks.call("support.ranks.ddp:wrap", 2, tmp_path) == [0, 0]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_parameter_that_a_step_leaves_out_is_named_before_a_weight_changes(
     ranks: RankServer, tmp_path: Path, world_size: int
 ) -> None:
-    assert ranks.call("support.ddp_ranks:leave_one_out", world_size, tmp_path) == [0] * world_size
+    assert ranks.call("support.ranks.ddp:leave_one_out", world_size, tmp_path) == [0] * world_size
     for rank in range(world_size):
         for kind, (before, *rest) in json.loads((tmp_path / f"{rank}.json").read_text()).items():
             if world_size == 1 and "shards" not in kind:
@@ -86,7 +86,7 @@ def test_logical_shards_that_are_let_go_leave_no_hooks_on_the_model() -> None:
         LogicalShards(model, device=torch.device("cpu"), bucket_mb=25, shards=2)
     gc.collect()
     # Nothing public counts them.
-    hooks: list[object] = [p._post_accumulate_grad_hooks for p in model.parameters()]  # type: ignore[attr-defined]
+    hooks: list[object] = [p._post_accumulate_grad_hooks for p in model.parameters()]
     assert not any(hooks)
 
 

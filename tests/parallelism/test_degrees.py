@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainhall.parallelism.degrees import BadDegrees, Degrees, solve
+from trainhall.parallelism.degrees import Degrees, DegreesError, solve
 
 
 @pytest.mark.parametrize(
@@ -32,23 +32,29 @@ def test_what_is_left_out_follows(
 @pytest.mark.parametrize(
     ("strategy", "workers", "given", "field", "words"),
     [
-        ("ddp", 4, {"data": 2}, "data", "data 2 = 2 must be the number of workers, 4"),
+        ("ddp", 4, {"data": 2}, "data", "data 2 must equal the number of workers, 4"),
         ("ddp", 4, {"shard": 2}, "shard", "strategy ddp has no degree `shard`, only data"),
-        ("fsdp", 4, {"data": 3}, "data", "data 3 = 3 does not divide the number of workers, 4"),
-        ("fsdp", 4, {"data": 4, "shard": 2}, "data", "shard 2 × data 4 = 8 does not divide"),
+        ("fsdp", 4, {"data": 3}, "data", "the number of workers, 4, is not divisible by data 3"),
+        (
+            "fsdp",
+            4,
+            {"data": 4, "shard": 2},
+            "data",
+            "the number of workers, 4, is not divisible by shard 2 × data 4 = 8",
+        ),
         (
             "fsdp",
             8,
             {"data": 1, "shard": 2, "tensor": 2},
             "shard",
-            "shard 2 × data 1 × tensor 2 = 4 must be the number of workers, 8",
+            "shard 2 × data 1 × tensor 2 = 4 must equal the number of workers, 8",
         ),
     ],
 )
 def test_a_refusal_shows_the_arithmetic(
     strategy: Any, workers: int, given: dict[str, int | None], field: str, words: str
 ) -> None:
-    with pytest.raises(BadDegrees) as caught:
+    with pytest.raises(DegreesError) as caught:
         solve(strategy, workers, given)
     assert caught.value.field == field
     assert words in str(caught.value)

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import torch
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
 
 def test_rounded_weights_are_gathered_for_half_the_traffic(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.fsdp_ranks:step", 2, tmp_path) == [0, 0]
+    assert ranks.call("support.ranks.fsdp:step", 2, tmp_path) == [0, 0]
     results = torch.load(tmp_path / "results.pt")
     loss, gradients, gathered = results["None"]
     rounded_loss, rounded_gradients, rounded = results["torch.bfloat16"]

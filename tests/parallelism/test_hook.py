@@ -5,60 +5,62 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.attempts import RankServer
-from support.hook_ranks import ALGORITHMS, DIES
+from support.cluster.attempts import RankServer
+from support.ranks.hook import ALGORITHMS, DIES
 from torch import nn
 
-from trainhall.distributed.collectives.errors import BadInput
+from trainhall.distributed.collectives.errors import CollectiveInputError
 from trainhall.distributed.compression.interface import Dense
-from trainhall.parallelism.hook import GradientHook
+from trainhall.parallelism.data_parallel.hook import GradientHook
 
 
 def test_every_algorithm_gives_the_mean_and_leaves_no_thread(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.hook_ranks:average", 3, tmp_path) == [0, 0, 0]
+    assert ranks.call("support.ranks.hook:average", 3, tmp_path) == [0, 0, 0]
     for algorithm in ALGORITHMS:
         assert int((tmp_path / algorithm).read_text()) > 2, "buckets"
 
 
 def test_hosts_may_have_unequally_many_ranks(ranks: RankServer, tmp_path: Path) -> None:
-    assert ranks.call("support.hook_ranks:hosts", 4, tmp_path) == [0] * 4
+    assert ranks.call("support.ranks.hook:hosts", 4, tmp_path) == [0] * 4
     assert not list(tmp_path.glob("*.txt"))
     (tmp_path / "odd").touch()
-    assert ranks.call("support.hook_ranks:hosts", 4, tmp_path) == [0] * 4
-    told = (
+    assert ranks.call("support.ranks.hook:hosts", 4, tmp_path) == [0] * 4
+    message = (
         "LOCAL_RANK and LOCAL_WORLD_SIZE of 4 ranks make no hosts: a host of 3 would have the "
         "ranks 0 to 2, numbered from 0, but rank 0 has 0 of 3, rank 1 has 1 of 3, rank 2 has 0 of 2"
     )
-    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(4)] == [told] * 4
+    assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(4)] == [message] * 4
 
 
 def test_a_rank_that_dies_ends_the_backward_pass_of_the_others(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.hook_ranks:lose_one", 4, tmp_path) == [0, -9, 0, 0]
-    told = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
-    assert set(told) == {str(rank) for rank in range(4) if rank != DIES}
-    assert told["2"].startswith("PeerLost: rank 1 is gone (")
-    for text in told.values():
-        assert re.match(r"PeerLost: rank \d is gone \([^/]+\): round \d ", text), text
+    assert ranks.call("support.ranks.hook:lose_one", 4, tmp_path) == [0, -9, 0, 0]
+    messages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
+    assert set(messages) == {str(rank) for rank in range(4) if rank != DIES}
+    assert messages["2"].startswith("PeerLostError: rank 1 is gone (")
+    for text in messages.values():
+        assert re.match(r"PeerLostError: rank \d is gone \([^/]+\): round \d ", text), text
         assert re.search(r"still had [\d,]+ of [\d,]+ bytes to", text), text
 
 
 def test_every_rank_is_told_whose_gradients_differ_before_any_is_combined(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.hook_ranks:differ", 2, tmp_path) == [0, 0]
-    told = (
+    assert ranks.call("support.ranks.hook:differ", 2, tmp_path) == [0, 0]
+    message = (
         "ranks bring different numbers or types of elements: 4 of torch.float32 on rank 0; 5 of "
         "torch.float32 on rank 1"
     )
     for algorithm in ("tree", "native"):
-        assert [(tmp_path / f"{algorithm}{r}.txt").read_text() for r in range(2)] == [told] * 2
+        assert [(tmp_path / f"{algorithm}{r}.txt").read_text() for r in range(2)] == [message] * 2
 
 
 def test_gradients_that_are_no_real_numbers_are_refused() -> None:
     weight = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
-    with pytest.raises(BadInput, match=r"weight is of torch.complex64, and only floating-point"):
+    with pytest.raises(
+        CollectiveInputError, match=r"weight is of torch.complex64, and only floating-point"
+    ):
         GradientHook(None, Dense(), {"weight": weight}, torch.device("cpu"))  # type: ignore[arg-type]

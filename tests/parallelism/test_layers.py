@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from trainhall.parallelism import layers
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import BadDegrees
+from trainhall.parallelism.degrees import DegreesError
 
 DECLARATION = Declaration(layers=(("0",), ("1", "2")))
 
@@ -36,7 +36,7 @@ def test_what_is_computed_again_is_the_same() -> None:
     plain, again = build(), build()
     layers.recompute(again, DECLARATION)
     runs = []
-    count = again[0][0].register_forward_hook(lambda *_: runs.append(1))
+    count = again.get_submodule("0.0").register_forward_hook(lambda *_: runs.append(1))
     expected, found = trained(plain), trained(again)
     count.remove()
     assert len(runs) == 4
@@ -46,10 +46,11 @@ def test_what_is_computed_again_is_the_same() -> None:
 
 
 def test_a_model_without_layers_says_what_is_missing() -> None:
-    with pytest.raises(BadDegrees, match=r"training\.activation_checkpointing acts on layers"):
+    with pytest.raises(DegreesError, match=r"training\.activation_checkpointing acts on layers"):
         layers.recompute(build(), Declaration())
 
 
+@pytest.mark.processes
 def test_a_host_without_compiler_is_told_before_the_first_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -57,5 +58,5 @@ def test_a_host_without_compiler_is_told_before_the_first_step(
 
     monkeypatch.setattr(config.cpp, "cxx", ("/no/such/compiler",))
     monkeypatch.setenv("CXX", "/no/such/compiler")
-    with pytest.raises(layers.NoCompiler, match=r"training\.compile needs a C\+\+ compiler"):
+    with pytest.raises(layers.NoCompilerError, match=r"training\.compile needs a C\+\+ compiler"):
         layers.compile_layers(build(), DECLARATION)

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 from torch import nn
 
-from trainhall.parallelism.degrees import BadDegrees, Degrees, solve
+from trainhall.parallelism.degrees import Degrees, DegreesError, solve
 from trainhall.parallelism.parameter_server import deal
 
 JOB = {
@@ -21,7 +21,9 @@ def test_parameters_are_dealt_out_evenly_and_whole() -> None:
     model = nn.Sequential(nn.Linear(100, 10), nn.Linear(50, 10), nn.Linear(40, 10))
     shares = deal(dict(model.named_parameters()), 2)
     assert shares == [["0.weight"], ["1.weight", "2.weight", "0.bias", "1.bias", "2.bias"]]
-    with pytest.raises(BadDegrees, match="6 parameters do not go round 7 servers; give at most 6"):
+    with pytest.raises(
+        DegreesError, match="6 parameters do not go round 7 servers; give at most 6"
+    ):
         deal(dict(model.named_parameters()), 7)
 
 
@@ -33,47 +35,47 @@ def test_servers_are_some_of_the_workers() -> None:
 @pytest.mark.parametrize(
     ("workers", "data", "servers", "field", "words"),
     [
-        (2, None, 2, "servers", "2 of 2 workers as servers leave 0 to train; give at most 1"),
-        (3, None, 5, "servers", "5 of 3 workers as servers leave 0 to train; give at most 2"),
-        (1, None, None, "servers", "takes at least 2 workers, one of them a server"),
-        (4, 4, 1, "data", "4 workers - 1 servers = 3 read samples, not 4"),
+        (2, None, 2, "servers", "with 2 servers, 0 of 2 workers are left to train; give at most 1"),
+        (3, None, 5, "servers", "with 5 servers, 0 of 3 workers are left to train; give at most 2"),
+        (1, None, None, "servers", "needs at least 2 workers, one of them a server"),
+        (4, 4, 1, "data", "4 workers - 1 servers = 3 train, not 4"),
     ],
 )
 def test_what_leaves_nobody_to_train_is_refused(
     workers: int, data: int | None, servers: int | None, field: str, words: str
 ) -> None:
-    with pytest.raises(BadDegrees) as caught:
+    with pytest.raises(DegreesError) as caught:
         solve("parameter_server", workers, {"data": data}, servers)
     assert caught.value.field == field
     assert words in str(caught.value)
-    with pytest.raises(BadDegrees, match="strategy ddp has no servers"):
+    with pytest.raises(DegreesError, match="strategy ddp has no servers"):
         solve("ddp", workers, {}, servers or 1)
 
 
 def test_a_message_of_another_step_is_an_error_that_names_both(
     ranks: RankServer, tmp_path: Path
 ) -> None:
-    assert ranks.call("support.server_ranks:lost_step", 2, tmp_path) == [0, 0]
-    intact, *told = (tmp_path / "told.txt").read_text().splitlines()
+    assert ranks.call("support.ranks.parameter_server:lost_step", 2, tmp_path) == [0, 0]
+    intact, *messages = (tmp_path / "told.txt").read_text().splitlines()
     assert intact == "7"
     waited = "rank 1 waited for the gradients of rank 0 for step 5, and got "
     lost = ": the ranks have lost step with one another"
-    assert told == [
+    assert messages == [
         f"{waited}the gradients of rank 0 for step 4{lost}",
         f"{waited}the weights of rank 0 for step 5{lost}",
     ]
 
 
 @pytest.mark.parametrize(
-    ("who", "codes", "told_by", "words"),
+    ("who", "codes", "reported_by", "words"),
     [
         ("dead_worker", [1, -9, 1], 2, "could not receive gradients from rank 1 for step 2"),
         ("dead_server", [1, 1, -9], 0, "could not send gradients to rank 2 for step 2"),
     ],
 )
 def test_the_end_of_a_rank_ends_the_others_with_an_error(
-    ranks: RankServer, tmp_path: Path, who: str, codes: list[int], told_by: int, words: str
+    ranks: RankServer, tmp_path: Path, who: str, codes: list[int], reported_by: int, words: str
 ) -> None:
-    attempt = ranks.run(tmp_path, JOB, function=f"support.server_ranks:{who}")
+    attempt = ranks.run(tmp_path, JOB, function=f"support.ranks.parameter_server:{who}")
     assert attempt.codes == codes
-    assert words in attempt.event("failure", told_by)["message"]
+    assert words in attempt.event("failure", reported_by)["message"]

@@ -10,12 +10,12 @@ from torch.distributed.pipelining import schedules
 from trainhall.parallelism.degrees import (
     SPLIT,
     STAGES_PER_RANK,
-    BadDegrees,
+    DegreesError,
     Schedule,
     check_schedule,
 )
-from trainhall.parallelism.pipeline import SCHEDULES
-from trainhall.parallelism.plan.stages import Kind, Pass, passes, turn_of
+from trainhall.parallelism.pipelining.pipeline import SCHEDULES
+from trainhall.parallelism.plan.pass_order import Kind, Pass, passes, turn_of
 
 KINDS: dict[schedules._ComputationType, Kind] = {
     schedules._ComputationType.FORWARD: "forward",
@@ -34,7 +34,7 @@ def test_every_microbatch_goes_once_through_each_stage_and_then_back(
     for microbatches in range(ranks, 4 * ranks):
         try:
             check_schedule(schedule, ranks, microbatches)
-        except BadDegrees:
+        except DegreesError:
             continue
         tried += 1
         splits = schedule in SPLIT
@@ -71,10 +71,10 @@ def test_the_order_is_that_of_the_schedule_that_trains(
     for place in range(ranks):
         actions = [each for each in built._calculate_single_rank_operations(place) if each]
         stages = sorted({each.stage_index for each in actions})
-        told = [
+        scheduled = [
             Pass(
                 KINDS[each.computation_type], stages.index(each.stage_index), each.microbatch_index
             )
             for each in actions
         ]
-        assert told == passes(schedule, ranks, place, microbatches)
+        assert scheduled == passes(schedule, ranks, place, microbatches)

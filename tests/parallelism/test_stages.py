@@ -8,8 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
-from trainhall.parallelism.degrees import BadDegrees
-from trainhall.parallelism.stages import Given, Layers, cut, inputs_of, keep_only, loss_given
+from trainhall.parallelism.degrees import DegreesError
+from trainhall.parallelism.pipelining.stages import (
+    Given,
+    Layers,
+    cut,
+    inputs_of,
+    keep_only,
+    loss_given,
+)
 
 DECLARATION = Declaration(layers=(("0", "1"), ("2",), ("3", "4"), ("5",)))
 
@@ -48,7 +55,7 @@ def test_no_stage_is_empty_however_uneven_the_layers() -> None:
 
 
 def test_a_weight_outside_the_layers_is_named() -> None:
-    with pytest.raises(BadDegrees, match=r"5\.weight is in none of the layers"):
+    with pytest.raises(DegreesError, match=r"5\.weight is in none of the layers"):
         cut(build(), Declaration(layers=DECLARATION.layers[:-1]), 2)
 
 
@@ -99,7 +106,12 @@ def test_a_loss_is_asked_in_the_mode_of_the_model(training: bool) -> None:
     (seen,) = inputs_of(loss, batch, training=training)
     assert torch.equal(seen, batch + 10 if training else batch)
     modes = []
-    loss_given(lambda model, _: (modes.append(model.training), ()), batch, batch, training=training)
+
+    def noting(model: nn.Module, _: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        modes.append(model.training)
+        return torch.zeros(()), ()
+
+    loss_given(noting, batch, batch, training=training)
     assert modes == [training]
 
 
@@ -110,7 +122,7 @@ def test_a_model_that_a_loss_calls_again_has_no_second_output() -> None:
         except Exception as error:
             raise AssertionError("it was taken for the loss's own failure") from error
 
-    with pytest.raises(BadDegrees, match="calls the model more than once"):
+    with pytest.raises(DegreesError, match="calls the model more than once"):
         loss_given(twice, torch.ones(2), torch.ones(2), training=True)
 
 
@@ -126,7 +138,7 @@ def test_a_loss_that_looks_at_the_weights_of_a_stand_in_finds_no_empty_list() ->
         return model(batch).mean() + added, ()
 
     batch = torch.ones(2)
-    with pytest.raises(BadDegrees, match="looks at the model's parameters"):
+    with pytest.raises(DegreesError, match="looks at the model's parameters"):
         loss_given(behind, batch, batch, training=True)
-    with pytest.raises(BadDegrees, match="looks at the model's parameters"):
+    with pytest.raises(DegreesError, match="looks at the model's parameters"):
         inputs_of(before, batch, training=True)

@@ -4,37 +4,37 @@ import json
 from typing import Any
 
 import pytest
-from support.attempts import RankServer
-from support.transit_ranks import MICROBATCHES, SCHEDULES, STEPS
+from support.cluster.attempts import RankServer
+from support.ranks.transit import MICROBATCHES, SCHEDULES, STEPS
 
-from trainhall.parallelism import transit
+from trainhall.parallelism.pipelining import transit
 
-Told = list[dict[str, Any]]
+Measured = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def told(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def measured(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder = tmp_path_factory.mktemp("transit")
-    assert ranks.call("support.transit_ranks:steps", 2, folder) == [0, 0]
+    assert ranks.call("support.ranks.transit:steps", 2, folder) == [0, 0]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_one_step_in_many_is_looked_at(told: Told, schedule: str) -> None:
+def test_one_step_in_many_is_looked_at(measured: Measured, schedule: str) -> None:
     looked_at = range(transit.FIRST, STEPS, transit.EVERY)
     assert list(looked_at) == [transit.FIRST, STEPS - 1]
-    for rank in told:
+    for rank in measured:
         of = rank[schedule]
         assert of["tells"]
         assert [n > 0 for n in of["counts"]] == [step in looked_at for step in range(STEPS)]
         assert [hidden is not None for hidden in of["hidden"]] == [n > 0 for n in of["counts"]]
         assert len(set(of["counts"])) == 2  # messages of a step are all told, or none
     if schedule != "zbv":
-        assert told[0][schedule]["counts"][-1] == MICROBATCHES
+        assert measured[0][schedule]["counts"][-1] == MICROBATCHES
 
 
-def test_what_is_on_its_way_while_a_rank_computes_is_hidden(told: Told) -> None:
-    early, late = (rank["gpipe"] for rank in told)
+def test_what_is_on_its_way_while_a_rank_computes_is_hidden(measured: Measured) -> None:
+    early, late = (rank["gpipe"] for rank in measured)
     _, second, *_ = early["last"]
     begun, ended = second
     (went_on,) = late["met"]

@@ -4,13 +4,13 @@ import json
 from typing import Any
 
 import pytest
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
 
 @pytest.fixture(scope="module")
-def told(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def measured(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("waits")
-    assert ranks.call("support.waiting_ranks:step", 2, folder) == [0, 0]
+    assert ranks.call("support.ranks.waiting:step", 2, folder) == [0, 0]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
@@ -24,9 +24,9 @@ def told(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[di
     ],
 )
 def test_who_is_early_waits_for_who_is_late(
-    told: list[dict[str, Any]], strategy: str, exchanges: int
+    measured: list[dict[str, Any]], strategy: str, exchanges: int
 ) -> None:
-    early, late = (rank[strategy] for rank in told)
+    early, late = (rank[strategy] for rank in measured)
     assert early["tells"]
     assert late["tells"]
     assert len(early["waited"]) == len(late["waited"]) == exchanges

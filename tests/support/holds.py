@@ -38,4 +38,4 @@ class Gate:
 
 def free_task(name: str, **params: Any) -> dict[str, Any]:
     """The same task, which gives the same numbers, as fast as it can be."""
-    return {"name": f"support.held_task:{name.capitalize()}", "params": params}
+    return {"name": f"support.tasks.held:{name.capitalize()}", "params": params}

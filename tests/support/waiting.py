@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 SLOW = 60_000
 """Milliseconds that a page may take; a bound for a loaded machine, not an expectation."""
@@ -27,7 +27,11 @@ class Pauses:
 
 
 def eventually(
-    what: str, check: Callable[[], T], *, timeout: float = 30.0, every: float = 0.02
+    what: str,
+    check: Callable[[], T | Literal[False] | None],
+    *,
+    timeout: float = 30.0,
+    every: float = 0.02,
 ) -> T:
     """The first truthy value of `check`; after `timeout` seconds, an error with the last one.
 

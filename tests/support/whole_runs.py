@@ -1,6 +1,6 @@
 """What a run of many files needs: long ones first, failures at once, and where the time went."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -34,12 +34,12 @@ def _guess(item: pytest.Item) -> int:
     return 20 if _RANKS & set(getattr(item, "fixturenames", ())) else 1
 
 
-class Told:
+class FailureReporter:
     """Names what failed when it does, since the whole may take a quarter of an hour."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[_file(report.nodeid)] += report.duration
@@ -49,7 +49,7 @@ class Told:
 
     def pytest_terminal_summary(self) -> None:
         self._terminal.section(f"slowest {_SHOWN} files")
-        for file, seconds in self._seconds.most_common(_SHOWN):
+        for file, seconds in sorted(self._seconds.items(), key=lambda i: -i[1])[:_SHOWN]:
             self._terminal.write_line(f"{seconds:7.1f} s  {file}")
 
 
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
     distributing = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if distributing and terminal is not None:
-        config.pluginmanager.register(Told(terminal))
+        config.pluginmanager.register(FailureReporter(terminal))
 
 
 def _file(nodeid: str) -> str:

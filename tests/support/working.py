@@ -6,21 +6,22 @@ from typing import Any
 from sqlalchemy import select
 
 from trainhall.cluster.coordinator import Coordinator
+from trainhall.cluster.jobs.views import JobView
 from trainhall.cluster.simulation.chance import SeededIds
 from trainhall.cluster.simulation.clock import SimulatedClock
 from trainhall.cluster.simulation.cluster import SimulatedCluster
 from trainhall.cluster.simulation.host import Host
-from trainhall.cluster.simulation.work import Fate
-from trainhall.cluster.views import JobView
+from trainhall.cluster.simulation.workload.work import Fate
 from trainhall.db.database import Database
 from trainhall.db.models import Event
 from trainhall.monitoring.metrics import read_metrics
-from trainhall.training.link import Launch
+from trainhall.training.link.launch import Launch
 from trainhall.training.spec.parse import validate_spec
 
 
 class WorkingCluster(SimulatedCluster):
     clock: SimulatedClock
+    fates: dict[tuple[str, int], Fate]
 
     @classmethod
     async def started(
@@ -29,7 +30,7 @@ class WorkingCluster(SimulatedCluster):
         clock = SimulatedClock()
         coordinator = Coordinator(db, data_dir=folder, clock=clock, ids=SeededIds(seed))
         made = cls(coordinator, clock, seed=seed, fate=lambda launch: made.fate_of(launch))
-        made.fates: dict[tuple[str, int], Fate] = {}
+        made.fates = {}
         for number in range(hosts):
             await made.add_host(f"gpu-{number}", num_gpus=gpus)
         await made.turn()

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.attempts import RankServer
-from support.data_files import write_cifar10, write_images, write_mnist, write_text
+from support.cluster.attempts import RankServer
+from support.storage.data_files import write_cifar10, write_images, write_mnist, write_text
 
 from trainhall.parallelism.plan.devices import Rates
-from trainhall.training.planning import parallelism_of, plan
+from trainhall.training.planning.planner import parallelism_of, plan
 from trainhall.training.spec import JobSpec, parse_spec
 from trainhall.training.spec.strategies import with_parallelism
 

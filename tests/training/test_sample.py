@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 import torch
-from support.attempts import RankServer
-from support.data_files import write_text
+from support.cluster.attempts import RankServer
+from support.storage.data_files import write_text
 from typer.testing import CliRunner
 
-from trainhall.cli import sample as command
-from trainhall.cli.checkpoint_files import newest_below
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.checkpoints import sample as command
+from trainhall.cli.checkpoints.files import newest_below
 from trainhall.cli.main import app
 from trainhall.training import sample
-from trainhall.training.checkpoint.errors import BadCheckpoint, Problem, StateMismatch
+from trainhall.training.checkpoint.format.errors import (
+    BadCheckpointError,
+    Problem,
+    StateMismatchError,
+)
+from trainhall.training.checkpoint.format.manifest import read_files, verify_folder
 from trainhall.training.checkpoint.loading import load_model
-from trainhall.training.checkpoint.manifest import read_files, verify_folder
 from trainhall.training.tasks.gpt import GPT, Shape
 
 
@@ -74,9 +78,9 @@ def test_the_likeliest_byte_follows() -> None:
 
 def test_a_model_of_another_shape_is_refused(trained: Path) -> None:
     folder = trained / "checkpoints" / "step-00000004-a1-g1"
-    with pytest.raises(StateMismatch, match=r"positions.weight is \[16, 64\], not \[8, 64\]"):
+    with pytest.raises(StateMismatchError, match=r"positions.weight is \[16, 64\], not \[8, 64\]"):
         load_model(folder, GPT(Shape(layers=2, heads=2, width=64, context=8)))
-    with pytest.raises(StateMismatch, match=r"blocks\.2\..* is not there"):
+    with pytest.raises(StateMismatchError, match=r"blocks\.2\..* is not there"):
         load_model(folder, GPT(Shape(layers=3, heads=2, width=64, context=16)))
 
 
@@ -119,14 +123,14 @@ def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
     for file in source.iterdir():
         data = file.read_bytes()
         (copy / file.name).write_bytes(data if file.suffix == ".json" else data[:-1])
-    with pytest.raises(BadCheckpoint, match="expected"):
+    with pytest.raises(BadCheckpointError, match="expected"):
         sample.read_model(copy)
 
 
 @pytest.mark.parametrize("source", ["", "./gone", "/no/such/folder"])
 def test_what_is_no_folder_is_said(source: str) -> None:
     done = run(source)
-    assert isinstance(done.exception, Usage)
+    assert isinstance(done.exception, UsageError)
     assert "there is no folder" in str(done.exception)
 
 
@@ -235,17 +239,17 @@ def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"task": {"name": "digits"}}, "trains the task digits; text is written by"),
         ({"script": {"path": "train.py"}, "task": None}, "does not know a script's model"),
     ],
 )
 def test_a_job_without_a_language_model_is_said_before_anything_is_fetched(
-    coordinator: Coordinator, spec: dict[str, Any], told: str
+    coordinator: Coordinator, spec: dict[str, Any], message: str
 ) -> None:
     coordinator.spec = spec
-    assert told in str(run("3f2a").exception)
+    assert message in str(run("3f2a").exception)
     assert coordinator.fetched == []
 
 
@@ -278,5 +282,5 @@ def test_a_small_model_writes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -
 def test_without_torch_it_says_what_to_install(
     trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainhall.cli.extra.find_spec", lambda name: None)
+    monkeypatch.setattr("trainhall.cli.base.extra.find_spec", lambda name: None)
     assert "pip install 'trainhall[train]'" in str(run(str(trained)).exception)

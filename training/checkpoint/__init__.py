@@ -1,17 +1,15 @@
-"""Checkpoints as transactions. Import the modules by name; those without tensors need no torch.
+"""Checkpoints as transactions. Import the modules by name.
 
-names         how checkpoint folders are named; scan                        no torch
-manifest      `manifest.json`: what a checkpoint holds; `verify_folder`     no torch
-draft         writing one: temporary folder, hashes, fsync, commit          no torch
-removal       deleting one, and what dead attempts left behind              no torch
-retention     which of a job's are kept, and why                            no torch
-errors        what can go wrong                                             no torch
+format        the files: names, manifest, draft and commit, retention, removal, errors;
+              without torch
+header        the header of a safetensors file
 state         a nested state as named tensors and plain values
 index         Distributed Checkpoint's metadata as JSON (`state.json`)
 staging       the copy to host memory
 storage       Distributed Checkpoint's storage writer and reader
 ranks         how the ranks of one save talk to each other
-loading       a model's weights out of one
-export        a model's weights as one safetensors file
+loading       the weights of a model, out of a checkpoint
+export        the weights of a model, as one safetensors file
+loader        the newest good one of several candidates
 checkpointer  `Checkpointer`: save in the background, load with fallback
 """

@@ -1,6 +1,5 @@
 """Saving a training's state in the background, and loading the newest good one."""
 
-import hashlib
 import logging
 import math
 import threading
@@ -13,34 +12,21 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors import SafetensorError
 from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import MetadataIndex
 
-from trainhall.training.checkpoint.difference import first_difference
-from trainhall.training.checkpoint.draft import Committed, Draft
-from trainhall.training.checkpoint.errors import (
-    BadCheckpoint,
+from trainhall.training.checkpoint.format.draft import Committed, Draft
+from trainhall.training.checkpoint.format.errors import (
     CheckpointError,
-    NewerFormat,
-    NoGoodCheckpoint,
-    NotReadable,
-    PassedOver,
-    Reason,
-    StateMismatch,
 )
-from trainhall.training.checkpoint.index import Index
-from trainhall.training.checkpoint.manifest import (
+from trainhall.training.checkpoint.format.manifest import (
     FileRecord,
     Manifest,
-    describe,
-    divide,
-    encode_manifest,
-    read_manifest,
-    verify_files,
 )
-from trainhall.training.checkpoint.names import Token, parse_name
+from trainhall.training.checkpoint.format.names import Token
+from trainhall.training.checkpoint.format.removal import remove_leftovers
+from trainhall.training.checkpoint.index import Index
+from trainhall.training.checkpoint.loader import CheckpointLoader, Loaded
 from trainhall.training.checkpoint.planning import (
     Plan,
     common_values,
@@ -51,65 +37,27 @@ from trainhall.training.checkpoint.planning import (
 from trainhall.training.checkpoint.ranks import (
     Alone,
     Group,
-    Place,
     Ranks,
-    place_of,
     together,
     twin,
 )
-from trainhall.training.checkpoint.removal import remove_leftovers
 from trainhall.training.checkpoint.staging import Staging
-from trainhall.training.checkpoint.state import (
-    FlatState,
-    Plain,
-    flatten,
-    from_json,
-    put_values,
-    to_json,
-)
+from trainhall.training.checkpoint.state import EXTRA, FlatState, Plain, to_json, without_extra
 from trainhall.training.checkpoint.storage import (
-    SafetensorsReader,
     SafetensorsWriter,
 )
 
 log = logging.getLogger(__name__)
 
-EXTRA = "extra"
-"""The key of a state that is plain data, not tensors."""
-
 WRITE_TIMEOUT = timedelta(minutes=30)
-"""How long the ranks of a sharded save wait for the slowest disk."""
+"""The time that the ranks of a sharded save wait for the slowest disk."""
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """What was loaded beside the tensors."""
-
-    step: int
-    name: str
-    extra: dict[str, Any]
-    notes: list[PassedOver]
-    """Why better candidates were not taken; empty if the first one was good."""
-    manifest: Manifest
-
-
-@dataclass(frozen=True)
-class _Why:
-    """What keeps a candidate from being loaded."""
-
-    reason: Reason
-    text: str
-
-
-class GivenUp(CheckpointError):
+class SaveAbandonedError(CheckpointError):
     """A save that nobody wants any more."""
 
     def __init__(self) -> None:
         super().__init__("the ranks regrouped while it was written, so that nobody wants it")
-
-
-class _NotNamed(CheckpointError):
-    """A candidate that is none."""
 
 
 @dataclass
@@ -181,8 +129,7 @@ class Checkpointer:
         self._given_up = False
         self._committing = threading.Lock()
         """Held while a checkpoint gets its name."""
-        self._places: list[Place] = [place_of(folder)] * self._ranks.size
-        """Of every rank: through what it sees its folder."""
+        self._loader = CheckpointLoader(folder, self._ranks, replicated=self._replicated)
 
     @property
     def _idle(self) -> bool:
@@ -197,7 +144,7 @@ class Checkpointer:
         if self._idle:
             return
         self.wait()
-        _, tensors = self._planned(_without_extra(state))
+        _, tensors = self._planned(without_extra(state))
         pieces, _ = pieces_of(tensors)
         shapes = [torch.empty_like(piece, device="meta") for piece in pieces]
         pinned = any(piece.is_cuda for piece in pieces)
@@ -221,7 +168,7 @@ class Checkpointer:
             return
         self.wait()
         extra = to_json(dict(state.get(EXTRA, {})))
-        flat = _without_extra(state)
+        flat = without_extra(state)
         plan, tensors = self._planned(flat)
         values, rank_values = common_values(self._plan_ranks.gather(flat.values))
         pieces, places = pieces_of(tensors)
@@ -292,50 +239,11 @@ class Checkpointer:
             None if `names` is empty on all ranks.
 
         Raises:
-            NoGoodCheckpoint: none of them can be loaded; it says why for each.
-            StateMismatch: the first good one does not fit; it names the first difference.
+            NoGoodCheckpointError: none of them can be loaded; it says why for each.
+            StateMismatchError: the first good one does not fit; it names the first difference.
         """
         self.wait()
-        told = self._ranks.gather((list(names), dict(lacking or {}), place_of(self.folder)))
-        lists = [names for names, _, _ in told]
-        self._places = [place for _, _, place in told]
-        merged = _merged(lists)
-        nowhere = {n: why for _, whys, _ in told for n, why in whys.items() if n not in merged}
-        notes = [
-            PassedOver(name, Reason.MISSING, f"no host has a good copy: {why}")
-            for name, why in nowhere.items()
-        ]
-        for name in merged:
-            without = [rank for rank, others in enumerate(lists) if name not in others]
-            if without:
-                whys = [told[rank][1].get(name) for rank in without]
-                text = f"rank {without[0]} does not have it"
-                text += next((f": {why}" for why in whys if why), "")
-                notes.append(PassedOver(name, Reason.MISSING, text))
-                continue
-            outcome = self._open(name)
-            if isinstance(outcome, _Why):
-                notes.append(PassedOver(name, outcome.reason, outcome.text))
-                continue
-            manifest, reader = outcome
-            whole = state if isinstance(state, dict) else state(manifest, reader.index)
-            target = {key: part for key, part in whole.items() if key != EXTRA}
-            flat = flatten(target)
-            self._refuse_mismatch(name, flat, reader.index, optional)
-            if why := self._agreed(lambda: _read_tensors(reader, flat.tensors)):  # noqa: B023
-                notes.append(PassedOver(name, why.reason, why.text))
-                continue
-            put_values(target, reader.index.values_of(self._ranks.rank))
-            whole.update(target)
-            for note in notes if self._ranks.rank == 0 else ():
-                log.warning("%s", note)
-            return Loaded(manifest.step, name, from_json(manifest.extra), notes, manifest)
-        if not notes:
-            return None
-        reasons = {note.reason for note in notes}
-        if Reason.UNREADABLE in reasons or reasons <= {Reason.GONE}:
-            raise NotReadable(notes, self.folder)
-        raise NoGoodCheckpoint(notes)
+        return self._loader.load(names, state, lacking=lacking or {}, optional=optional)
 
     @property
     def _plan_ranks(self) -> Ranks:
@@ -368,14 +276,14 @@ class Checkpointer:
             committed = self._write(save)
         except Exception as error:
             # Where others clean up behind it, a save may fail in any way.
-            self._report(GivenUp() if self._given_up else error)
+            self._report(SaveAbandonedError() if self._given_up else error)
             return
         if self._writers.rank != 0:
             return
         try:
             self._on_commit(committed)
         except Exception:
-            log.exception("%s was committed, but telling so failed", committed.name)
+            log.exception("%s was committed, but its callback failed", committed.name)
 
     def _write(self, save: _Save) -> Committed:
         ranks, first = self._writers, self._writers.rank == 0
@@ -388,7 +296,7 @@ class Checkpointer:
         def create() -> None:
             nonlocal created
             if self._given_up:
-                raise GivenUp
+                raise SaveAbandonedError
             if first:
                 self._remove_leftovers()
                 Draft.create(self.folder, self.token, save.step)
@@ -423,7 +331,7 @@ class Checkpointer:
     def _still_wanted(self) -> Iterator[None]:
         with self._committing:
             if self._given_up:
-                raise GivenUp
+                raise SaveAbandonedError
             yield
 
     def _manifest(self, save: _Save, files: list[FileRecord]) -> Manifest:
@@ -450,109 +358,7 @@ class Checkpointer:
         try:
             self._on_error(error)
         except Exception:
-            log.exception("a checkpoint failed, and so did telling so: %s", error)
-
-    def _open(self, name: str) -> "tuple[Manifest, SafetensorsReader] | _Why":
-        """A candidate that is good on all ranks, or what is wrong with it."""
-        folder = self.folder / name
-        seen: list[Manifest] = []
-        opened: list[SafetensorsReader] = []
-
-        def verify() -> None:
-            if parse_name(name) is None:
-                raise _NotNamed("it is not named like a checkpoint")
-            manifest = read_manifest(folder)
-            if problems := verify_files(folder, self._share(manifest.files)):
-                raise BadCheckpoint(problems)
-            seen.append(manifest)
-
-        if why := self._agreed(verify):
-            return why
-        # Only now is every file verified: what a rank did not hash, another one of its host did.
-        digest = hashlib.sha256(encode_manifest(seen[0])).hexdigest()
-        if len(set(self._ranks.gather(digest))) > 1:
-            text = "the ranks see different checkpoints under this name"
-            return _Why(Reason.DISAGREEMENT, text)
-        if why := self._agreed(lambda: opened.append(SafetensorsReader(folder, seen[0]))):
-            return why
-        return seen[0], opened[0]
-
-    def _share(self, files: Sequence[FileRecord]) -> list[FileRecord]:
-        """What this rank hashes: the ranks of a place divide the bytes as evenly as files allow."""
-        here = self._places[self._ranks.rank]
-        ranks = [rank for rank, place in enumerate(self._places) if place == here]
-        return divide(files, len(ranks))[ranks.index(self._ranks.rank)]
-
-    def _agreed(self, action: Callable[[], None]) -> "_Why | None":
-        """Try something on all ranks; what failed anywhere, or None."""
-        failure: _Why | None = None
-        try:
-            action()
-        except OSError as error:
-            failure = _Why(Reason.UNREADABLE, describe(error))
-        except (CheckpointError, SafetensorError) as error:
-            failure = _Why(_reason_of(error), str(error))
-        failures = self._ranks.gather(failure)
-        # What one rank finds wrong with a folder is wrong for all that read the same one.
-        wrong = {p: why for p, why in zip(self._places, failures, strict=True) if why}
-        failures = [why or wrong.get(p) for p, why in zip(self._places, failures, strict=True)]
-        told = {why: rank for rank, why in reversed(list(enumerate(failures))) if why}
-        if not told:
-            return None
-        first, *_ = reversed(told)
-        if len(told) == 1 and all(failures):
-            # Alike on hosts that share the storage: it is not one of them that does not see it.
-            return _Why(Reason.GONE, first.text) if first.reason is Reason.MISSING else first
-        damaged = any(why.reason is Reason.DAMAGED for why in told)
-        text = "; ".join(f"on rank {rank}: {why.text}" for why, rank in reversed(told.items()))
-        return _Why(Reason.DAMAGED if damaged else first.reason, text)
-
-    def _refuse_mismatch(
-        self, name: str, flat: FlatState, index: Index, optional: str | None
-    ) -> None:
-        saved = index.metadata.state_dict_metadata
-        elsewhere = {each for each in saved if each.split("/")[0] == optional}
-        if not self._replicated:
-            elsewhere.update(*self._ranks.gather(list(flat.tensors)))
-        found = first_difference(flat, index, self._ranks.rank, elsewhere)
-        for rank, difference in enumerate(self._ranks.gather(found)):
-            if difference is not None:
-                where = f" (rank {rank})" if self._ranks.size > 1 else ""
-                raise StateMismatch(f"{name} does not fit{where}: {difference}")
-
-
-def _reason_of(error: CheckpointError | SafetensorError) -> Reason:
-    match error:
-        case _NotNamed() | NewerFormat():
-            return Reason.MISMATCH
-        case BadCheckpoint() if all(problem.path == "." for problem in error.problems):
-            return Reason.MISSING
-        case BadCheckpoint() if not any(problem.is_damage for problem in error.problems):
-            return Reason.UNREADABLE
-    return Reason.DAMAGED
-
-
-def _merged(lists: Sequence[list[str]]) -> list[str]:
-    """Every rank's candidates, each once, best first; where ranks differ, rank 0's order holds."""
-    merged = list(lists[0])
-    for names in lists[1:]:
-        before = len(merged)
-        for name in reversed(names):
-            if name in merged:
-                before = merged.index(name)
-            else:
-                merged.insert(before, name)
-    return merged
-
-
-def _read_tensors(reader: SafetensorsReader, tensors: dict[str, Tensor]) -> None:
-    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
-    planner.set_up_planner(dict(tensors), reader.read_metadata(), is_coordinator=True)
-    reader.read_data(planner.create_local_plan(), planner).wait()
-
-
-def _without_extra(state: Mapping[str, Any]) -> FlatState:
-    return flatten({key: part for key, part in state.items() if key != EXTRA})
+            log.exception("a checkpoint failed, and so did its callback: %s", error)
 
 
 def _log_error(error: Exception) -> None:

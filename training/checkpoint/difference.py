@@ -1,4 +1,4 @@
-"""Where a checkpoint and the state that it shall fill differ."""
+"""Finds differences between a checkpoint and the state that it shall fill."""
 
 from collections.abc import Set
 from typing import Any

@@ -21,16 +21,16 @@ from torch import Tensor
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-from trainhall.training.checkpoint.draft import fsync_folder
-from trainhall.training.checkpoint.errors import CheckpointError, NoModel
+from trainhall.training.checkpoint.format.draft import fsync_folder
+from trainhall.training.checkpoint.format.errors import CheckpointError, NoModelError
 from trainhall.training.checkpoint.header import encode_header
 from trainhall.training.checkpoint.storage import SafetensorsReader
 
 MODEL = ("model/", "state/model/")
-"""Where the weights are in a task's checkpoint, and in one that a script saved."""
+"""Keys of the weights in a task's checkpoint, and in one that a script saved."""
 
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-"""What file systems without hard links answer."""
+"""Error codes of file systems without hard links."""
 
 
 def export(folder: Path, file: Path) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def export(folder: Path, file: Path) -> dict[str, Any]:
 
     Raises:
         FileExistsError: there is such a file; it is left as it is.
-        BadCheckpoint: the checkpoint is damaged, incomplete or not understood.
-        NoModel: there are no weights in it.
+        BadCheckpointError: the checkpoint is damaged, incomplete or not understood.
+        NoModelError: there are no weights in it.
         OSError: the disk does not take it.
     """
     if os.path.lexists(file):
@@ -111,13 +111,13 @@ def _weights(reader: SafetensorsReader) -> Entries:
             return found
     parts = sorted({name.split("/")[1] for name in stored if name.startswith("state/")})
     holds = f"it holds {', '.join(parts[:8])}" if parts else "it holds no tensors"
-    raise NoModel(
+    raise NoModelError(
         f"{reader.folder.name} has no weights under the key 'model' of the script's state; {holds}"
     )
 
 
 def _plain(name: str) -> str:
-    """A key as it was before names were joined; a state of nested dicts is told by dots."""
+    """A key as it was before names were joined; dots in it show a state of nested dicts."""
     parts = (part.replace("~1", "/").replace("~0", "~") for part in name.split("/"))
     return ".".join(parts)
 

@@ -11,7 +11,7 @@ import torch
 from trainhall.training.checkpoint.index import dtype_name
 
 LENGTH = struct.Struct("<Q")
-"""Of a header in bytes; a file begins with it."""
+"""The length of a header in bytes; a file begins with it."""
 
 Form = tuple[torch.dtype, Sequence[int]]
 """A tensor's type and shape."""
@@ -25,7 +25,7 @@ def encode_header(
     Large elements come first, so that every tensor is aligned.
 
     Args:
-        about: told under `__metadata__`.
+        about: written under `__metadata__`.
     """
     header: dict[str, Any] = {} if about is None else {"__metadata__": dict(about)}
     order = sorted(forms, key=lambda name: (-forms[name][0].itemsize, name))

@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from trainhall.training.checkpoint.errors import BadCheckpoint, Problem
+from trainhall.training.checkpoint.format.errors import BadCheckpointError, Problem
 from trainhall.training.checkpoint.state import Plain, from_json, to_json
 
 INDEX = "state.json"
@@ -68,7 +68,7 @@ def dtype_name(dtype: torch.dtype, tensor: str) -> str:
 
 @dataclass(frozen=True)
 class StoredChunk:
-    """Where a chunk lies."""
+    """The position of a chunk."""
 
     file: str
     key: str
@@ -145,19 +145,19 @@ def decode_index(data: bytes) -> Index:
     """Parse `state.json`.
 
     Raises:
-        BadCheckpoint: it is not what `encode_index` writes.
+        BadCheckpointError: it is not what `encode_index` writes.
     """
     try:
         document = _Document.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadCheckpoint([Problem(INDEX, f"a valid {where}", first["msg"])]) from error
+        raise BadCheckpointError([Problem(INDEX, f"a valid {where}", first["msg"])]) from error
     entries: dict[str, Any] = {}
     storage: dict[MetadataIndex, StoredChunk] = {}
     for name, tensor in document.tensors.items():
         if tensor.dtype not in DTYPES:
-            raise BadCheckpoint([Problem(INDEX, "a dtype of safetensors", tensor.dtype)])
+            raise BadCheckpointError([Problem(INDEX, "a dtype of safetensors", tensor.dtype)])
         chunks = []
         for chunk in tensor.chunks:
             offsets = torch.Size(chunk.offsets)

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import nn
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 
-from trainhall.training.checkpoint.errors import StateMismatch
+from trainhall.training.checkpoint.format.errors import StateMismatchError
 from trainhall.training.checkpoint.state import flatten
 from trainhall.training.checkpoint.storage import SafetensorsReader
 
@@ -14,8 +14,8 @@ def load_model(folder: Path, model: nn.Module) -> None:
     """Fill a model with the weights of a checkpoint, every byte of which is verified first.
 
     Raises:
-        BadCheckpoint: the checkpoint is damaged, incomplete or not understood.
-        StateMismatch: it holds another model; it names the first tensor that differs.
+        BadCheckpointError: the checkpoint is damaged, incomplete or not understood.
+        StateMismatchError: it holds another model; it names the first tensor that differs.
     """
     reader = SafetensorsReader(folder)
     wanted = flatten({"model": model.state_dict()}).tensors
@@ -24,7 +24,7 @@ def load_model(folder: Path, model: nn.Module) -> None:
         size = getattr(stored.get(name), "size", None)
         if size != tensor.shape:
             found = "not there" if size is None else f"{list(size)}"
-            raise StateMismatch(f"{folder}: {name} is {found}, not {list(tensor.shape)}")
+            raise StateMismatchError(f"{folder}: {name} is {found}, not {list(tensor.shape)}")
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(wanted), reader.read_metadata(), is_coordinator=True)
     reader.read_data(planner.create_local_plan(), planner).wait()

@@ -27,7 +27,8 @@ class Plan:
 
 
 def plan_whole(flat: FlatState, known: Plan | None) -> Plan:
-    """What one rank writes of a state that every rank holds whole: `known`, if it still holds.
+    """Plan the writes of one rank for a state that every rank holds whole; `known`, if it still
+    fits.
 
     Raises:
         TypeError: a tensor is sharded, or not dense.
@@ -92,7 +93,8 @@ def pieces_of(
 def common_values(
     values: Sequence[dict[str, Plain]],
 ) -> tuple[dict[str, Plain], dict[int, dict[str, Plain]]]:
-    """What the ranks have in common (the lowest one's word), and what single ranks have besides."""
+    """Divide values into those that the ranks share (the lowest one's) and those of single
+    ranks."""
     common: dict[str, Plain] = {}
     for mine in values:
         for name, value in mine.items():

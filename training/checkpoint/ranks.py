@@ -1,4 +1,4 @@
-"""How the ranks of one save or load agree."""
+"""Agreement among the ranks of one save or load."""
 
 import contextlib
 import socket
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import torch.distributed as dist
 
 from trainhall.distributed import breakable
-from trainhall.training.checkpoint.errors import SaveFailed
+from trainhall.training.checkpoint.format.errors import SaveFailedError
 
 T = TypeVar("T")
 
@@ -26,13 +26,13 @@ class Ranks(Protocol):
         ...
 
 
-Place = tuple[str, int, int]
+Location = tuple[str, int, int]
 
 
-def place_of(folder: Path) -> Place:
-    """The running kernel through which this process sees a folder, and which folder it is there.
+def location_of(folder: Path) -> Location:
+    """Return the running kernel through which this process sees a folder, and its number there.
 
-    Processes of one place read the same bytes: they share its file systems and their caches.
+    Processes of one location read the same bytes: they share its file systems and their caches.
     """
     # Copies of one virtual machine may share the boot's number, hosts without one only the name.
     kernel = socket.gethostname()
@@ -80,7 +80,8 @@ def together(ranks: Ranks, action: Callable[[], T]) -> list[T]:
     """Run an action on every rank; the results of all, or an exception on all.
 
     Raises:
-        SaveFailed: it failed on other ranks only. A rank on which it failed raises its own error.
+        SaveFailedError: it failed on other ranks only. A rank on which it failed raises its own
+            error.
     """
     error: Exception | None = None
     result: T | None = None
@@ -88,11 +89,11 @@ def together(ranks: Ranks, action: Callable[[], T]) -> list[T]:
         result = action()
     except Exception as caught:
         error = caught
-    told = None if error is None else f"{type(error).__name__}: {error}"
-    outcomes = ranks.gather((result, told))
+    message = None if error is None else f"{type(error).__name__}: {error}"
+    outcomes = ranks.gather((result, message))
     if error is not None:
         raise error
     failed = [f"rank {i}: {text}" for i, (_, text) in enumerate(outcomes) if text is not None]
     if failed:
-        raise SaveFailed("; ".join(failed))
+        raise SaveFailedError("; ".join(failed))
     return [value for value, _ in outcomes]  # type: ignore[misc]

@@ -32,7 +32,7 @@ class Staging:
         self._addresses: list[int] = []
         self._asked_pinned = False
         self._unlock: weakref.finalize[[int], Staging] | None = None
-        """Of the block's pages; None: they are not locked."""
+        """The finalizer that unlocks the block's pages; None: they are not locked."""
 
     def reserve(self, tensors: Sequence[Tensor], *, pinned: bool) -> None:
         """Lay the block out for tensors of these shapes and dtypes, unless it is."""
@@ -110,7 +110,7 @@ def _lock_pages(block: Tensor) -> bool:
         "%.1f GiB of host memory cannot be page-locked; checkpoints are copied there more slowly",
         block.nbytes / 2**30,
     )
-    # CUDA would tell the failure once more, of whatever is launched next.
+    # CUDA would report the failure once more, of whatever is launched next.
     with contextlib.suppress(RuntimeError):
         torch.ones(1, device="cuda")
     return False

@@ -15,6 +15,9 @@ from torch import Tensor
 
 Plain = None | bool | int | float | str
 
+EXTRA = "extra"
+"""The key of a state that is plain data, not tensors."""
+
 _FLOAT = "$float"
 
 
@@ -22,6 +25,11 @@ _FLOAT = "$float"
 class FlatState:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     values: dict[str, Plain] = field(default_factory=dict)
+
+
+def without_extra(state: Mapping[str, Any]) -> FlatState:
+    """Flatten all of a state but its `extra`."""
+    return flatten({key: part for key, part in state.items() if key != EXTRA})
 
 
 def flatten(state: Mapping[str, Any]) -> FlatState:
@@ -86,7 +94,7 @@ def to_json(value: Any, where: str = "extra") -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What `to_json` was given; tuples come back as lists."""
+    """Decode the result of `to_json`; tuples come back as lists."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if isinstance(value, dict):

@@ -35,8 +35,14 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
-from trainhall.training.checkpoint.draft import Draft
-from trainhall.training.checkpoint.errors import BadCheckpoint, Problem
+from trainhall.training.checkpoint.format.draft import Draft
+from trainhall.training.checkpoint.format.errors import BadCheckpointError, Problem
+from trainhall.training.checkpoint.format.manifest import (
+    Manifest,
+    open_within,
+    read_manifest,
+    verify_files,
+)
 from trainhall.training.checkpoint.header import encode_header
 from trainhall.training.checkpoint.index import (
     DTYPE_NAMES,
@@ -45,12 +51,6 @@ from trainhall.training.checkpoint.index import (
     StoredChunk,
     decode_index,
     encode_index,
-)
-from trainhall.training.checkpoint.manifest import (
-    Manifest,
-    open_within,
-    read_manifest,
-    verify_files,
 )
 from trainhall.training.checkpoint.state import Plain
 
@@ -165,12 +165,12 @@ class SafetensorsReader(StorageReader):
             verified: the folder's manifest, if the caller has just compared all files with it.
 
         Raises:
-            BadCheckpoint: a file is damaged, or the files contradict each other.
+            BadCheckpointError: a file is damaged, or the files contradict each other.
         """
         if verified is None:
             verified = read_manifest(folder)
             if problems := verify_files(folder, verified.files):
-                raise BadCheckpoint(problems)
+                raise BadCheckpointError(problems)
         self.folder = folder
         self.manifest = verified
         self._listed = {file.path for file in verified.files}
@@ -223,7 +223,7 @@ class SafetensorsReader(StorageReader):
 
     def _read_index(self) -> bytes:
         if INDEX not in self._listed:
-            raise BadCheckpoint([Problem(INDEX, "to be listed in the manifest", "it is not")])
+            raise BadCheckpointError([Problem(INDEX, "to be listed in the manifest", "it is not")])
         with open_within(self.folder, INDEX) as file:
             return file.readall()
 
@@ -233,16 +233,20 @@ class SafetensorsReader(StorageReader):
         for name, entry in self.index.metadata.state_dict_metadata.items():
             assert isinstance(entry, TensorStorageMetadata)
             if sum(prod(chunk.sizes) for chunk in entry.chunks) != prod(entry.size):
-                raise BadCheckpoint([Problem(INDEX, f"chunks that make up {name}", "others")])
+                raise BadCheckpointError([Problem(INDEX, f"chunks that make up {name}", "others")])
             for chunk in entry.chunks:
                 if not _lies_within(chunk.offsets, chunk.sizes, entry.size):
-                    raise BadCheckpoint([Problem(INDEX, f"chunks within {name}", "one beyond it")])
+                    raise BadCheckpointError(
+                        [Problem(INDEX, f"chunks within {name}", "one beyond it")]
+                    )
                 stored = self._storage[MetadataIndex(name, chunk.offsets)]
                 dtype = DTYPE_NAMES[entry.properties.dtype]
                 by_file[stored.file].append((stored.key, dtype, list(chunk.sizes)))
         for file, chunks in by_file.items():
             if file not in self._listed:
-                raise BadCheckpoint([Problem(file, "to be listed in the manifest", "it is not")])
+                raise BadCheckpointError(
+                    [Problem(file, "to be listed in the manifest", "it is not")]
+                )
             self._check_file(file, chunks)
 
     def _check_file(self, file: str, chunks: list[tuple[str, str, list[int]]]) -> None:
@@ -252,11 +256,13 @@ class SafetensorsReader(StorageReader):
                     view = tensors.get_slice(key)
                     found = (view.get_dtype(), list(view.get_shape()))
                     if found != (dtype, sizes):
-                        raise BadCheckpoint(
+                        raise BadCheckpointError(
                             [Problem(file, f"{key} as {dtype} {sizes}", f"{found[0]} {found[1]}")]
                         )
         except (SafetensorError, OSError) as error:
-            raise BadCheckpoint([Problem(file, "safetensors as listed", str(error))]) from error
+            raise BadCheckpointError(
+                [Problem(file, "safetensors as listed", str(error))]
+            ) from error
 
 
 def _lies_within(offsets: torch.Size, sizes: torch.Size, whole: torch.Size) -> bool:

@@ -1,4 +1,4 @@
-"""What scripts import from Trainhall; under `torchrun` or plain Python they run as they are.
+"""The SDK that scripts import; under `torchrun` or plain Python they run as they are.
 
 api          the functions that users call, as `trainhall.init` and so on
 session      this process's place: a rank of an attempt, or any process outside Trainhall

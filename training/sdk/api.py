@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from trainhall.training.sdk.session import Context, NoCheckpoints, Session, open_session
+from trainhall.training.sdk.session import Context, NoCheckpointsError, Session, open_session
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ def init(
     session = _opened()
     if not _is_set_up:
         if total_steps is not None and (not isinstance(total_steps, int) or total_steps < 1):
-            raise ValueError(f"total_steps must be a whole number above 0, not {total_steps!r}")
+            raise ValueError(f"total_steps must be an integer above 0, not {total_steps!r}")
         session.set_up(total_steps, None if checkpoints is None else Path(checkpoints))
         if join:
             session.join()
@@ -80,7 +80,8 @@ def leave() -> NoReturn:
     It raises SystemExit. The job is then paused, and goes on from the checkpoint when resumed.
 
     Raises:
-        NotSaved: the last checkpoint could not be written, on all ranks; the job's reason says so.
+        NotSavedError: the last checkpoint could not be written, on all ranks; the job's reason says
+            so.
     """
     session = _opened()
     session.check_mine()
@@ -117,8 +118,8 @@ class Checkpoint:
         """
         try:
             _begun().save(state, step)
-        except NoCheckpoints:
-            _say_once("nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that")
+        except NoCheckpointsError:
+            _warn_once("nothing is saved outside Trainhall; give init(checkpoints=FOLDER) for that")
 
     def load(self) -> dict[str, Any] | None:
         """The newest good state, its tensors on the CPU; None if the job starts from nothing.
@@ -128,12 +129,12 @@ class Checkpoint:
         """
         try:
             return _begun().load()
-        except NoCheckpoints:
+        except NoCheckpointsError:
             return None
 
 
 checkpoint = Checkpoint()
-_said: set[str] = set()
+_warned: set[str] = set()
 
 
 def _opened() -> Session:
@@ -152,7 +153,7 @@ def _begun() -> Session:
     return session
 
 
-def _say_once(message: str) -> None:
-    if message not in _said and _opened().context.rank == 0:
-        _said.add(message)
+def _warn_once(message: str) -> None:
+    if message not in _warned and _opened().context.rank == 0:
+        _warned.add(message)
         log.warning("%s", message)

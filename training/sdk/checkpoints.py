@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 
-from trainhall.training.checkpoint.checkpointer import Checkpointer, Loaded
-from trainhall.training.checkpoint.draft import Committed
-from trainhall.training.checkpoint.errors import NotSaved, StateMismatch
+from trainhall.training.checkpoint.checkpointer import Checkpointer
+from trainhall.training.checkpoint.format.draft import Committed
+from trainhall.training.checkpoint.format.errors import NotSavedError, StateMismatchError
+from trainhall.training.checkpoint.format.manifest import Manifest
+from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.index import Index
-from trainhall.training.checkpoint.manifest import Manifest
-from trainhall.training.checkpoint.names import Token
+from trainhall.training.checkpoint.loader import Loaded
 from trainhall.training.checkpoint.state import escaped
 from trainhall.training.sdk.together import all_errors, settle
-from trainhall.training.shared_folder import prove_shared
+from trainhall.training.sync.shared_storage_check import prove_shared
 
 _STATE = "state"
 _SHAPE = "shape"
@@ -77,20 +78,20 @@ class Checkpoints:
         """Wait until the last save is committed, on all ranks.
 
         Raises:
-            NotSaved: it is not.
+            NotSavedError: it is not.
         """
         self._checkpointer.wait()
         for rank, error in enumerate(all_errors(self._group, self._error)):
             if error is not None:
-                raise NotSaved(f"rank {rank} could not save {error}")
+                raise NotSavedError(f"rank {rank} could not save {error}")
         settle(self._group)
 
     def load(self) -> tuple[dict[str, Any], Loaded] | None:
         """The state of the first good checkpoint, on the CPU; None when there is none to load.
 
         Raises:
-            NoGoodCheckpoint: none of them is good.
-            StateMismatch: the first good one was not saved by a script.
+            NoGoodCheckpointError: none of them is good.
+            StateMismatchError: the first good one was not saved by a script.
         """
         made: list[dict[str, Any]] = []
 
@@ -109,7 +110,7 @@ class Checkpoints:
 
 
 def _shape(node: Any) -> Any:
-    """How containers are nested, as JSON; keys of dicts keep their type. A leaf is null."""
+    """Describe the nesting of containers as JSON; keys of dicts keep their type. A leaf is null."""
     match node:
         case Mapping():
             return {"dict": [[key, _shape(item)] for key, item in node.items()]}
@@ -124,7 +125,7 @@ def _empty(manifest: Manifest, index: Index) -> Any:
     """A state of the saved shape, its tensors allocated and its values not yet filled in."""
     shape = manifest.extra.get(_SHAPE)
     if shape is None:
-        raise StateMismatch(
+        raise StateMismatchError(
             f"{manifest.name} was not saved by trainhall.checkpoint.save(), so there is no state "
             "that trainhall.checkpoint.load() could return"
         )

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
-from trainhall.training.link import MetricSpool, MetricTable
+from trainhall.training.link.frames import MetricTable
+from trainhall.training.link.spool import MetricSpool
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ _ROWS = 1000
 
 
 class Output(Protocol):
-    """Where points go."""
+    """The destination of points."""
 
     def take(self, step: int, values: Mapping[str, Any]) -> None:
         """One step's checked values: numbers, or scalar tensors on a GPU."""
@@ -123,7 +124,7 @@ class Spooled:
                 self._spool.append([self._table(part)])
 
     def _write_on(self) -> None:
-        told = False
+        warned = False
         while True:
             self._arrived.wait()
             time.sleep(FLUSH_SECONDS)
@@ -132,9 +133,9 @@ class Spooled:
                 self.flush()
             except Exception as error:
                 # A full disk is waited for; whatever else it is, it is no reason to stop training.
-                if not told:
+                if not warned:
                     log.warning("metrics were lost: %s: %s", type(error).__name__, error)
-                told = True
+                warned = True
 
     def _table(self, points: Sequence[_Point]) -> MetricTable:
         columns: dict[str, Sequence[float]]
@@ -147,23 +148,25 @@ class Terminal:
 
     def __init__(self, rank: int) -> None:
         self._silent = rank != 0
-        self._told_at = -math.inf
-        self._untold: tuple[int, Mapping[str, Any]] | None = None
+        self._written_at = -math.inf
+        self._unwritten: tuple[int, Mapping[str, Any]] | None = None
 
     def take(self, step: int, values: Mapping[str, Any]) -> None:
         if self._silent:
             return
-        # A step that is reported in several calls is told with the last of them.
-        known = self._untold[1] if self._untold is not None and self._untold[0] == step else {}
-        self._untold = (step, {**known, **values})
-        if time.monotonic() - self._told_at >= TERMINAL_SECONDS:
+        # A step that is reported in several calls is written with the last of them.
+        known = (
+            self._unwritten[1] if self._unwritten is not None and self._unwritten[0] == step else {}
+        )
+        self._unwritten = (step, {**known, **values})
+        if time.monotonic() - self._written_at >= TERMINAL_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        if self._untold is None:
+        if self._unwritten is None:
             return
-        step, values = self._untold
-        self._untold, self._told_at = None, time.monotonic()
+        step, values = self._unwritten
+        self._unwritten, self._written_at = None, time.monotonic()
         shown = "".join(f"  {name} {float(value):.4g}" for name, value in values.items())
         print(f"step {step}{shown}", file=sys.stderr)  # noqa: T201 - the terminal is the place
 
@@ -181,7 +184,7 @@ def _checked_step(step: Any) -> int:
     try:
         number = operator.index(step)
     except TypeError:
-        raise TypeError(f"step must be a whole number, not {step!r}") from None
+        raise TypeError(f"step must be an integer, not {step!r}") from None
     if not 0 <= number < MAX_STEP:
         raise ValueError(f"step must be 0 or above, not {number}")
     return number

@@ -20,19 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
-from trainhall.training.checkpoint.names import Token, parse_name, scan
-from trainhall.training.control import Control
-from trainhall.training.link import (
-    EXIT_PAUSED,
-    EXIT_STOPPED,
-    AttemptFolder,
-    Command,
-    EventSpool,
-    Launch,
-    MetricSpool,
-    complete_frames,
-)
-from trainhall.training.progress import Doing, Progress
+from trainhall.training.checkpoint.format.names import Token, parse_name, scan
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.frames import complete_frames
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.progress import Doing, Progress
+from trainhall.training.link.spool import EventSpool, MetricSpool
+from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
 from trainhall.training.sdk.stopping import Alone, Never, Stopping
 
@@ -43,7 +38,7 @@ _TORCH_PART = "trainhall.training.sdk.together"
 
 @dataclass(frozen=True)
 class Context:
-    """Where this process stands among the ranks of its job."""
+    """This process's place among the ranks of its job."""
 
     rank: int
     world_size: int
@@ -87,8 +82,9 @@ class Session:
             self._events = _event_spool(folder, rank)
             self.reporter = Reporter(Spooled(_metric_spool(folder, rank), rank))
         self._start: dict[str, Any] = {"total_steps": None}
-        """How this attempt starts. Without `checkpoint.load()` nobody knows from which step."""
-        self._told_start: dict[str, Any] | None = None
+        """The report of this attempt's start. Without `checkpoint.load()` nobody knows from which
+        step."""
+        self._reported_start: dict[str, Any] | None = None
         self._stopping: Stopping | None = None
         self._resized: list[Resized] = []
         self._sizes: tuple[int, int] | None = None
@@ -112,7 +108,7 @@ class Session:
             )
 
     def set_up(self, total_steps: int | None, saves_to: Path | None) -> None:
-        """What the script says of itself; `saves_to` is for checkpoints outside Trainhall."""
+        """Note the script's own settings; `saves_to` is for checkpoints outside Trainhall."""
         self._start["total_steps"] = total_steps
         self._saves_to = saves_to
 
@@ -159,9 +155,9 @@ class Session:
             code = 0
         elif command is Command.PAUSE and saved is not None:
             code = EXIT_PAUSED
-            self._tell("paused", {"step": saved})
+            self._append_event("paused", {"step": saved})
         elif command is Command.PAUSE:
-            self._tell("note", {"message": self._unsaved_pause()})
+            self._append_event("note", {"message": self._unsaved_pause()})
         raise SystemExit(code)
 
     def _unsaved_pause(self) -> str:
@@ -174,10 +170,10 @@ class Session:
 
     @cached_property
     def checkpoints(self) -> Any:
-        """Where states are saved. Making it is a collective.
+        """The store of the script's states. Making it is a collective.
 
         Raises:
-            NoCheckpoints: outside Trainhall no folder was given.
+            NoCheckpointsError: outside Trainhall no folder was given.
         """
         launch = self._launch
         if launch is not None:
@@ -192,7 +188,7 @@ class Session:
             token = Token("script", max(attempts, default=0) + 1, 1)
             shared, lacking = False, {}
         else:
-            raise NoCheckpoints
+            raise NoCheckpointsError
         group = self._group()
         torch_part = importlib.import_module("trainhall.training.sdk.checkpoints")
         return torch_part.Checkpoints(
@@ -202,8 +198,10 @@ class Session:
             lacking,
             group,
             shared_by_hosts=shared,
-            committed=lambda done: self._tell("checkpoint", done.event()),
-            not_saved=lambda step, told: self._tell("not_saved", {"step": step, "message": told}),
+            committed=lambda done: self._append_event("checkpoint", done.event()),
+            not_saved=lambda step, message: self._append_event(
+                "not_saved", {"step": step, "message": message}
+            ),
         )
 
     def save(self, state: dict[str, Any], step: int | None) -> None:
@@ -239,7 +237,7 @@ class Session:
         if self._sizes is not None:
             callback(*self._sizes)
 
-    # -- telling --------------------------------------------------------------------------------
+    # -- reporting ------------------------------------------------------------------------------
 
     def close(self) -> None:
         """At the end of the process."""
@@ -261,12 +259,12 @@ class Session:
 
     def _begin(self) -> None:
         """Say where this attempt starts, before it tells anything else; again if more is known."""
-        if self._told_start != self._start:
-            self._told_start = dict(self._start)
-            self._tell("started", self._told_start)
+        if self._reported_start != self._start:
+            self._reported_start = dict(self._start)
+            self._append_event("started", self._reported_start)
 
-    def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        """An event of the whole job, told by rank 0."""
+    def _append_event(self, kind: str, data: dict[str, Any]) -> None:
+        """Append an event of the whole job, as rank 0."""
         if self._events is not None and self.context.rank == 0:
             self._events.append(kind, data)
 
@@ -285,7 +283,7 @@ class Session:
         return importlib.import_module(_TORCH_PART).host_group(self.context.world_size)
 
 
-class NoCheckpoints(RuntimeError):
+class NoCheckpointsError(RuntimeError):
     """Outside Trainhall there is no place for checkpoints unless one is given."""
 
 
@@ -296,11 +294,13 @@ def open_session() -> Session:
     atexit.register(session.close)
     hook = sys.excepthook
 
-    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def report(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         session.failed(error, trace)
         hook(kind, error, trace)
 
-    sys.excepthook = tell
+    sys.excepthook = report
     return session
 
 

@@ -2,13 +2,13 @@
 
 from typing import Protocol
 
-from trainhall.training.control import Control
-from trainhall.training.link import Command
+from trainhall.training.link.control import Control
+from trainhall.training.link.launch import Command
 
 
 class Stopping(Protocol):
     command: Command
-    """What all ranks have agreed on."""
+    """The decision that all ranks have agreed on."""
 
     def ask(self) -> bool:
         """Whether to stop here; every rank asks equally often."""

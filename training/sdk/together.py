@@ -10,10 +10,10 @@ import torch
 import torch.distributed as dist
 
 from trainhall.distributed import process_group
-from trainhall.training.control import Control
-from trainhall.training.link import Command
-from trainhall.training.own_gpu import own_gpu
-from trainhall.training.pulse import Pulse
+from trainhall.training.link.control import Control
+from trainhall.training.link.launch import Command
+from trainhall.training.process.device import own_gpu
+from trainhall.training.sync.step_sync import StepSync
 
 
 def choose_device(local_rank: int) -> torch.device:
@@ -80,7 +80,7 @@ def host_group(world_size: int) -> Any:
 
 
 def all_errors(group: Any, error: str | None) -> list[str | None]:
-    """What went wrong on each rank, in rank order."""
+    """Gather the errors of all ranks, in rank order."""
     if group is None:
         return [error]
     errors: list[str | None] = [None] * dist.get_world_size(group)
@@ -99,7 +99,7 @@ class Together:
 
     def __init__(self, control: Control, group: dist.ProcessGroup) -> None:
         self._control = control
-        self._pulse = Pulse(group)
+        self._step_sync = StepSync(group)
         self._steps = 0
         self._seconds: list[float] = []
         self._asked_at = time.monotonic()
@@ -112,8 +112,8 @@ class Together:
         self._steps += 1
         self._seconds.append(now - self._asked_at)
         self._asked_at = now
-        if self.command is Command.RUN and self._pulse.due(self._steps):
-            beat = self._pulse.beat(
+        if self.command is Command.RUN and self._step_sync.due(self._steps):
+            result = self._step_sync.exchange(
                 self._steps,
                 np.asarray(self._seconds).reshape(-1, 1),
                 seconds=0,
@@ -122,6 +122,6 @@ class Together:
                 peak_memory_bytes=0.0,
             )
             self._seconds = []
-            self.command = beat.command
+            self.command = result.command
             self._asked_at = time.monotonic()
         return self.command is not Command.RUN

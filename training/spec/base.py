@@ -1,11 +1,11 @@
-"""What every part of a job spec is made of."""
+"""Base model and string types of a job spec."""
 
 from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from trainhall.training.spec.numbers import TellsNumbersApart
+from trainhall.training.spec.numbers import StrictNumbersModel
 
 
 def _printable(value: str) -> str:
@@ -24,8 +24,8 @@ Name = Annotated[str, Field(min_length=1, max_length=128), AfterValidator(_print
 Text = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
 
 
-class SpecModel(TellsNumbersApart):
-    """Base of every part: unknown keys are errors, numbers are finite, values are frozen."""
+class SpecModel(StrictNumbersModel):
+    """Base of every part of a spec: refuses unknown keys and non-finite numbers; immutable."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True

@@ -1,4 +1,4 @@
-"""How large GPT decoders are, without torch."""
+"""Sizes of GPT decoders, without torch."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from trainhall.training.spec.tasks import LanguageModelParams
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a decoder is."""
+    """Size of a decoder."""
 
     layers: int
     heads: int
     width: int
     context: int
-    """Positions that it sees."""
+    """Context length in positions."""
     vocabulary: int = 256
     dropout: float = 0.0
 
@@ -29,7 +29,7 @@ SIZES = {
 
 
 def shape_of(params: LanguageModelParams) -> Shape:
-    """The decoder that the parameters ask for."""
+    """Return the size that the parameters select."""
     size = SIZES[params.size]
     return Shape(
         layers=params.layers or size.layers,

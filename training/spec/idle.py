@@ -1,7 +1,7 @@
-"""Options of a job that would do nothing: whoever gives them expects something of them.
+"""Options that have no effect; a user who sets one expects something of it.
 
-Only what people give is looked at, where they give it. A spec that is kept, or that `auto`,
-`verify` or a restore makes of one, may carry options of another strategy along.
+Only options that users set are checked, when they submit them. A stored spec, or one made by
+`auto`, `verify` or a restore, may carry options of another strategy.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from trainhall.training.spec.base import SpecModel
 from trainhall.training.spec.job import JobSpec
 
 Idle = tuple[tuple[str, ...], Any, str]
-"""Where it is given, its value, and what to do."""
+"""Path of the option, its value, and the message."""
 
 
 def idle_options(spec: JobSpec) -> Iterator[Idle]:
-    """Those of a spec that say something else than their default, and nothing asks for."""
+    """Yield the options of a spec that differ from their default and have no effect."""
     yield from _of_parallelism(spec)
     if spec.task is not None:
         yield from _of_training(spec)
@@ -31,21 +31,23 @@ def _of_parallelism(spec: JobSpec) -> Iterator[Idle]:
         if given is None:
             continue
         if spec.task is None:
-            yield where, given, "is for tasks; a script spreads its model itself, so leave it out"
+            yield where, given, "is for tasks; a script distributes its own model: leave it out"
         elif strategy not in strategies:
             yield where, given, _for_strategies(strategies, strategy)
-    bucket_mb = _given(spec.parallelism.gradient_sync, "bucket_mb")
-    if bucket_mb is not None and (spec.task is None or strategy != "ddp"):
-        told = "is for tasks; a script wraps its model itself, so leave it out"
-        if spec.task is not None:
-            told = _for_strategies(("ddp",), strategy)
-        yield ("parallelism", "gradient_sync", "bucket_mb"), bucket_mb, told
+    for name in ("bucket_mb", "measure_links"):
+        given = _given(spec.parallelism.gradient_sync, name)
+        if given is not None and (spec.task is None or strategy != "ddp"):
+            advice = "is for tasks; a script wraps its own model: leave it out"
+            if spec.task is not None:
+                advice = _for_strategies(("ddp",), strategy)
+            yield ("parallelism", "gradient_sync", name), given, advice
 
 
 def _for_strategies(strategies: tuple[str, ...], strategy: str) -> str:
+    wanted = " or ".join(strategies)
     return (
-        f"is for strategy {' and '.join(strategies)}: under {strategy} it would do nothing; leave "
-        f"it out, or set parallelism.strategy to {' or '.join(strategies)}"
+        f"has no effect under strategy {strategy}; leave it out, or set parallelism.strategy to "
+        f"{wanted}"
     )
 
 
@@ -54,13 +56,13 @@ def _of_training(spec: JobSpec) -> Iterator[Idle]:
     shards = _given(training, "logical_shards")
     if shards is not None and not training.reproducible:
         yield ("training", "logical_shards"), shards, (
-            "is for reproducible training: without it nothing is divided so; leave it out, or set "
+            "has no effect without training.reproducible; leave it out, or set "
             "training.reproducible to true"
         )  # fmt: skip
     momentum = _given(training, "momentum")
     if momentum is not None and training.optimizer != "sgd":
         yield ("training", "momentum"), momentum, (
-            f"is for optimizer sgd: {training.optimizer} would ignore it; leave it out, or set "
+            f"has no effect with optimizer {training.optimizer}; leave it out, or set "
             "training.optimizer to sgd"
         )  # fmt: skip
     schedule = training.learning_rate_schedule
@@ -72,12 +74,12 @@ def _of_training(spec: JobSpec) -> Iterator[Idle]:
         given = _given(schedule, name)
         if given is not None and schedule.kind != kind:
             yield ("training", "learning_rate_schedule", name), given, (
-                f"is for kind {kind}: {schedule.kind} would ignore it; leave it out, or set "
+                f"has no effect with kind {schedule.kind}; leave it out, or set "
                 f"training.learning_rate_schedule.kind to {kind}"
             )  # fmt: skip
 
 
 def _given(part: SpecModel, name: str) -> Any:
-    """The value of an option; None: it is the default, which a spec holds without being asked."""
+    """Return the value of an option, or None if it is the default."""
     value = getattr(part, name)
     return None if value == type(part).model_fields[name].default else value

@@ -1,4 +1,4 @@
-"""The models of a job spec. What could not be launched is refused here, by field."""
+"""Models of a job spec; a spec that could not be launched is refused here, field by field."""
 
 import difflib
 import re
@@ -17,44 +17,46 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from trainhall.parallelism.data_parallel.gradient_sync import (
+    Algorithm,
+    CompressionName,
+    GradientSyncError,
+    SyncOptions,
+)
+from trainhall.parallelism.data_parallel.gradient_sync import check as check_sync
 from trainhall.parallelism.declaration import check, check_sequences
 from trainhall.parallelism.degrees import (
-    BadDegrees,
     Degrees,
+    DegreesError,
     Schedule,
     StrategyName,
     check_schedule,
     solve,
 )
-from trainhall.parallelism.gradient_sync import (
-    Algorithm,
-    BadGradientSync,
-    CompressionName,
-    SyncOptions,
-)
-from trainhall.parallelism.gradient_sync import check as check_sync
 from trainhall.training.spec.base import Name, SpecModel, Text
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.problems import problem_at, problems_at, problems_in
-from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
+from trainhall.training.spec.recovery import CheckpointSpec, MetricSpec, RecoverySpec
 from trainhall.training.spec.resources import MAX_WORKERS, ResourcesSpec
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.spec.wording import VARIABLE_NAME
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
 _CLASS_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 def _module_name(value: str) -> str:
     if not all(part.isidentifier() for part in value.split(".")):
-        raise PydanticCustomError("module_name", "must be a module's name, as in package.module")
+        raise PydanticCustomError("module_name", "must be a module name, such as package.module")
     return value
 
 
 def _program(value: str) -> str:
     if "/" in value and not PurePosixPath(value).is_absolute():
         raise PydanticCustomError(
-            "program", "must be an absolute path, or a name that is found on the host's PATH"
+            "program", "must be an absolute path, or a program on the host's PATH"
         )
     return value
 
@@ -69,17 +71,17 @@ class Precision(StrEnum):
 
 
 class TaskSpec(SpecModel):
-    """A task, built in or of your own: model, data, loss and evaluation under one name."""
+    """A built-in task or your own: model, data, loss and validation under one name."""
 
     name: Name
-    """Name of a built-in task, or `package.module:Class` of your own (docs/tasks.md)."""
+    """A built-in task, or your own class as `package.module:Class` (docs/tasks.md)."""
     params: dict[str, Any] = Field(default_factory=dict)
-    """The task's own parameters: docs/job-spec.md lists them under Built-in tasks. Those of your
-    own class are checked by it, on the hosts."""
+    """Parameters of the task; see Built-in tasks in docs/job-spec.md. Your own class checks its
+    parameters on the nodes."""
 
     @property
     def is_own(self) -> bool:
-        """The name is that of a user's class."""
+        """Whether the name is a user's class."""
         return ":" in self.name
 
     @model_validator(mode="after")
@@ -93,65 +95,68 @@ class TaskSpec(SpecModel):
             known = ", ".join(sorted(TASK_PARAMS))
             near = difflib.get_close_matches(self.name, TASK_PARAMS, n=1)
             raise problem_at("name", self.name,
-                f"no task has this name; known tasks: {known}, or package.module:Class of your own"
+                f"unknown task; known tasks: {known}, or your own package.module:Class"
                 + (f"; did you mean {near[0]}?" if near else ""),
             )  # fmt: skip
         try:
             params_type.model_validate(self.params)
         except ValidationError as error:
             raise problems_at(
-                [(("params", *loc), value, told) for loc, value, told in problems_in(error)]
+                [(("params", *loc), value, text) for loc, value, text in problems_in(error)]
             ) from None
         return self
 
     def parsed_params(self) -> TaskParams:
-        """The parameters with their defaults, as the task's own type."""
+        """Return the parameters with defaults, as the task's own type."""
         return TASK_PARAMS[self.name].model_validate(self.params)
 
 
 class ScriptSpec(SpecModel):
-    """A script that runs under `torchrun`, started once per rank with the same environment."""
+    """A script started once per rank, with the environment that `torchrun` sets."""
 
     path: Annotated[Text, Field(min_length=1)] | None = None
-    """The script. With `code` it is relative to that folder; without, an absolute path on every
-    node that runs it (`trainhall submit` and `trainhall up --demo` resolve a relative one against
-    the folder of the spec). Give this or `module`."""
+    """Path of the script: relative to `code`, or without `code` an absolute path on every node
+    (`trainhall submit` and `trainhall up --demo` resolve a relative one against the spec's folder).
+    Give this or `module`."""
     module: Annotated[Name, AfterValidator(_module_name)] | None = None
-    """Start `python -m MODULE` instead of a file. Give this or `path`."""
+    """Module to run as `python -m MODULE`. Give this or `path`."""
     args: list[Text] = Field(default_factory=list, max_length=1024)
     """Arguments passed to every rank."""
     env: dict[Annotated[str, Field(pattern=VARIABLE_NAME)], Text] = Field(
         default_factory=dict, max_length=256
     )
-    """Environment variables added to every rank's environment."""
+    """Environment variables added for every rank."""
     interpreter: Annotated[Text, Field(min_length=1), AfterValidator(_program)] | None = None
-    """What runs the script: an absolute path on every node, or a name that is found on its PATH.
-    Without it the Python that the agent runs with."""
+    """Program that runs the script: an absolute path on every node, or a name on its PATH. Default:
+    the agent's Python."""
     working_dir: Annotated[Text, Field(min_length=1)] | None = None
-    """Folder in which the ranks start; a relative one is resolved as `path` is. Without it the root
-    of `code`, else the script's folder."""
+    """Working directory of the ranks, resolved like `path`. Default: the root of `code`, or the
+    script's folder."""
 
     @model_validator(mode="after")
     def _one_entry(self) -> Self:
         if self.path is not None and self.module is not None:
             raise problem_at("module", self.module, "path and module exclude each other; give one")
         if self.path is None and self.module is None:
-            raise problem_at("path", None, "is missing; give it, or module")
+            raise problem_at("path", None, "is missing; give path or module")
         return self
 
 
 class GradientSync(SpecModel):
-    """How gradients are combined over the ranks."""
+    """How ranks combine their gradients."""
 
     algorithm: Algorithm = "native"
-    """`native` is the backend's own all-reduce (NCCL, Gloo). `ring`, `tree`, `halving_doubling`,
-    `hierarchical`, `parameter_server` and `naive` are those of docs/collectives.md, under `ddp`."""
+    """`native` is the all-reduce of the backend (NCCL, Gloo). The others are described in
+    docs/collectives.md and need `ddp`."""
     compression: CompressionName = "none"
-    """What is sent of the gradients (docs/compression.md), under `ddp`."""
+    """Compression of the gradients that are sent (docs/compression.md); needs `ddp`."""
     ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    """`topk` and `powersgd`: the share of a gradient's numbers that is sent; 0.01 if left out."""
+    """`topk` and `powersgd`: fraction of a gradient's values that is sent. Default: 0.01."""
     bucket_mb: Annotated[float, Field(gt=0, le=4096)] = 25.0
-    """Size of DDP's gradient buckets in MiB."""
+    """Size of DDP's gradient buckets, in MiB."""
+    measure_links: bool = False
+    """Measure the links between ranks after the first step, and report in an event what each
+    compression would save per step (docs/compression.md); needs `ddp`."""
 
     def options(self, servers: int | None = None) -> SyncOptions:
         """The same without torch's part, and with the `servers` that belong to an algorithm."""
@@ -160,62 +165,63 @@ class GradientSync(SpecModel):
 
 
 class ParallelismSpec(SpecModel):
-    """How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
-    has multiply to the number of workers; one of them may be left out."""
+    """How a task's model is spread over the ranks (docs/strategies.md). The degrees of a strategy
+    multiply to the number of workers; you may leave one out."""
 
     strategy: AskedStrategy = "ddp"
-    """`ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-    optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
-    each, and micro-batches pass through them. `model`: the same, one batch at a time.
+    """`ddp`: every rank holds the whole model. `fsdp`: ranks shard weights, gradients and optimizer
+    state. `tensor`: ranks compute each layer together. `pipeline`: each rank holds some layers, and
+    micro-batches pass through them. `model`: the same with one batch at a time.
     `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
-    `auto`: the fastest of them that fits the devices, with its degrees, planned before the job
-    begins (docs/plan.md)."""
+    `auto`: the planner picks the fastest strategy and degrees that fit the devices
+    (docs/plan.md)."""
     data: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
-    1, if left out."""
+    """Copies of the model, each trained on different samples. Default: the number of workers under
+    `ddp`, else 1."""
     shard: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`fsdp`: ranks among which a copy's weights are divided. Without it all that `data` and
-    `tensor` leave."""
+    """`fsdp`: ranks that shard one copy's weights. Default: all that `data` and `tensor` leave."""
     tensor: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
     """`tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
-    Under `tensor` all that `data` leaves, else 1, if left out."""
+    Default: all that `data` leaves under `tensor`, else 1."""
     sequence_parallel: bool = False
-    """With `tensor` above 1: divide what lies between a transformer's layers by positions."""
+    """With `tensor` above 1: split the activations between a transformer's layers by position."""
     pipeline: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
+    """`pipeline` and `model`: ranks (stages) that hold consecutive layers of a copy. Default: all
     that `data` and `tensor` leave."""
     schedule: Schedule = "1f1b"
-    """`pipeline`: in which order ranks work on micro-batches. All but `gpipe` and `1f1b` give each
+    """`pipeline`: order in which ranks process micro-batches. All but `gpipe` and `1f1b` give each
     rank two stages."""
     microbatches: Annotated[int, Field(ge=1, le=65536)] | None = None
-    """`pipeline`: parts of a rank's batch that are on their way at once; at least as many as ranks
-    in the pipeline, which is also the default."""
+    """`pipeline`: parts into which a rank's batch is split; at least the number of ranks in the
+    pipeline, which is the default."""
     reshard_after_forward: bool = True
-    """`fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
+    """`fsdp`: free a layer's gathered weights between its forward and backward pass. `false` keeps
     them: more memory, a third less communication."""
     servers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None = None
-    """`parameter_server`: how many of the workers are servers; 1 if left out. The others train. Of
-    the algorithm of that name under `ddp`, where servers train too: one per host if left out."""
+    """`parameter_server`: workers that are servers; the others train. Default: 1. Under `ddp` with
+    the algorithm of that name the servers also train; default: one per host."""
     gradient_sync: GradientSync = GradientSync()
 
 
 class LearningRateSchedule(SpecModel):
-    """Learning rate over steps: a linear warm-up, then `constant`, `cosine` or `step` decay."""
+    """Learning rate over the steps: linear warm-up, then `constant`, `cosine` or `step` decay."""
 
     kind: Literal["constant", "cosine", "step"] = "constant"
     warmup_steps: Annotated[int, Field(ge=0, le=10**12)] = 0
-    """Steps over which the rate rises linearly from zero to `learning_rate`."""
+    """Steps of linear warm-up from zero to `learning_rate`."""
     final_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """`cosine` ends at this share of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983)."""
+    """`cosine`: final rate as a fraction of `learning_rate` (Loshchilov & Hutter,
+    arXiv:1608.03983)."""
     decay_every: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """`step` multiplies the rate by `decay_factor` every so many steps after the warm-up."""
+    """`step`: multiply the rate by `decay_factor` every N steps after the warm-up."""
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """`step`: factor for the rate."""
 
     @model_validator(mode="after")
     def _step_needs_interval(self) -> Self:
         if self.kind == "step" and self.decay_every is None:
             raise problem_at(
-                "decay_every", None, "is needed when kind is 'step'; give a number of steps"
+                "decay_every", None, "is required for kind step; give a number of steps"
             )
         return self
 
@@ -224,43 +230,47 @@ class TrainingSpec(SpecModel):
     steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Optimizer steps to train for. Give this or `epochs`."""
     epochs: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """Passes over the training set, each without its last partial batch. Give this or `steps`."""
+    """Passes over the training set; each drops its last partial batch. Give this or `steps`."""
     global_batch_size: Annotated[int, Field(ge=1, le=2**31)] = 64
-    """Samples per optimizer step over all ranks and accumulation rounds."""
+    """Samples per optimizer step, over all ranks and accumulation steps."""
     optimizer: Literal["sgd", "adamw"] = "adamw"
     learning_rate: Annotated[float, Field(gt=0, le=1e6)] = 1e-3
+    """Learning rate after the warm-up."""
     learning_rate_schedule: LearningRateSchedule = LearningRateSchedule()
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """`sgd`: how much of the last step is in the next."""
+    """Momentum of `sgd`."""
     weight_decay: Annotated[float, Field(ge=0, le=1e3)] = 0.0
     precision: Precision = Precision.FP32
+    """`bf16` and `fp16`: mixed precision; weights stay in float32."""
     gradient_accumulation: Annotated[int, Field(ge=1, le=65536)] = 1
-    """Micro-batches per optimizer step and rank; with `reproducible` per logical shard."""
+    """Accumulation steps per optimizer step: micro-batches per rank, or per logical shard with
+    `reproducible`."""
     activation_checkpointing: Literal["none", "full"] = "none"
-    """`full`: keep of each layer its input alone, and compute it again in the backward pass: less
-    memory, about a third more time. Acts on layers that are made of several modules, as those of
-    a GPT or a ResNet."""
+    """`full`: keep only each layer's input and recompute the layer in the backward pass: less
+    memory, about a third more time. Applies to layers made of several modules, such as those of a
+    GPT or ResNet."""
     compile: bool = False
-    """Compile such layers with `torch.compile`; hosts need a C++ compiler."""
+    """Compile these layers with `torch.compile`; nodes need a C++ compiler."""
     gradient_clip: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """Largest global L2 norm of the gradient; larger ones are scaled down to it."""
+    """Maximum global L2 norm of the gradient; larger gradients are scaled down."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of initial weights, sample order, augmentation and dropout."""
     reproducible: bool = False
-    """The same bits on any number of workers, and across every pause, crash and resize
+    """Bit-identical results on any number of workers and across pauses, crashes and resizes
     (docs/reproducible.md). For tasks under `ddp`."""
     logical_shards: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 4
-    """`reproducible`: equal parts of the global batch, which workers share among themselves; at
-    least as many as workers. Another number gives other bits."""
+    """`reproducible`: equal parts of the global batch, distributed over the workers; at least the
+    number of workers. The results depend on it."""
     evaluate_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Evaluate on held-out data every so many steps; always at the end."""
+    """Run validation every N steps; it always runs at the end."""
     capture_gradients_every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Tell the norm of each parameter's gradient every so many steps (docs/gradients.md); without
-    it only when asked to."""
+    """Record the gradient norm of each parameter every N steps (docs/gradients.md). Default: only
+    on request."""
     data_workers: Annotated[int, Field(ge=0, le=256)] | None = None
-    """Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:
-    0 for data in memory, else one less than the rank's share of the cores, from 1 to 8."""
+    """Processes per rank that load batches; 0 loads them in the rank itself. Default: 0 for data in
+    memory, else the rank's share of the cores minus one, between 1 and 8."""
     data_prefetch: Annotated[int, Field(ge=1, le=1024)] = 2
-    """Batches that each data worker reads ahead."""
+    """Batches that each data worker prefetches."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -272,37 +282,41 @@ class TrainingSpec(SpecModel):
         return self
 
 
-class NotPlanned(RuntimeError):
-    """What a strategy decides was asked of a job that has none yet."""
+class NotPlannedError(RuntimeError):
+    """A job with strategy `auto` was asked for its strategy before it was planned."""
 
 
 class JobSpec(SpecModel):
-    """What a user submits."""
+    """The document that a user submits."""
 
     name: Name
-    """A name for people; it need not be unique."""
+    """Display name; need not be unique."""
     task: TaskSpec | None = None
-    """A task, built in or of your own. Give exactly one of `task` and `script`."""
+    """A built-in task or your own. Give exactly one of `task` and `script`."""
     script: ScriptSpec | None = None
-    """A script that runs under `torchrun`. Give exactly one of `task` and `script`."""
+    """A script written for `torchrun`. Give exactly one of `task` and `script`."""
     code: Annotated[Text, Field(min_length=1)] | None = None
-    """A folder with the job's code, at most 64 MiB (docs/scripts.md). `trainhall submit` uploads it
-    and puts the SHA-256 of the upload in its place, which is what the coordinator takes. A relative
-    path is resolved against the folder of the spec."""
+    """Folder with the job's code, at most 64 MiB (docs/scripts.md), relative to the spec.
+    `trainhall submit` uploads it and replaces it with the SHA-256 of the upload, which is what the
+    coordinator accepts."""
     resources: ResourcesSpec = ResourcesSpec()
     parallelism: ParallelismSpec = ParallelismSpec()
     training: TrainingSpec = TrainingSpec()
     checkpoint: CheckpointSpec = CheckpointSpec()
     recovery: RecoverySpec = RecoverySpec()
+    metric: MetricSpec | None = None
+    """Main metric, shown first and in lists. Default: a validation metric (`eval_…`, `val…`) that
+    the job reports, else a loss."""
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000)] = 0
-    """Higher runs first, equal ones in the order of submission; waiting counts too, and jobs of
-    lower priority make room (docs/scheduling.md)."""
+    """Higher runs first, equal ones in order of submission. Priority rises with waiting time, and
+    jobs of lower priority may be preempted (docs/scheduling.md)."""
     preemption: bool = True
-    """Whether it may be paused or made smaller to make room for a job of higher priority."""
+    """Whether a job of higher priority may preempt this one: pause it or take some of its
+    workers."""
     project: Name | None = None
-    """What it belongs to, for quotas."""
+    """Project, for quotas."""
     user: Name | None = None
-    """Whose it is, for quotas. `trainhall submit` fills in the login name."""
+    """Owner, for quotas. `trainhall submit` fills in the login name."""
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -320,7 +334,7 @@ class JobSpec(SpecModel):
         return self
 
     def _check_size(self) -> None:
-        """What depends on the number of workers."""
+        """Check everything that depends on the number of workers."""
         self._check_parallelism()
         self._check_gradient_sync()
         if self.training.reproducible:
@@ -329,24 +343,23 @@ class JobSpec(SpecModel):
             self._check_batch()
 
     def _check_task_only(self) -> None:
-        """What a script would never see."""
+        """Refuse options that a script would never see."""
         untouched = TrainingSpec()
         for name in TrainingSpec.model_fields:
             value = getattr(self.training, name)
             if value != getattr(untouched, name):
                 raise problem_at(("training", name), value,
-                    "is for tasks; a script trains by itself, so leave it out, or pass it in "
+                    "is for tasks; a script does its own training: leave it out, or pass it in "
                     "script.args",
                 )  # fmt: skip
         for name in ("every_steps", "every_seconds"):
             if (value := getattr(self.checkpoint, name)) is not None:
                 raise problem_at(("checkpoint", name), value,
-                    "is for tasks; a script says itself when it saves (trainhall.checkpoint.save), "
-                    "so leave it out",
+                    "is for tasks; a script saves with trainhall.checkpoint.save: leave it out",
                 )  # fmt: skip
 
     def _take_the_largest(self) -> None:
-        """Let `resources.workers` of an elastic job be the largest number that is possible."""
+        """Set `resources.workers` of an elastic job to the largest possible number."""
         refused: list[PydanticCustomError] = []
         for workers in reversed(self.resources.asked):
             reason = self._obstacle_at(workers)
@@ -357,7 +370,7 @@ class JobSpec(SpecModel):
             refused.append(reason)
         loc, value, message = _problem_of(refused[0])
         least, most = self.resources.asked[0], self.resources.asked[-1]
-        # What is wrong at every size alike has nothing to do with the size.
+        # An error that is the same at every size does not depend on the size.
         if any(_problem_of(each) != (loc, value, message) for each in refused):
             message = (
                 f"no number of workers from {least} to {most} is possible; with {most}: {message}"
@@ -365,7 +378,7 @@ class JobSpec(SpecModel):
         raise problem_at(loc, value, message)
 
     def _obstacle_at(self, workers: int) -> PydanticCustomError | None:
-        """Why the job cannot have so many workers; None when it can."""
+        """Return why the job cannot have so many workers; None if it can."""
         fixed = self.model_copy(update={"resources": self.resources.at(workers)})
         try:
             fixed._check_size()
@@ -375,16 +388,16 @@ class JobSpec(SpecModel):
 
     @property
     def possible_workers(self) -> tuple[int, ...]:
-        """The numbers of workers that the job can run with, ascending; a fixed job has one."""
+        """Numbers of workers that the job can run with, ascending; one for a fixed job."""
         if not self.resources.is_elastic:
             return (self.resources.workers,)
         return tuple(n for n in self.resources.asked if self._obstacle_at(n) is None)
 
     def at(self, workers: int) -> Self:
-        """The spec that one attempt runs with: the same job on a fixed number of workers.
+        """Return the spec of one attempt: the same job with a fixed number of workers.
 
         Raises:
-            ValueError: the job cannot have so many.
+            ValueError: the job cannot run with this number.
         """
         if workers not in self.resources.asked or self._obstacle_at(workers) is not None:
             raise ValueError(f"a job of {self.resources.asked} workers cannot have {workers}")
@@ -392,26 +405,26 @@ class JobSpec(SpecModel):
 
     @property
     def strategy(self) -> StrategyName:
-        """The strategy to train under.
+        """Strategy to train under.
 
         Raises:
-            NotPlanned: it is `auto`, for which no plan was made yet.
+            NotPlannedError: it is `auto`, for which no plan was made yet.
         """
         if self.parallelism.strategy == "auto":
-            raise NotPlanned("parallelism.strategy is auto, and no plan was made yet")
+            raise NotPlannedError("parallelism.strategy is auto, and no plan was made yet")
         return self.parallelism.strategy
 
     @property
     def is_auto(self) -> bool:
-        """Strategy and degrees are yet to be planned."""
+        """Whether strategy and degrees are still to be planned."""
         return self.parallelism.strategy == "auto"
 
     @property
     def degrees(self) -> Degrees:
-        """The mesh of ranks that `parallelism` asks for.
+        """Mesh of ranks that `parallelism` asks for.
 
         Raises:
-            NotPlanned: as `strategy`.
+            NotPlannedError: as `strategy`.
         """
         asked = self.parallelism
         given = {
@@ -426,23 +439,23 @@ class JobSpec(SpecModel):
 
     @property
     def regroups_in_place(self) -> bool:
-        """When a rank dies, the others keep what they have in memory and go on with a new one, or
-        with fewer. Under `ddp` each of them holds all that another needs."""
+        """Whether the remaining ranks keep their state and continue when one dies; under `ddp` each
+        of them holds the whole state."""
         return self.task is not None and self.parallelism.strategy == "ddp"
 
     @property
     def gradient_sync(self) -> SyncOptions:
-        """How gradients are combined over the ranks."""
+        """Options for combining gradients over the ranks."""
         return self.parallelism.gradient_sync.options(self.parallelism.servers)
 
     @property
     def schedule(self) -> Schedule:
-        """In which order the ranks of a pipeline work; under `model` on one batch at a time."""
+        """Schedule of the pipeline; under `model`, one batch at a time."""
         return "gpipe" if self.parallelism.strategy == "model" else self.parallelism.schedule
 
     @property
     def microbatches(self) -> int:
-        """Parts into which a pipeline cuts a batch."""
+        """Parts into which a pipeline splits a batch."""
         if self.parallelism.strategy == "pipeline":
             return self.parallelism.microbatches or self.degrees.pipeline
         return 1
@@ -465,17 +478,17 @@ class JobSpec(SpecModel):
                     sequence_parallel=self.parallelism.sequence_parallel,
                     schedule=self.schedule,
                 )
-        except BadDegrees as error:
+        except DegreesError as error:
             value = getattr(self.parallelism, error.field)
             raise problem_at(("parallelism", error.field), value, str(error)) from None
         if strategy != "pipeline" and self.parallelism.microbatches is not None:
             raise problem_at(("parallelism", "microbatches"), self.parallelism.microbatches,
-                f"is for strategy pipeline: {strategy} has no stages that a batch could pass in "
-                "parts; leave it out, or use training.gradient_accumulation",
+                f"is for strategy pipeline: {strategy} does not split a batch; leave it out, or "
+                "use training.gradient_accumulation",
             )  # fmt: skip
         if self.task is None and strategy != "ddp":
             raise problem_at(("parallelism", "strategy"), strategy,
-                f"{strategy} is for tasks; a script spreads its model itself, so leave it out",
+                f"{strategy} is for tasks; a script distributes its own model: leave it out",
             )  # fmt: skip
 
     def _check_gradient_sync(self) -> None:
@@ -487,19 +500,19 @@ class JobSpec(SpecModel):
                 reproducible=self.training.reproducible,
                 loss_scaled=self.training.precision is Precision.FP16,
             )
-        except BadGradientSync as error:
+        except GradientSyncError as error:
             raise problem_at(("parallelism", *error.field), error.value, str(error)) from None
 
     def _check_auto(self) -> None:
         if self.task is None:
             raise problem_at(("parallelism", "strategy"), "auto",
-                "auto is for tasks; a script spreads its model itself, so leave it out",
+                "auto is for tasks; a script distributes its own model: leave it out",
             )  # fmt: skip
         for name in (*Degrees().sizes, "servers"):
             given = getattr(self.parallelism, name)
             if given is not None:
                 raise problem_at(("parallelism", name), given,
-                    "auto chooses the degrees; leave it out, or name a strategy that has it",
+                    "auto chooses the degrees; leave it out, or choose another strategy",
                 )  # fmt: skip
 
     def _check_reproducible(self) -> None:
@@ -507,29 +520,30 @@ class JobSpec(SpecModel):
         shards = self.training.logical_shards
         if self.task is None:
             raise problem_at(("training", "reproducible"), True,
-                "is for tasks; a script trains by itself, so leave it out",
+                "is for tasks; a script does its own training: leave it out",
             )  # fmt: skip
         if strategy not in ("ddp", "auto"):
             raise problem_at(("training", "reproducible"), True,
-                f"needs strategy ddp: {strategy} adds numbers in an order that depends on the "
+                f"needs strategy ddp: under {strategy} the order of additions depends on the "
                 "ranks; leave it out, or set parallelism.strategy to ddp",
             )  # fmt: skip
         if self.training.compile:
             raise problem_at(("training", "compile"), True,
-                "takes kernels that are chosen and cut anew on each host and world size, so bits "
-                "would differ; leave it out, or training.reproducible",
+                "conflicts with training.reproducible: compiled kernels differ between hosts and "
+                "world sizes, so results would not be bit-identical; leave out one of them",
             )  # fmt: skip
         if workers > shards:
             raise problem_at(("training", "logical_shards"), shards,
-                f"{workers} workers cannot share {shards} logical shards: {workers - shards} would "
-                f"have none; give at least {workers}, or lower resources.workers",
+                f"{shards} logical shards are fewer than the {workers} workers; give at least "
+                f"{workers}, or lower resources.workers",
             )  # fmt: skip
 
     def _check_paths(self) -> None:
         folder = None if self.code is None or self.code_is_uploaded else PurePosixPath(self.code)
         if folder is not None and not folder.is_absolute():
             raise problem_at("code", self.code,
-                "must be the SHA-256 of uploaded code, or a folder; `trainhall submit` uploads it",
+                "must be the SHA-256 of uploaded code; `trainhall submit` uploads a folder and "
+                "fills it in",
             )  # fmt: skip
         for key in ("path", "working_dir") if self.script is not None else ():
             value = getattr(self.script, key)
@@ -540,40 +554,43 @@ class JobSpec(SpecModel):
                     "must be an absolute path on every node; `trainhall submit` makes it absolute",
                 )  # fmt: skip
             if ".." in PurePosixPath(value).parts:
-                raise problem_at(("script", key), value, "must lie within the folder of `code`")
+                raise problem_at(("script", key), value, "must lie inside the `code` folder")
 
     @property
     def code_is_uploaded(self) -> bool:
-        """`code` is the SHA-256 of an upload, not a folder."""
+        """Whether `code` is the SHA-256 of an upload rather than a folder."""
         return self.code is not None and SHA256.fullmatch(self.code) is not None
 
     def _check_batch(self) -> None:
         batch, rounds = self.training.global_batch_size, self.training.gradient_accumulation
-        # Which strategies can divide the batch is the planner's to see.
-        parts, microbatches, who = 1, 1, "worker"
+        # Under `auto` the planner sees which strategies can divide the batch.
+        parts, microbatches, unit = 1, 1, "workers"
         if not self.is_auto:
-            parts, microbatches, who = self.degrees.samples, self.microbatches, "workers"
+            parts, microbatches = self.degrees.samples, self.microbatches
         if self.training.reproducible:
-            parts, who = self.training.logical_shards, "logical shards"
-        step = parts * rounds * microbatches
-        told = f" × {microbatches} micro-batches" if microbatches > 1 else ""
-        if batch % step != 0:
-            nearest = max(1, (batch + step // 2) // step) * step
+            parts, unit = self.training.logical_shards, "logical shards"
+        divisor = parts * rounds * microbatches
+        if batch % divisor != 0:
+            factors = {unit: parts, "accumulation steps": rounds, "micro-batches": microbatches}
+            product = " × ".join(f"{n} {name}" for name, n in factors.items() if n > 1)
+            nearest = max(1, (batch + divisor // 2) // divisor) * divisor
             raise problem_at(("training", "global_batch_size"), batch,
-                f"{batch} does not divide by {parts} {who} × {rounds} accumulation rounds"
-                f"{told} = {step}; the nearest that does is {nearest}",
+                f"batch size {batch} is not divisible by {divisor} ({product}); "
+                f"the nearest valid size is {nearest}",
             )  # fmt: skip
 
     @model_serializer(mode="wrap")
-    def _leave_out_the_absent_work(
+    def _leave_out_other_work(
         self, handler: SerializerFunctionWrapHandler, info: SerializationInfo
     ) -> dict[str, Any]:
-        # `task: null` beside a script would be refused by a reader who takes the keys as given.
+        # `task: null` beside a script would be refused by a reader who takes the keys as given, and
+        # the defaults of sections for tasks are not what a script does.
+        unused = ("script",) if self.script is None else ("task", "training", "parallelism")
         data: dict[str, Any] = handler(self)
-        return {k: v for k, v in data.items() if v is not None or k not in ("task", "script")}
+        return {k: v for k, v in data.items() if k not in unused}
 
 
 def _problem_of(error: PydanticCustomError) -> tuple[tuple[str | int, ...], Any, str]:
-    """The first of what `problem_at` raised."""
+    """Return the first problem that `problem_at` raised."""
     found: tuple[tuple[str | int, ...], Any, str] = (error.context or {})["problems"][0]
     return found

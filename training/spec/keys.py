@@ -1,4 +1,4 @@
-"""The keys of a job spec, and which one was meant by a key that there is not."""
+"""Keys of a job spec, and suggestions for unknown ones."""
 
 import difflib
 from collections.abc import Collection, Iterator
@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from trainhall.training.spec.job import JobSpec
 from trainhall.training.spec.tasks import TASK_PARAMS
 
-Place = tuple[str | int, ...]
-"""Where a value stands in the document: `("training", "steps")`."""
+Position = tuple[str | int, ...]
+"""Position of a value in the document: `("training", "steps")`."""
 
 ALIASES = {
     "lr": "training.learning_rate",
@@ -27,20 +27,20 @@ ALIASES = {
     "world_size": "resources.workers",
     "max_retries": "recovery.max_restarts",
 }
-"""What other systems call a key, which resembles ours too little or not alone."""
-_SIMILAR, _CLOSE = 0.5, 0.75
-"""How much a key of the same part has to resemble (as `difflib` counts), and one of another."""
+"""Names that other systems use, and that the similarity of strings does not lead to ours."""
+_SIMILAR = 0.75
+"""Minimum similarity (difflib's ratio) of a suggestion: a wrong one is worse than none."""
 
 
-def told_unknown(where: Place, data: object) -> str:
-    """What to say of the unknown key at that place: the key that was meant, else all there are."""
+def unknown_key_message(where: Position, data: object) -> str:
+    """Return the message for the unknown key at `where`: a suggestion, or all known keys."""
     key, inside = str(where[-1]), ".".join(map(str, where[:-1]))
     known = _known(where[:-1], data)
     others = {part: model for part, model in _parts() if part != inside}
     meant = ALIASES.get(key) or _only(key, others)
-    if meant is None and not _near(key, known, _CLOSE):
+    if meant is None and not _near(key, known):
         elsewhere = {name for model in others.values() for name in model.model_fields}
-        near = _near(key, elsewhere, _CLOSE)
+        near = _near(key, elsewhere)
         meant = _only(near, others) if near else None
     if meant is None:
         return unknown_key(key, known)
@@ -51,25 +51,25 @@ def told_unknown(where: Place, data: object) -> str:
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """What to say of a key that is not among those known."""
-    if near := _near(key, known, _SIMILAR):
+    """Return the message for a key that is not among `known`."""
+    if near := _near(key, known):
         return f"unknown key; did you mean {near!r}?"
     return f"unknown key; known here: {', '.join(sorted(known))}"
 
 
-def _near(key: str, known: Collection[str], cutoff: float) -> str | None:
-    found = difflib.get_close_matches(key, known, n=1, cutoff=cutoff)
+def _near(key: str, known: Collection[str]) -> str | None:
+    found = difflib.get_close_matches(key, known, n=1, cutoff=_SIMILAR)
     return found[0] if found else None
 
 
 def _only(key: str, parts: dict[str, type[BaseModel]]) -> str | None:
-    """The key with its part, where exactly one of the parts has it."""
+    """Return the dotted key if exactly one of the parts has it."""
     having = [part for part, model in parts.items() if key in model.model_fields]
     return ".".join(filter(None, (having[0], key))) if len(having) == 1 else None
 
 
 def _parts(model: type[BaseModel] = JobSpec, at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """The spec and all of its parts, each with its dotted name."""
+    """Yield the spec and all of its parts, each with its dotted name."""
     yield at, model
     for name in model.model_fields:
         if (part := _part(model, name)) is not None:
@@ -82,7 +82,7 @@ def _part(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
 
 
-def _known(where: Place, data: object) -> list[str]:
+def _known(where: Position, data: object) -> list[str]:
     model: type[BaseModel] | None = JobSpec
     for i, part in enumerate(where):
         if where[: i + 1] == ("task", "params"):

@@ -1,4 +1,4 @@
-"""How the built-in tasks' models may be spread over ranks, without torch.
+"""Declarations of the built-in tasks' models for parallelism, without torch.
 
 Names are those of the modules that `training/tasks` builds; a test holds the two together.
 """
@@ -24,7 +24,7 @@ _RESNET18_BLOCKS = [f"layer{stage}.{block}" for stage in range(1, 5) for block i
 
 
 def declaration_of(params: TaskParams) -> Declaration:
-    """What the model of a built-in task with these parameters allows."""
+    """Return the declaration of a built-in task's model."""
     match params:
         case DigitsParams():
             return mlp(params.hidden, dropout=params.dropout > 0)
@@ -47,7 +47,7 @@ def declaration_of(params: TaskParams) -> Declaration:
 def mlp(
     hidden: Sequence[int], *, dropout: bool = False, prefix: str = "", before: Layer = ()
 ) -> Declaration:
-    """Of `training.tasks.base.mlp` with these hidden widths.
+    """Declare `training.tasks.base.mlp` with these hidden widths.
 
     Args:
         prefix: of its names within the model.
@@ -67,20 +67,20 @@ def mlp(
 
 
 def cnn(widths: Sequence[int]) -> Declaration:
-    """Of `training.tasks.images.small_cnn`: convolution, ReLU and pooling for each width."""
+    """Declare `training.tasks.images.small_cnn`: convolution, ReLU and pooling per width."""
     names = [str(i) for i in range(3 * len(widths) + 3)]
     return Declaration(_rows(names, 3))
 
 
 def resnet18() -> Declaration:
-    """Of `training.tasks.images.resnet18`: the stem, eight residual blocks, the classifier."""
+    """Declare `training.tasks.images.resnet18`: the stem, eight residual blocks, the classifier."""
     blocks: list[Layer] = [(name,) for name in _RESNET18_BLOCKS]
     stem: Layer = ("conv1", "bn1", "relu", "maxpool")
     return Declaration(layers=(stem, *blocks, ("avgpool", "flatten", "fc")))
 
 
 def gpt(shape: Shape) -> Declaration:
-    """Of `training.tasks.gpt.GPT`."""
+    """Declare `training.tasks.gpt.GPT`."""
     blocks: list[Layer] = [(f"blocks.{i}",) for i in range(shape.layers)]
     splits, norms, mixers = [], [], []
     for (name,) in blocks:

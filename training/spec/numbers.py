@@ -1,4 +1,4 @@
-"""What every model has whose numbers people write: `true` is not taken for 1."""
+"""Base of models with numbers: `true` is not accepted as 1."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -7,22 +7,22 @@ from typing import Any, get_args
 from pydantic import BaseModel, model_validator
 
 from trainhall.training.spec.problems import problems_at
-from trainhall.training.spec.wording import NUMBER, WHOLE
+from trainhall.training.spec.wording import INTEGER, NUMBER
 
 
-class TellsNumbersApart(BaseModel):
-    """Base of models: a truth value where a number belongs is an error, in a list of numbers too.
-    Python counts `True` as 1, and so does pydantic."""
+class StrictNumbersModel(BaseModel):
+    """Base of models that refuse a boolean where a number belongs, also inside a list. Pydantic
+    accepts `True` as 1, as Python does."""
 
     @model_validator(mode="before")
     @classmethod
-    def _no_truth_values(cls, data: Any) -> Any:
+    def _refuse_booleans(cls, data: Any) -> Any:
         # Once a model and not once a field: specs are read all the time.
         if isinstance(data, dict):
             numbers = _numbers_of(cls)
             found = [
                 (where, value, numbers[where[0]])
-                for where, value in _truth_values(data)
+                for where, value in _booleans_in(data)
                 if where[0] in numbers
             ]
             if found:
@@ -30,7 +30,7 @@ class TellsNumbersApart(BaseModel):
         return data
 
 
-def _truth_values(data: dict[Any, Any]) -> Iterator[tuple[tuple[Any, ...], bool]]:
+def _booleans_in(data: dict[Any, Any]) -> Iterator[tuple[tuple[Any, ...], bool]]:
     for field, value in data.items():
         if isinstance(value, bool):
             yield (field,), value
@@ -42,12 +42,12 @@ def _truth_values(data: dict[Any, Any]) -> Iterator[tuple[tuple[Any, ...], bool]
 
 @cache
 def _numbers_of(model: type[BaseModel]) -> dict[str, str]:
-    """The fields that take numbers and no truth values, each with what it must be."""
+    """Return the fields that accept numbers and no booleans, each with its error message."""
     found = {}
     for name, field in model.model_fields.items():
         kinds = set(_leaves(field.annotation))
         if kinds.isdisjoint((bool, Any, object)) and not kinds.isdisjoint((int, float)):
-            found[name] = NUMBER if float in kinds else WHOLE
+            found[name] = NUMBER if float in kinds else INTEGER
     return found
 
 

@@ -13,24 +13,24 @@ from pydantic import ValidationError
 
 from trainhall.training.spec.idle import idle_options
 from trainhall.training.spec.job import SHA256, JobSpec
-from trainhall.training.spec.keys import told_unknown
+from trainhall.training.spec.keys import unknown_key_message
 from trainhall.training.spec.problems import problems_in
 from trainhall.training.spec.resources import making_room
 from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
-from trainhall.training.spec.wording import UNKNOWN_KEY, value_in_words
+from trainhall.training.spec.wording import UNKNOWN_KEY, display_value
 
 MAX_SPEC_BYTES = 1024 * 1024
 MAX_DEPTH = 32
 _SHOWN_VALUE = 80
 _MAIN_KEYS: dict[tuple[str | int, ...], str] = {("task",): "name", ("script",): "path"}
-"""The keys of these parts whose value is taken by many for the whole part."""
+"""Main key of each part that users often write as a plain string: `task: digits`."""
 _PLAIN_TEXT = re.compile(r"[\w.:/-]{1,80}")
-"""What YAML takes for text also within braces."""
+"""Strings that YAML reads unquoted inside braces."""
 
 
 @dataclass(frozen=True)
 class SpecProblem:
-    """One complaint: `field` is dotted ("training.steps"; empty for the document as a whole)."""
+    """One error; `field` is dotted ("training.steps"), empty for the document as a whole."""
 
     field: str
     message: str
@@ -78,13 +78,13 @@ def parse_spec(
 
 
 def validate_spec(data: object) -> JobSpec:
-    """Check a document that was already read. What would do nothing may be in it.
+    """Check a document that was already read; options without effect are accepted.
 
     Raises:
         SpecError: with one problem per wrong field.
     """
     if not isinstance(data, dict):
-        raise SpecError([SpecProblem("", f"a job spec is a mapping of keys, not {_kind(data)}")])
+        raise _no_object(data)
     try:
         return JobSpec.model_validate(data)
     except ValidationError as error:
@@ -92,7 +92,7 @@ def validate_spec(data: object) -> JobSpec:
 
 
 def refuse_idle(spec: JobSpec, asked: Collection[tuple[str, ...]] | None = None) -> None:
-    """See that what somebody gave does something.
+    """Refuse options that have no effect.
 
     Args:
         asked: the fields to look at, or what they are part of; None: all of them.
@@ -118,7 +118,7 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
     size = len(raw)
     if size > MAX_SPEC_BYTES:
         raise SpecError(
-            [SpecProblem("", f"the spec has {size} bytes; the limit is {MAX_SPEC_BYTES}")]
+            [SpecProblem("", f"the spec has {size:,} bytes; the limit is {MAX_SPEC_BYTES:,}")]
         )
     try:
         text = raw.decode("utf-8") if isinstance(raw, bytes) else raw
@@ -126,7 +126,7 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
         raise SpecError([SpecProblem("", f"the spec is not UTF-8: byte {error.start}")]) from None
     if "\0" in text:
         raise SpecError(
-            [SpecProblem("", f"the spec holds a NUL byte at character {text.index(chr(0))}")]
+            [SpecProblem("", f"the spec contains a NUL byte at character {text.index(chr(0))}")]
         )
     try:
         data = _load_json(text) if format == "json" else _load_yaml(text)
@@ -135,7 +135,8 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
             [SpecProblem("", f"the spec is nested deeper than {MAX_DEPTH} levels")]
         ) from None
     except yaml.MarkedYAMLError as error:
-        raise SpecError([SpecProblem("", f"not valid YAML: {_told(error, text)}")]) from None
+        message = _yaml_message(error, text)
+        raise SpecError([SpecProblem("", f"not valid YAML: {message}")]) from None
     except yaml.YAMLError as error:
         raise SpecError(
             [SpecProblem("", f"not valid YAML: {str(error).splitlines()[0]}")]
@@ -144,12 +145,17 @@ def load_document(raw: bytes | str, format: Literal["json", "yaml"]) -> dict[str
         raise SpecError([SpecProblem("", f"not valid {format.upper()}: {error}")]) from None
     _check_tree(data)
     if not isinstance(data, dict):
-        raise SpecError([SpecProblem("", f"a job spec is a mapping of keys, not {_kind(data)}")])
+        raise _no_object(data)
     return data
 
 
-def _told(error: yaml.MarkedYAMLError, text: str) -> str:
-    """What is wrong and where, in a user's words for what they meet most."""
+def _no_object(data: object) -> SpecError:
+    message = f"a job spec must be an object with keys; this one is {_kind(data)}"
+    return SpecError([SpecProblem("", message)])
+
+
+def _yaml_message(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return the error with its position, reworded for the most common mistakes."""
     mark, begin = error.problem_mark, error.context_mark
     if mark is None:
         return str(error.problem)
@@ -229,7 +235,7 @@ def _check_tree(data: object) -> None:
             if isinstance(node, int) and not -(2**63) <= node < 2**63:
                 raise SpecError([SpecProblem(path, "the number needs more than 64 bits")])
             if isinstance(node, str) and not _encodable(node):
-                raise SpecError([SpecProblem("", "a text in the spec holds half a surrogate pair")])
+                raise SpecError([SpecProblem("", "the spec contains half a surrogate pair")])
         level = [child for path, node in level for child in _children(path, node)]
 
 
@@ -274,7 +280,7 @@ def _resolve(mapping: dict[str, Any], key: str, folder: Path) -> None:
 
 
 def _absolute(path: Any, folder: Path) -> Any:
-    # What is no path at all is left for the check that names the field.
+    # Values that are not paths are left to the check that names the field.
     if not isinstance(path, str) or not path or "\0" in path:
         return path
     # `normpath` and not `resolve`: a link on this host may lead elsewhere on another.
@@ -294,7 +300,7 @@ def changes(overrides: dict[str, str]) -> dict[str, Any]:
 
 
 def _make_room(data: dict[str, Any], overrides: Collection[str]) -> None:
-    """Of two forms that exclude each other, the overridden one takes the place of the other."""
+    """Let an overridden form replace the other form that it excludes."""
     if isinstance(resources := data.get("resources"), dict):
         asked = [field.removeprefix("resources.") for field in overrides]
         data["resources"] = making_room(resources, asked)
@@ -308,7 +314,7 @@ def _override(data: dict[str, Any], field: str, text: str) -> None:
         if not isinstance(child, dict):
             at = ".".join(parents[: i + 1])
             raise SpecError(
-                [SpecProblem(field, f"cannot be set: {at} is {_kind(child)}, not a mapping")]
+                [SpecProblem(field, f"cannot be set: {at} is {_kind(child)}, not an object")]
             )
         node = child
     try:
@@ -318,21 +324,21 @@ def _override(data: dict[str, Any], field: str, text: str) -> None:
 
 
 def problems_of(error: ValidationError, data: object) -> list[SpecProblem]:
-    """Pydantic's errors as problems; an unknown key names the nearest known one."""
+    """Return pydantic's errors as problems, with suggestions for unknown keys."""
     problems: list[SpecProblem] = []
     for loc, value, message in problems_in(error):
         if message == UNKNOWN_KEY:
-            problems.append(SpecProblem(_dotted(loc), told_unknown(loc, data)))
+            problems.append(SpecProblem(_dotted(loc), unknown_key_message(loc, data)))
         elif isinstance(value, str) and loc in _MAIN_KEYS:
-            told = f"{message}; write {_as_mapping(str(loc[0]), value)}"
-            problems.append(SpecProblem(_dotted(loc), told, _shown(value)))
+            advice = f"{message}; write {_as_object(str(loc[0]), value)}"
+            problems.append(SpecProblem(_dotted(loc), advice, _shown(value)))
         else:
             problems.append(SpecProblem(_dotted(loc), message, _shown(value)))
     return problems
 
 
-def _as_mapping(part: str, text: str) -> str:
-    """How the part is written of which somebody gave the main key's value alone."""
+def _as_object(part: str, text: str) -> str:
+    """Return the correct form of a part that was given as the value of its main key."""
     return f"{part}: {{{_MAIN_KEYS[(part,)]}: {text if _PLAIN_TEXT.fullmatch(text) else '…'}}}"
 
 
@@ -343,16 +349,16 @@ def _dotted(loc: tuple[str | int, ...]) -> str:
 def _shown(value: object) -> str | None:
     if value is None or isinstance(value, dict | list):
         return None
-    text = value_in_words(value)
+    text = display_value(value)
     return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 1] + "…"
 
 
 def _kind(value: object) -> str:
     names = {
-        dict: "a mapping",
+        dict: "an object",
         list: "a list",
-        str: "text",
-        bool: "a truth value",
-        type(None): "nothing",
+        str: "a string",
+        bool: "a boolean",
+        type(None): "empty",
     }
     return names.get(type(value), "a number")

@@ -1,7 +1,7 @@
-"""What the planner is asked and what it answers, for jobs whose strategy is `auto`. Free of torch.
+"""Messages to and from the planner, for jobs with strategy `auto`; without torch.
 
-The planner is a program (`PLANNER`): a `PlanRequest` on its standard input, a plan as JSON on its
-standard output, whose `chosen` is a `ChosenPlan` or null where nothing fits.
+The planner (`PLANNER`) is a program. It reads a `PlanRequest` from standard input and writes a plan
+as JSON to standard output; `chosen` in it is a `ChosenPlan`, or null where nothing fits.
 """
 
 import json
@@ -11,38 +11,38 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from trainhall.training.spec.job import JobSpec
 
-PLANNER = "trainhall.training.planning"
+PLANNER = "trainhall.training.planning.planner"
 EXIT_REFUSED = 3
-"""Its exit code where the job cannot be planned; the last line of its standard error says why."""
+"""Exit code if the job cannot be planned; the last line of standard error says why."""
 
 
 class PlanModel(BaseModel):
-    # No database keeps NaN or infinity in JSON.
+    # Databases accept neither NaN nor infinity in JSON.
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Calibration(PlanModel):
-    """What runs on the same kind of device have shown: measured by predicted."""
+    """Ratios of measured to predicted values in earlier runs on the same kind of device."""
 
     memory: float = 1.0
     time: float = 1.0
     runs: int = 0
-    """How many it was taken from."""
+    """Number of these runs."""
 
 
 class PlanDevice(PlanModel):
-    """The devices that a job is planned for, which are alike."""
+    """Devices that a job is planned for; all of one kind."""
 
     kind: Literal["cpu", "cuda"]
     name: str
     memory: int | None = None
-    """Bytes of the smallest of them; None: no limit is known."""
+    """Bytes of the smallest device; None if no limit is known."""
     sharing: int = 1
-    """CPU slots of one host that the job takes, which share its cores."""
+    """CPU slots of one host that the job uses; they share its cores."""
 
 
 class PlanRequest(PlanModel):
-    """What a host is asked to plan."""
+    """Request to plan a job."""
 
     workers: int
     device: PlanDevice
@@ -50,54 +50,54 @@ class PlanRequest(PlanModel):
 
 
 class Alternative(PlanModel):
-    """A strategy and mesh that was not chosen, and needs less memory."""
+    """Strategy and mesh that was not chosen and needs less memory."""
 
-    told: str
-    """As in `fsdp (shard 4)`."""
+    summary: str
+    """Short form, such as `fsdp (shard 4)`."""
     peak_memory_bytes: int
 
 
 class Prediction(PlanModel):
-    """What a job's ranks are expected to take."""
+    """Predicted memory, time and traffic of a job's ranks."""
 
     peak_memory_bytes: Annotated[int, Field(gt=0)]
-    """Of the rank that needs most."""
+    """Peak memory of the rank that needs most."""
     memory: dict[str, int]
-    """The same by kind: parameters, gradients, optimizer, activations and buffers."""
+    """The peak by kind: parameters, gradients, optimizer, activations and buffers, in bytes."""
     step_seconds: Annotated[float, Field(gt=0)]
     bubble_fraction: float = 0.0
     communication_bytes: int = 0
-    """That a rank sends in a step."""
+    """Bytes that a rank sends per step."""
     memory_limit: int | None = None
-    """Bytes of a device."""
+    """Memory of a device, in bytes."""
     smaller: list[Alternative] = []
-    """Those that need the least, the smallest first."""
+    """Alternatives that need the least memory, the smallest first."""
 
 
 class ChosenPlan(PlanModel):
-    """A plan's choice, and what follows from it."""
+    """Chosen strategy with its prediction."""
 
     parallelism: dict[str, Any]
-    """What to write under `parallelism` of the job spec."""
-    told: str
-    """The choice in words, as in `fsdp (shard 4)`."""
+    """Value for `parallelism` in the job spec."""
+    summary: str
+    """Short form, such as `fsdp (shard 4)`."""
     reason: str
-    """Why it was chosen."""
+    """Reason for the choice."""
     assumed: str
-    """Of the devices, to predict the time of a step."""
+    """Assumptions about the devices for the predicted step time."""
     device: str
-    """The kind of device that it was planned for."""
+    """Kind of device that it was planned for."""
     prediction: Prediction
     calibration: Calibration = Calibration()
-    """What the prediction was multiplied by."""
+    """Factors that the prediction was multiplied by."""
 
 
-class PlanFailed(Exception):
+class PlanningFailedError(Exception):
     """There is no plan.
 
     Attributes:
-        lines: what the planner said before its last line.
-        final: another try would end in the same way.
+        lines: output of the planner before its last line.
+        final: whether another try would fail in the same way.
     """
 
     def __init__(self, message: str, *, lines: list[str] | None = None, final: bool = True) -> None:
@@ -114,10 +114,10 @@ def planner_input(
     device: PlanDevice,
     calibration: Calibration | None = None,
 ) -> bytes:
-    """What the planner reads.
+    """Return the input of the planner.
 
     Args:
-        code: the folder of the job's own code on this host.
+        code: folder of the job's code on this host.
     """
     request = PlanRequest(
         workers=workers, device=device, calibration=calibration or Calibration()
@@ -127,25 +127,25 @@ def planner_input(
 
 
 def planner_output(returncode: int, stdout: bytes, stderr: bytes) -> dict[str, Any]:
-    """The plan that the planner has written.
+    """Return the plan that the planner has written.
 
     Raises:
-        PlanFailed: it has not.
+        PlanningFailedError: it has not.
     """
     if returncode == 0:
         made: dict[str, Any] = json.loads(stdout)
         return made
-    lines = stderr.decode(errors="replace").splitlines() or ["it ended without a word"]
+    lines = stderr.decode(errors="replace").splitlines() or ["the planner ended without output"]
     ended = "" if returncode > 0 else f" (signal {-returncode})"
-    raise PlanFailed(lines[-1] + ended, lines=lines[:-1], final=returncode == EXIT_REFUSED)
+    raise PlanningFailedError(lines[-1] + ended, lines=lines[:-1], final=returncode == EXIT_REFUSED)
 
 
 def chosen_of(made: dict[str, Any]) -> ChosenPlan:
-    """The choice of a plan.
+    """Return the choice of a plan.
 
     Raises:
-        PlanFailed: nothing fits.
+        PlanningFailedError: nothing fits.
     """
     if made["chosen"] is None:
-        raise PlanFailed(made["reason"])
+        raise PlanningFailedError(made["reason"])
     return ChosenPlan.model_validate(made["chosen"])

@@ -1,10 +1,14 @@
-"""The parts of a job spec that say what is kept of its work, and how it goes on after failures."""
+"""Job spec: checkpoints, and recovery after failures."""
 
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from trainhall.training.spec.base import SpecModel, Text
@@ -16,48 +20,56 @@ class MetricMode(StrEnum):
     MAX = "max"
 
 
+def implied_mode(metric: str) -> MetricMode | None:
+    """Return the mode that a metric's name implies; None if it implies none."""
+    if metric.endswith("loss"):
+        return MetricMode.MIN
+    return MetricMode.MAX if metric.endswith("accuracy") else None
+
+
 class CheckpointSpec(SpecModel):
     path: Annotated[Text, Field(min_length=1)] | None = None
-    """Absolute folder that every node sees. Without it checkpoints go to the coordinator."""
+    """Absolute path of a folder that every node sees. Default: checkpoints are uploaded to the
+    coordinator."""
     every_steps: Annotated[int, Field(ge=1, le=10**12)] | None = None
-    """Save every so many steps. Give this or `every_seconds`, or only pauses and the end."""
+    """Save every N steps. Give this or `every_seconds`; without either, the job saves when it is
+    paused and at the end."""
     every_seconds: Annotated[float, Field(gt=0, le=10**9)] | None = None
+    """Save every N seconds."""
     keep_latest: Annotated[int, Field(ge=1, le=10**6)] = 3
-    """Newest checkpoints that are kept; pinned ones are always kept."""
+    """Number of newest checkpoints to keep; pinned ones are always kept."""
     keep_best: Annotated[int, Field(ge=0, le=10**6)] = 0
-    """Best checkpoints by `metric` that are kept as well."""
+    """Number of best checkpoints by `metric` to keep as well."""
     metric: Annotated[Text, Field(min_length=1)] | None = None
-    """What `keep_best` compares, such as `eval_loss`: its newest value when the checkpoint was
-    saved."""
+    """Metric for `keep_best`, such as `eval_loss`; its latest value at the time of saving
+    counts."""
     metric_mode: MetricMode | None = None
-    """Whether less (`min`) or more (`max`) of `metric` is better. Names that end with `loss` or
-    `accuracy` tell it by themselves."""
+    """Whether a lower (`min`) or higher (`max`) value is better. Default: taken from a name that
+    ends in `loss` or `accuracy`; required for other names."""
 
     @property
     def best_mode(self) -> MetricMode | None:
-        """`metric_mode`, or what the name of the metric says; None where neither tells."""
+        """Return `metric_mode`, or the mode that the metric's name implies; None if unknown."""
         if self.metric_mode is not None or self.metric is None:
             return self.metric_mode
-        if self.metric.endswith("loss"):
-            return MetricMode.MIN
-        return MetricMode.MAX if self.metric.endswith("accuracy") else None
+        return implied_mode(self.metric)
 
     @model_validator(mode="after")
     def _check_metric(self) -> Self:
         if self.keep_best and self.metric is None:
             raise problem_at("metric", None,
-                "keep_best needs the name of a metric, such as eval_loss or eval_accuracy",
+                "keep_best needs a metric, such as eval_loss or eval_accuracy",
             )  # fmt: skip
         if self.metric is not None and not self.keep_best:
             raise problem_at("metric", self.metric,
-                "is what keep_best goes by: say how many of the best are kept, as in keep_best: 1",
+                "has no effect without keep_best; add keep_best: 1, for example",
             )  # fmt: skip
         if self.metric is not None and self.best_mode is None:
             raise problem_at("metric_mode", None,
-                f"say whether less (min) or more (max) of {self.metric} is better",
+                f"must be min or max: is a lower or a higher {self.metric} better?",
             )  # fmt: skip
         if self.metric_mode is not None and self.metric is None:
-            raise problem_at("metric_mode", self.metric_mode.value, "belongs to a metric; give one")
+            raise problem_at("metric_mode", self.metric_mode.value, "needs a metric; give one")
         return self
 
     @model_validator(mode="after")
@@ -73,27 +85,36 @@ class CheckpointSpec(SpecModel):
 
 def _off_or_a_second(value: float) -> float:
     if 0 < value < 1:
-        raise PydanticCustomError("hang_seconds", "must be 0, which turns it off, or 1 to 86400")
+        raise PydanticCustomError("hang_seconds", "must be 0 (off) or from 1 to 86400")
     return value
 
 
 class RecoverySpec(SpecModel):
     max_restarts: Annotated[int, Field(ge=0, le=10**6)] = 3
-    """Restarts in a row without a new step before the job fails. The same error twice in a row
-    without a new step ends it at once, and a lost node costs no restart."""
+    """Consecutive restarts without a new step before the job fails. Two identical errors in a row
+    without a new step fail it at once; losing a node does not count as a restart."""
     grace_seconds: Annotated[float, Field(ge=0, le=3600)] = 10.0
-    """Seconds between SIGTERM and SIGKILL for a script."""
+    """Script: seconds between SIGTERM and SIGKILL."""
     hang_seconds: (
         Annotated[float, Field(ge=0, le=86400), AfterValidator(_off_or_a_second)] | None
     ) = None
-    """The least time without a step until the ranks count as hung: it is longer for a job whose
-    steps are long. 0: never. Without it 30 for a task; a script is watched only if it is given, and
-    only while it asks `trainhall.should_stop()` after every step."""
+    """Minimum time without a step before ranks count as hung; jobs with long steps get more. 0:
+    no hang detection. Default: 30 for a task, off for a script. A script must call
+    `trainhall.should_stop()` after every step."""
     regroup_seconds: Annotated[float, Field(ge=0, le=3600)] = 120.0
-    """How long the ranks of a task under `ddp` that have lost one of them hold what they have in
-    memory until they are told how to go on; after that the job goes on from its checkpoint. A
-    host that went without a word is given up only after the cluster's `lost_after_seconds` (90)."""
+    """Task under `ddp`: how long the remaining ranks keep their state in memory after one was lost,
+    waiting to regroup; after that the job resumes from its checkpoint. A node without a heartbeat
+    counts as lost only after the cluster's `lost_after_seconds` (90)."""
     on_isolation: Literal["keep", "stop"] = "keep"
-    """What becomes of ranks whose host does not reach the coordinator. `keep`: they go on, and end
-    if they were replaced meanwhile. `stop`: they save and end before the job starts elsewhere, as a
-    script with effects outside needs it."""
+    """Behaviour of ranks whose node cannot reach the coordinator. `keep`: they continue, and end
+    if they were replaced. `stop`: they save and end before the job starts elsewhere; use it for
+    scripts with external side effects."""
+
+
+class MetricSpec(SpecModel):
+    """The metric that the job is judged by."""
+
+    name: Annotated[Text, Field(min_length=1)]
+    """Name of a metric that the job reports, such as `eval_accuracy` or `val/f1`."""
+    goal: MetricMode
+    """`min`: lower is better. `max`: higher is better."""

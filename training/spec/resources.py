@@ -1,4 +1,4 @@
-"""The part of a job spec that says how many devices it takes, and of which kind."""
+"""Job spec: number and kind of devices."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -27,8 +27,8 @@ def _label_that_nodes_may_have(key: str) -> str:
     if not _NODE_LABEL.fullmatch(key):
         raise PydanticCustomError(
             "label",
-            "no node can have such a label: letters, digits, dots, dashes and underscores, "
-            "beginning and ending with a letter or digit",
+            "is not a valid node label: use letters, digits, dots, dashes and underscores, "
+            "with a letter or digit at both ends",
         )
     return key
 
@@ -48,20 +48,20 @@ class Device(StrEnum):
 
 class ResourcesSpec(SpecModel):
     workers: Workers = 1
-    """Number of ranks; each takes one device. Give this, or `max_workers`."""
+    """Number of ranks; each uses one device. Give this or `max_workers`."""
     min_workers: Workers | None = None
-    """Of an elastic job: the fewest ranks that it starts or goes on with; 1 if left out."""
+    """Elastic job: minimum number of ranks. Default: 1."""
     max_workers: Workers | None = None
-    """An elastic job (docs/elastic.md): the most ranks. It takes as many as are free, goes on with
-    fewer when a node goes, and grows when devices come free. Which numbers between are possible
-    follows from its parallelism and batch."""
+    """Elastic job (docs/elastic.md): maximum number of ranks. The job starts with as many as are
+    free, shrinks when a node is lost and grows when devices become free. Its parallelism and batch
+    size decide which numbers are possible."""
     device: Device = Device.AUTO
-    """`cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU."""
+    """`cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any, else CPU slots."""
     one_host: bool = False
-    """All ranks on one host, as for tensor parallelism over NVLink. Without it a job takes the
-    fewest hosts that are free."""
+    """Place all ranks on one node, for example for tensor parallelism over NVLink. Otherwise a job
+    uses as few free nodes as possible."""
     selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=64)
-    """Labels that a host must have, each with this value, to run ranks of the job."""
+    """Labels (key and value) that a node must have to run the job."""
 
     @property
     def is_elastic(self) -> bool:
@@ -88,8 +88,7 @@ class ResourcesSpec(SpecModel):
                 )  # fmt: skip
         if self.min_workers is not None and self.max_workers is None:
             raise problem_at("max_workers", None,
-                "min_workers is for an elastic job, which also needs max_workers; give it, or give "
-                "workers alone",
+                "is required with min_workers (an elastic job); give it, or give workers alone",
             )  # fmt: skip
         if self.is_elastic and self.min_workers is None:
             object.__setattr__(self, "min_workers", 1)

@@ -1,6 +1,6 @@
-"""The JSON Schema of a job spec, for editors: it says as much of the rules as a schema can.
+"""JSON Schema of a job spec, for editors.
 
-What depends on several numbers (a batch that divides by the workers, say) is left to the parser.
+Rules over several numbers (a batch size divisible by the workers) are left to the parser.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ Schema = dict[str, Any]
 
 
 def editor_schema() -> Schema:
-    """JSON Schema (2020-12), with each task's parameters by the task's name."""
+    """Return the JSON Schema (2020-12), with parameters by the task's name."""
     schema = JobSpec.model_json_schema()
     definitions: Schema = schema["$defs"]
     _add_params(definitions)
@@ -64,12 +64,12 @@ def _best_checkpoints() -> list[Schema]:
     some: Schema = {"required": ["keep_best"], "properties": {"keep_best": {"minimum": 1}}}
     metric: Schema = {"required": ["metric"], "properties": {"metric": _present()}}
     mode: Schema = {"required": ["metric_mode"], "properties": {"metric_mode": _present()}}
-    tells_mode: Schema = {"properties": {"metric": {"pattern": "(loss|accuracy)$"}}}
+    infers_mode: Schema = {"properties": {"metric": {"pattern": "(loss|accuracy)$"}}}
     return [
         {"if": some, "then": metric},
         {"if": metric, "then": some},
         {"if": mode, "then": metric},
-        {"if": {"allOf": [metric, {"not": tells_mode}]}, "then": mode},
+        {"if": {"allOf": [metric, {"not": infers_mode}]}, "then": mode},
     ]
 
 

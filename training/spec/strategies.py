@@ -1,4 +1,4 @@
-"""The strategies that a job could have, and its spec with one of them. Free of torch."""
+"""Candidate strategies of a job, and its spec with one of them; without torch."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, cast, get_args
@@ -9,14 +9,14 @@ from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.resources import changed
 
 _MICROBATCHES = (4, 2, 1)
-"""Of a pipeline, in multiples of its ranks, where the spec does not say: the first that divides."""
+"""Default micro-batches as multiples of the pipeline's ranks; the first that divides is used."""
 _OF_A_STRATEGY = (
     "strategy", "data", "shard", "tensor", "pipeline", "servers", "microbatches",
 )  # fmt: skip
 
 
 def candidates(workers: int) -> Iterator[tuple[StrategyName, dict[str, int]]]:
-    """Every strategy with every mesh of so many workers that divides something."""
+    """Yield every strategy with every mesh of so many workers that divides something."""
     for strategy in cast(tuple[StrategyName, ...], get_args(StrategyName)):
         if strategy == "parameter_server":
             for servers in _servers(workers):
@@ -30,8 +30,7 @@ def candidates(workers: int) -> Iterator[tuple[StrategyName, dict[str, int]]]:
 
 
 def _servers(workers: int) -> Iterator[int]:
-    """One server, and as many as there are workers, which is where a server has no more to send
-    than a worker."""
+    """Yield one server, and half of the workers, where a server sends no more than a worker."""
     if workers > 1:
         yield from sorted({1, workers // 2})
 
@@ -47,7 +46,7 @@ def _factors(number: int, length: int) -> Iterator[tuple[int, ...]]:
 
 
 def with_mesh(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) -> JobSpec:
-    """The spec with a strategy and mesh, checked as any spec is.
+    """Return the spec with a strategy and mesh, checked like any spec.
 
     Raises:
         SpecError: the job cannot have it.
@@ -62,7 +61,7 @@ def with_mesh(spec: JobSpec, workers: int, strategy: str, mesh: dict[str, int]) 
 
 
 def with_parallelism(spec: JobSpec, workers: int, parallelism: dict[str, Any]) -> JobSpec:
-    """The spec with what a plan says of `parallelism`, and its own options beside it.
+    """Return the spec with the `parallelism` of a plan and its own other options.
 
     Raises:
         SpecError: the job cannot have it.
@@ -78,7 +77,7 @@ def with_parallelism(spec: JobSpec, workers: int, parallelism: dict[str, Any]) -
 
 
 def options_of(strategy: str, parallelism: Mapping[str, Any]) -> dict[str, Any]:
-    """What a document says of `parallelism`, without the options that a strategy has not."""
+    """Return the `parallelism` of a document without options that the strategy does not have."""
     return {k: v for k, v in parallelism.items() if strategy in OPTIONS.get(k, (strategy,))}
 
 

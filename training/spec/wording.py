@@ -1,4 +1,4 @@
-"""Pydantic's complaints in plain words: what a value must be, for people who know no Python."""
+"""Pydantic's errors in the words of a YAML or JSON author."""
 
 import difflib
 from collections.abc import Mapping
@@ -6,29 +6,29 @@ from typing import Any
 
 UNKNOWN_KEY = "unknown key"
 
-WHOLE = "must be a whole number"
+INTEGER = "must be an integer"
 NUMBER = "must be a number"
-_MAPPING = "must be a mapping of keys"
+_OBJECT = "must be an object"
 _PLAIN = {
     "missing": "is missing",
     "extra_forbidden": UNKNOWN_KEY,
     "unexpected_keyword_argument": UNKNOWN_KEY,
-    "int_type": WHOLE,
-    "int_parsing": WHOLE,
-    "int_parsing_size": "is too large a number",
-    "int_from_float": WHOLE,
+    "int_type": INTEGER,
+    "int_parsing": INTEGER,
+    "int_parsing_size": "is too large",
+    "int_from_float": INTEGER,
     "float_type": NUMBER,
     "float_parsing": NUMBER,
     "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
-    "string_type": "must be text",
+    "string_type": "must be a string",
     "list_type": "must be a list",
-    "dict_type": _MAPPING,
-    "mapping_type": _MAPPING,
-    "dataclass_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
+    "dict_type": _OBJECT,
+    "mapping_type": _OBJECT,
+    "dataclass_type": _OBJECT,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
     "json_invalid": "is not valid JSON",
 }
 _BOUNDS = {
@@ -40,30 +40,30 @@ _BOUNDS = {
 VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _PATTERNS = {VARIABLE_NAME: "must be a letter or _, then letters, digits or _"}
 _LARGEST_PLAIN = 10**7
-"""Larger round bounds are told as powers of ten."""
+"""Larger round bounds are written as powers of ten."""
 
 
-def in_words(error: Mapping[str, Any]) -> str:
-    """One of pydantic's errors (an item of `ValidationError.errors()`), said plainly.
+def error_message(error: Mapping[str, Any]) -> str:
+    """Return the message for one pydantic error (an item of `ValidationError.errors()`).
 
-    What is not known here keeps pydantic's message.
+    Unknown kinds keep pydantic's message.
     """
     kind, given = error["type"], error.get("input")
     if kind == "string_type" and isinstance(given, bool | int | float):
-        return "must be text; put it in quotes"
+        return "must be a string; put it in quotes"
     if kind == "string_type" and given is None:
-        return "is empty; it must be text"
+        return "is empty; it must be a string"
     if kind in _PLAIN:
         return _PLAIN[kind]
     try:
-        told = _with_context(kind, error.get("ctx") or {}, given)
-    except KeyError:  # of a mapping's keys pydantic does not tell it
-        told = None
-    return told or str(error["msg"]).removeprefix("Value error, ")
+        message = _with_context(kind, error.get("ctx") or {}, given)
+    except KeyError:  # pydantic leaves the context out for the keys of an object
+        message = None
+    return message or str(error["msg"]).removeprefix("Value error, ")
 
 
-def value_in_words(value: object) -> str:
-    """A wrong value as it was written: a truth value is `true`, not Python's `True`."""
+def display_value(value: object) -> str:
+    """Return a wrong value as its author wrote it: `true`, not Python's `True`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else repr(value)
@@ -71,8 +71,8 @@ def value_in_words(value: object) -> str:
 
 def _with_context(kind: str, context: Mapping[str, Any], given: object) -> str | None:
     if kind in _BOUNDS:
-        told, key = _BOUNDS[kind]
-        return f"{told} {_bound(context[key])}"
+        message, key = _BOUNDS[kind]
+        return f"{message} {_bound(context[key])}"
     if kind in ("enum", "literal_error"):
         return _choice(str(context["expected"]), given)
     if kind in ("string_too_short", "too_short"):
@@ -90,9 +90,11 @@ def _with_context(kind: str, context: Mapping[str, Any], given: object) -> str |
 def _choice(expected: str, given: object) -> str:
     # Pydantic lists them as "'a', 'b' or 'c'".
     allowed = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
-    told = f"must be {allowed[0]}" if len(allowed) == 1 else f"must be one of {', '.join(allowed)}"
+    if len(allowed) == 1:
+        return f"must be {allowed[0]}"
+    message = f"must be one of {', '.join(allowed)}"
     near = difflib.get_close_matches(str(given).lower(), allowed, n=1, cutoff=0.75)
-    return f"{told}; did you mean {near[0]}?" if near and len(allowed) > 1 else told
+    return f"{message}; did you mean {near[0]}?" if near else message
 
 
 def _bound(value: float) -> str:

@@ -23,9 +23,9 @@ def build_task(spec: JobSpec) -> Task:
 
     Raises:
         ValueError: the spec runs a script.
-        TaskUnavailable: what the task needs is not on this host.
-        BadData: its data are not what it can learn from.
-        BadTask: a user's class is no task.
+        TaskUnavailableError: what the task needs is not on this host.
+        BadDataError: its data are not what it can learn from.
+        BadTaskError: a user's class is no task.
     """
     if spec.task is None:
         raise ValueError("the spec runs a script, which Trainhall's training loop does not drive")

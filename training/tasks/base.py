@@ -1,4 +1,4 @@
-"""What the training loop asks of a task. `trainhall.task` offers it to users' own tasks."""
+"""The training loop's interface to a task. `trainhall.task` offers it to users' own tasks."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -14,11 +14,11 @@ from torch.utils.data import default_collate
 from trainhall.parallelism.declaration import Declaration
 
 
-class TaskUnavailable(RuntimeError):
+class TaskUnavailableError(RuntimeError):
     """Something that the task needs is not installed or not readable on this host."""
 
 
-class BadData(ValueError):
+class BadDataError(ValueError):
     """The data that a task was given are not what it can learn from; the message names the path."""
 
 
@@ -49,7 +49,7 @@ class MapStyle(Protocol):
 
 
 Samples = Data | MapStyle
-"""What a task may train on."""
+"""Data that a task may train on."""
 
 
 def gives_batches(data: Any) -> TypeGuard[Data]:
@@ -93,7 +93,7 @@ class Task(ABC):
 
     train_data: Samples
     eval_data: Samples | None = None
-    """Held-out samples; None: the task is not evaluated."""
+    """Validation samples; None: the task is not evaluated."""
     metric_names: tuple[str, ...] = ()
     """Names of what `loss` measures beside the loss, in its order."""
     eval_batch_size: int = 256
@@ -107,11 +107,11 @@ class Task(ABC):
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         """The mean loss over a batch, and the means of `metric_names` over it, as scalar tensors.
 
-        Called for training and, in evaluation mode and without gradients, for held-out data.
+        Called for training and, in evaluation mode and without gradients, for validation data.
         """
 
     def declaration(self) -> Declaration:
-        """How the model may be spread over ranks; this one says nothing of its layers."""
+        """Declare how the model may be spread over ranks; by default nothing of its layers."""
         return Declaration()
 
     def collate(self, samples: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.tasks import Cifar10Params
-from trainhall.training.tasks.base import BadData, TaskUnavailable
+from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
 from trainhall.training.tasks.classifier import Classifier
 from trainhall.training.tasks.downloads import once_a_host
 from trainhall.training.tasks.folders import readable_folder
@@ -51,7 +51,7 @@ def _download(root: str) -> None:
     try:
         torchvision("datasets").CIFAR10(root, download=True)
     except (OSError, RuntimeError) as error:
-        raise TaskUnavailable(
+        raise TaskUnavailableError(
             f"CIFAR-10 can't be downloaded to {root}: {error}; put {_PICKLED} there yourself and "
             "leave task.params.download out"
         ) from error
@@ -61,14 +61,14 @@ def _read(root: Path, *, train: bool, border: int = 0, seed: int = 0) -> ImageDa
     """The training or the test images.
 
     Raises:
-        BadData: they are not there, or not as they were published.
+        BadDataError: they are not there, or not as they were published.
     """
     if (root / _BINARY).is_dir():
         images, labels = _read_binary(root / _BINARY, train=train)
     elif (root / _PICKLED).is_dir():
         images, labels = _read_pickled(root, train=train)
     else:
-        raise BadData(
+        raise BadDataError(
             f"task.params.root: {root} holds neither {_PICKLED} nor {_BINARY}; give the folder "
             "that holds one of them, or set task.params.download"
         )
@@ -87,7 +87,7 @@ def _read_pickled(root: Path, *, train: bool) -> tuple[Any, Any]:
     try:
         data = torchvision("datasets").CIFAR10(str(root), train=train)
     except (RuntimeError, OSError) as error:
-        raise BadData(
+        raise BadDataError(
             f"{root / _PICKLED} is not CIFAR-10 as it was published: {error}; remove the folder "
             "and set task.params.download, or give the binary version"
         ) from error
@@ -98,7 +98,9 @@ def _read_binary(folder: Path, *, train: bool) -> tuple[Any, Any]:
     """Records of a label and 3×32×32 bytes."""
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if train else ["test_batch.bin"]
     if missing := [name for name in names if not (folder / name).is_file()]:
-        raise BadData(f"{folder} lacks {', '.join(missing)}; fetch CIFAR-10's binary version again")
+        raise BadDataError(
+            f"{folder} lacks {', '.join(missing)}; fetch CIFAR-10's binary version again"
+        )
     records = np.concatenate([_records(folder / name) for name in names])
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].astype(np.int64)
 
@@ -106,11 +108,11 @@ def _read_binary(folder: Path, *, train: bool) -> tuple[Any, Any]:
 def _records(path: Path) -> Any:
     data = np.fromfile(path, dtype=np.uint8)
     if len(data) == 0 or len(data) % _RECORD:
-        raise BadData(
+        raise BadDataError(
             f"{path} has {len(data):,} bytes, not a multiple of {_RECORD:,} (a label and 3×32×32 "
             "pixels); fetch it again"
         )
     records = data.reshape(-1, _RECORD)
     if (largest := int(records[:, 0].max())) >= _CLASSES:
-        raise BadData(f"{path} holds the label {largest}; they are 0 to 9")
+        raise BadDataError(f"{path} holds the label {largest}; they are 0 to 9")
     return records

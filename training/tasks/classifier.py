@@ -1,4 +1,4 @@
-"""What classifiers have in common."""
+"""The base of classifiers."""
 
 from typing import Any
 

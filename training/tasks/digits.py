@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from trainhall.parallelism.declaration import Declaration
-from trainhall.training.data import held_out
+from trainhall.training.common.sample_order import split_validation
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.models import declaration_of
 from trainhall.training.spec.tasks import DigitsParams
-from trainhall.training.tasks.base import TaskUnavailable, TensorData, mlp
+from trainhall.training.tasks.base import TaskUnavailableError, TensorData, mlp
 from trainhall.training.tasks.classifier import Classifier
 
 _PIXELS, _CLASSES, _MAX_INK = 64, 10, 16.0
@@ -27,9 +27,9 @@ class Digits(Classifier):
     def __init__(self, params: DigitsParams, job: JobSpec) -> None:
         self.params = params
         images_ND, labels_N = load_digits()
-        train, held = held_out(len(images_ND), params.eval_fraction)
+        train, validation = split_validation(len(images_ND), params.eval_fraction)
         self.train_data = TensorData(images_ND[train], labels_N[train])
-        self.eval_data = TensorData(images_ND[held], labels_N[held])
+        self.eval_data = TensorData(images_ND[validation], labels_N[validation])
 
     def build_model(self) -> nn.Module:
         return mlp([_PIXELS, *self.params.hidden, _CLASSES], dropout=self.params.dropout)
@@ -44,11 +44,11 @@ def load_digits() -> tuple[Tensor, Tensor]:
     Read without importing scikit-learn, which takes 0.7 s and starts threads.
 
     Raises:
-        TaskUnavailable: scikit-learn is not installed, or carries no such file.
+        TaskUnavailableError: scikit-learn is not installed, or carries no such file.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
-        raise TaskUnavailable(
+        raise TaskUnavailableError(
             "the digits task reads its images from scikit-learn, which is not installed on this "
             "host; install it with: pip install 'trainhall[train]'"
         )
@@ -56,7 +56,7 @@ def load_digits() -> tuple[Tensor, Tensor]:
     try:
         text = gzip.decompress(path.read_bytes())
     except OSError as error:
-        raise TaskUnavailable(
+        raise TaskUnavailableError(
             f"the digits task cannot read {path}: {error}; reinstall it with: "
             "pip install --force-reinstall scikit-learn"
         ) from error

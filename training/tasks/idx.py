@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 from typing import IO, cast
 
-from trainhall.training.tasks.base import BadData
+from trainhall.training.tasks.base import BadDataError
 
 _TYPE_BYTES = 8
 _BLOCK = 1 << 20
@@ -19,10 +19,10 @@ MAX_VALUES = 1 << 33
 
 
 def find_files(root: Path, name: str, files: tuple[str, ...]) -> dict[str, Path]:
-    """Where each of `files` lies below `root`, plain or with `.gz`: in `name/raw`, `raw` or itself.
+    """Find each of `files` below `root`, plain or with `.gz`: in `name/raw`, `raw` or itself.
 
     Raises:
-        BadData: one is nowhere.
+        BadDataError: one is nowhere.
     """
     folders = [f for f in (root / name / "raw", root / "raw", root) if f.is_dir()]
     for folder in folders:
@@ -31,9 +31,9 @@ def find_files(root: Path, name: str, files: tuple[str, ...]) -> dict[str, Path]
             return found
         if found:
             missing = next(file for file in files if file not in found)
-            raise BadData(f"{folder} lacks {missing} (or {missing}.gz)")
+            raise BadDataError(f"{folder} lacks {missing} (or {missing}.gz)")
     looked = ", ".join(map(str, folders))
-    raise BadData(
+    raise BadDataError(
         f"task.params.root: there are no {name} files below {root}; looked for {files[0]} (or "
         f"{files[0]}.gz) in {looked}; give the folder that holds {name}/raw, or set "
         "task.params.download"
@@ -49,7 +49,7 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
     """Put a file at `target`, unpacked or as a link, once its header fits it; its dimensions.
 
     Raises:
-        BadData: it is no IDX file of so many dimensions of bytes, or is cut short.
+        BadDataError: it is no IDX file of so many dimensions of bytes, or is cut short.
     """
     try:
         if source.suffix != ".gz":
@@ -67,9 +67,9 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
         _check_size(source, shape, target.stat().st_size - _header_size(dimensions))
         return shape
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BadData(f"{source} is no whole gzip file ({error}); fetch it again") from error
+        raise BadDataError(f"{source} is no whole gzip file ({error}); fetch it again") from error
     except OSError as error:
-        raise BadData(f"{source} can't be read: {error.strerror or error}") from error
+        raise BadDataError(f"{source} can't be read: {error.strerror or error}") from error
 
 
 def _copy(source: IO[bytes], target: IO[bytes], limit: int) -> None:
@@ -84,15 +84,15 @@ def _header(path: Path, file: IO[bytes], dimensions: int) -> tuple[int, ...]:
     expected = bytes([0, 0, _TYPE_BYTES, dimensions])
     if data[:4] != expected:
         found = data[:4].hex(" ") or "nothing"
-        raise BadData(
+        raise BadDataError(
             f"{path} is no IDX file of {dimensions}-dimensional bytes: it begins with {found}, not "
             f"{expected.hex(' ')}; fetch it again"
         )
     if len(data) < _header_size(dimensions):
-        raise BadData(f"{path} ends within its header; fetch it again")
+        raise BadDataError(f"{path} ends within its header; fetch it again")
     shape = tuple(int.from_bytes(data[i : i + 4], "big") for i in range(4, len(data), 4))
     if math.prod(shape) > MAX_VALUES:
-        raise BadData(f"{path} claims {'×'.join(map(str, shape))} values; fetch it again")
+        raise BadDataError(f"{path} claims {'×'.join(map(str, shape))} values; fetch it again")
     return shape
 
 
@@ -104,7 +104,7 @@ def _check_size(path: Path, shape: tuple[int, ...], size: int) -> None:
     expected = math.prod(shape)
     if size != expected:
         what, found = ("cut short", f"{size:,}") if size < expected else ("too long", "more")
-        raise BadData(
+        raise BadDataError(
             f"{path} is {what}: its header tells {'×'.join(map(str, shape))} = {expected:,} bytes "
             f"of values, and it has {found}; fetch it again"
         )

@@ -7,18 +7,18 @@ from torch import nn
 from torch.utils.data import Dataset, Subset
 
 from trainhall.parallelism.declaration import Declaration
-from trainhall.training.data import held_out
+from trainhall.training.common.sample_order import split_validation
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.models import IMAGE_CNN_WIDTHS, declaration_of
 from trainhall.training.spec.tasks import ImageFolderParams
-from trainhall.training.tasks.base import BadData
+from trainhall.training.tasks.base import BadDataError
 from trainhall.training.tasks.classifier import Classifier
 from trainhall.training.tasks.folders import readable_folder
 from trainhall.training.tasks.images import resnet18, small_cnn
 from trainhall.training.tasks.vision import torchvision
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet, as is usual for photographs."""
+"""Mean and deviation of ImageNet, as is usual for photographs."""
 _LARGE = 128
 """From this size on ResNet-18 halves the resolution at once, as it does for ImageNet."""
 
@@ -37,7 +37,7 @@ class ImageFolder(Classifier):
             train, held = Images(root / "train", varied), Images(root / "val", plain)
             if train.classes != held.classes:
                 different = sorted({*train.classes} ^ {*held.classes})
-                raise BadData(
+                raise BadDataError(
                     f"{root}: train and val do not hold the same classes; {different[0]} is in one "
                     "of them alone"
                 )
@@ -45,8 +45,11 @@ class ImageFolder(Classifier):
         else:
             every, again = Images(root, varied), Images(root, plain)
             if len(every) < 2:
-                raise BadData(f"{root} holds a single image; one part is held out, so give more")
-            train_N, held_N = held_out(len(every), params.eval_fraction)
+                raise BadDataError(
+                    f"{root} holds a single image; a part of the images is for validation, so "
+                    f"give more"
+                )
+            train_N, held_N = split_validation(len(every), params.eval_fraction)
             self.train_data = Subset(every, train_N.tolist())
             self.eval_data = Subset(again, held_N.tolist())
             train = every
@@ -69,11 +72,11 @@ class Images(Dataset[tuple[Any, int]]):
         try:
             self._folder = torchvision("datasets").ImageFolder(str(root), transform=transform)
         except FileNotFoundError as error:
-            raise BadData(
+            raise BadDataError(
                 f"{root} must hold a folder of images for each class: {_first_sentence(error)}"
             ) from error
         except OSError as error:
-            raise BadData(f"{root} can't be read: {error.strerror}") from error
+            raise BadDataError(f"{root} can't be read: {error.strerror}") from error
         self.classes: list[str] = self._folder.classes
 
     def __len__(self) -> int:
@@ -85,9 +88,10 @@ class Images(Dataset[tuple[Any, int]]):
         except Exception as error:  # Pillow has no common one
             path = self._folder.samples[index][0]
             # Pillow says it of the open file, whose path comes first here.
-            told = str(error).replace(repr(path), "it")
-            raise BadData(
-                f"{path} is no image that can be read ({type(error).__name__}: {told}); repair or "
+            reason = str(error).replace(repr(path), "it")
+            raise BadDataError(
+                f"{path} is no image that can be read ({type(error).__name__}: {reason}); repair "
+                f"or "
                 "remove it"
             ) from error
         return sample
@@ -98,7 +102,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _transforms(params: ImageFolderParams) -> tuple[Any, Any]:
-    """For training images, and for those held out."""
+    """For training images, and for those of validation."""
     v2 = torchvision("transforms.v2")
     size = params.image_size
     to_tensor = torchvision("transforms").ToTensor()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainhall.training.data import sample_words
+from trainhall.training.common.sample_order import sample_words
 from trainhall.training.tasks.vision import torchvision
 
 

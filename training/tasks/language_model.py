@@ -11,12 +11,12 @@ from trainhall.training.spec import JobSpec
 from trainhall.training.spec.decoders import shape_of
 from trainhall.training.spec.models import gpt
 from trainhall.training.spec.tasks import LanguageModelParams
-from trainhall.training.tasks.base import BadData, Task
+from trainhall.training.tasks.base import BadDataError, Task
 from trainhall.training.tasks.gpt import GPT
 from trainhall.training.tasks.texts import Windows, read_texts
 
 _EVAL_BYTES = 16384
-"""What a rank evaluates at once."""
+"""Bytes of text that a rank evaluates at once."""
 
 
 class LanguageModel(Task):
@@ -33,10 +33,11 @@ class LanguageModel(Task):
         held = round(len(text) * params.eval_fraction)
         self.train_data = Windows(text[: len(text) - held], context, job.training.seed)
         self.eval_data = Windows(text[len(text) - held :], context)
-        for data, told in ((self.train_data, "train on"), (self.eval_data, "hold out")):
+        for data, purpose in ((self.train_data, "train on"), (self.eval_data, "hold out")):
             if len(data) == 0:
-                raise BadData(
-                    f"task.params.files: {len(text):,} bytes of text are too few to {told} with a "
+                raise BadDataError(
+                    f"task.params.files: {len(text):,} bytes of text are too few to {purpose} "
+                    f"with a "
                     f"context of {context}; give more text, or lower task.params.context"
                 )
 

@@ -12,7 +12,7 @@ from trainhall.training.spec import JobSpec
 from trainhall.training.spec.models import MNIST_CNN_WIDTHS, MNIST_HIDDEN, declaration_of
 from trainhall.training.spec.tasks import FashionMnistParams, MnistParams
 from trainhall.training.tasks import idx
-from trainhall.training.tasks.base import BadData, TaskUnavailable, mlp
+from trainhall.training.tasks.base import BadDataError, TaskUnavailableError, mlp
 from trainhall.training.tasks.classifier import Classifier
 from trainhall.training.tasks.downloads import once_a_host
 from trainhall.training.tasks.folders import readable_folder
@@ -55,7 +55,7 @@ class Mnist(Classifier):
         try:
             kind(root, download=True)
         except (OSError, RuntimeError) as error:
-            raise TaskUnavailable(
+            raise TaskUnavailableError(
                 f"{self.dataset} can't be downloaded to {root}: {error}; put its files there "
                 "yourself and leave task.params.download out"
             ) from error
@@ -64,7 +64,7 @@ class Mnist(Classifier):
         images_NHW: Tensor = data.data  # type: ignore[attr-defined] # torchvision has no types
         labels_N: Tensor = data.targets  # type: ignore[attr-defined]
         if int(labels_N.max()) >= _CLASSES:
-            raise BadData(f"{labels} holds the label {int(labels_N.max())}; they are 0 to 9")
+            raise BadDataError(f"{labels} holds the label {int(labels_N.max())}; they are 0 to 9")
         return ImageData(images_NHW[:, None], labels_N, mean=[self.mean], std=[self.std])
 
     def build_model(self) -> nn.Module:
@@ -89,16 +89,16 @@ def _put(files: dict[str, Path], raw: Path, part: str) -> None:
     """Put both files of a part into `raw`, when they are whole and fit each other.
 
     Raises:
-        BadData: they are not, or do not.
+        BadDataError: they are not, or do not.
     """
     images, labels = (f"{part}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1"))
     number, *size = idx.unpack_checked(files[images], raw / images, 3)
     (labelled,) = idx.unpack_checked(files[labels], raw / labels, 1)
     if number == 0:
-        raise BadData(f"{files[images]} holds no images")
+        raise BadDataError(f"{files[images]} holds no images")
     if size != [_PIXELS, _PIXELS]:
-        raise BadData(f"{files[images]} holds images of {size[0]}×{size[1]} pixels, not 28×28")
+        raise BadDataError(f"{files[images]} holds images of {size[0]}×{size[1]} pixels, not 28×28")
     if labelled != number:
-        raise BadData(
+        raise BadDataError(
             f"{files[images]} holds {number} images, but {files[labels]} {labelled} labels"
         )

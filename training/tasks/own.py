@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
-from trainhall.parallelism.batches import leaves_of, shapes_of
 from trainhall.parallelism.declaration import Declaration
-from trainhall.training.blame import Blame
-from trainhall.training.clock import COMPRESSION, HIDDEN, PHASE_NAMES
+from trainhall.parallelism.pipelining.batches import leaves_of, shapes_of
+from trainhall.training.common.step_clock import COMPRESSION, HIDDEN, PHASE_NAMES
+from trainhall.training.process.user_traceback import UserTraceback
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.keys import unknown_key
-from trainhall.training.spec.wording import UNKNOWN_KEY, in_words
-from trainhall.training.tasks.base import BadData, Data, Task, gives_batches
+from trainhall.training.spec.wording import UNKNOWN_KEY, error_message
+from trainhall.training.tasks.base import BadDataError, Data, Task, gives_batches
 
 _TAKEN_NAMES = {
     "loss", "learning_rate", "gradient_norm", "samples_per_second", "step_seconds",
@@ -28,12 +28,12 @@ _TAKEN_NAMES = {
     *PHASE_NAMES, HIDDEN, COMPRESSION,
 }  # fmt: skip
 _TAKEN_BEGINNINGS = ("eval_", "chain_")
-"""Of what evaluation and the hash chain write; `keep_best` chooses by the former."""
+"""Prefixes of evaluation's and the hash chain's metrics; `keep_best` chooses by the former."""
 _SHOWN_FOLDERS = 4
 _SHOWN_MODULES = 12
 
 
-class BadTask(TypeError):
+class BadTaskError(TypeError):
     """A user's class is not the task that it should be; the message says where and why."""
 
 
@@ -41,13 +41,13 @@ def build_own_task(spec: JobSpec) -> Task:
     """The user's task that the spec names, wrapped in checks of what it returns.
 
     Raises:
-        BadTask: it cannot be imported, is no `Task`, or has not what a task must have.
-        BadData: its parameters are wrong, or it has no samples.
+        BadTaskError: it cannot be imported, is no `Task`, or has not what a task must have.
+        BadDataError: its parameters are wrong, or it has no samples.
     """
     assert spec.task is not None
     kind = load_class(spec.task.name)
     if abstract := sorted(getattr(kind, "__abstractmethods__", ())):
-        raise BadTask(f"{_at(kind)}: the task lacks the method {abstract[0]}")
+        raise BadTaskError(f"{_at(kind)}: the task lacks the method {abstract[0]}")
     build: Callable[[Any, JobSpec], Task] = kind
     return CheckedTask(build(checked_params(kind, spec.task.params), spec), spec.task.name)
 
@@ -56,24 +56,26 @@ def load_class(name: str) -> type[Task]:
     """The class `package.module:Class`.
 
     Raises:
-        BadTask: there is none, or its module fails while it is imported.
+        BadTaskError: there is none, or its module fails while it is imported.
     """
     module_name, _, class_name = name.partition(":")
     _must_exist(module_name, name)
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise BadTask(f"task {name} can't be imported: {Blame(name).typed(error)}") from error
+        raise BadTaskError(
+            f"task {name} can't be imported: {UserTraceback(name).typed_message(error)}"
+        ) from error
     kind = getattr(module, class_name, None)
     if kind is None:
         found = [
             n for n, c in vars(module).items()
             if isinstance(c, type) and issubclass(c, Task) and c is not Task
         ]  # fmt: skip
-        told = f"; it has the tasks {', '.join(found)}" if found else ""
-        raise BadTask(f"{module.__file__} has no class {class_name}{told}")
+        others = f"; it has the tasks {', '.join(found)}" if found else ""
+        raise BadTaskError(f"{module.__file__} has no class {class_name}{others}")
     if not (isinstance(kind, type) and issubclass(kind, Task)):
-        raise BadTask(f"{_at(kind)}: {class_name} is not a subclass of trainhall.task.Task")
+        raise BadTaskError(f"{_at(kind)}: {class_name} is not a subclass of trainhall.task.Task")
     return kind
 
 
@@ -88,7 +90,7 @@ def _must_exist(module_name: str, name: str) -> None:
             # A package above it fails on import, which the import tells better.
             return
         if found is None:
-            raise BadTask(
+            raise BadTaskError(
                 f"task {name}: there is no module {part}; upload its folder with the job's `code`, "
                 f"or put it on the agent's PYTHONPATH; looked in {_search_path()}"
             )
@@ -105,7 +107,7 @@ def checked_params(kind: type[Task], params: dict[str, Any]) -> Any:
     """`params` as the class wants them: an instance of its `Params`, or the mapping itself.
 
     Raises:
-        BadData: naming each wrong parameter.
+        BadDataError: naming each wrong parameter.
     """
     model = kind.Params
     if model is None:
@@ -120,10 +122,10 @@ def checked_params(kind: type[Task], params: dict[str, Any]) -> Any:
         checked = model.model_validate(params)
     except ValidationError as error:
         for item in error.errors():
-            if (message := in_words(item)) != UNKNOWN_KEY:
+            if (message := error_message(item)) != UNKNOWN_KEY:
                 problems.append(f"task.params.{'.'.join(map(str, item['loc']))}: {message}")
     if problems:
-        raise BadData("; ".join(sorted(problems)))
+        raise BadDataError("; ".join(sorted(problems)))
     return checked
 
 
@@ -133,7 +135,7 @@ class CheckedTask(Task):
     def __init__(self, task: Task, name: str) -> None:
         self._own = task
         self._name = name
-        self._blame = Blame(name)
+        self._blame = UserTraceback(name)
         self._shapes: list[tuple[int, ...]] | None = None
         self.train_data = self._checked_data("train_data", getattr(task, "train_data", None))
         if task.eval_data is not None:
@@ -182,8 +184,8 @@ class CheckedTask(Task):
             returned = self._own.loss(model, batch)
         except Exception as error:
             if shapes != self._shapes:
-                where = self._blame.where(error) or self._name
-                raise BadData(
+                where = self._blame.location(error) or self._name
+                raise BadDataError(
                     f"{where}: {type(error).__name__}: {error}; {_change(self._shapes, shapes)}"
                 ) from error
             raise
@@ -223,18 +225,18 @@ class CheckedTask(Task):
     def _checked_data(self, name: str, data: Any) -> Any:
         what = f"{_at(type(self._own))}: {name}"
         if isinstance(data, IterableDataset):
-            raise BadTask(
+            raise BadTaskError(
                 f"{what} is an IterableDataset, which has no positions to go on from after a "
                 "pause; give a map-style data set"
             )
         whole = gives_batches(data)
         if not (whole or (hasattr(data, "__getitem__") and hasattr(data, "__len__"))):
-            raise BadTask(
+            raise BadTaskError(
                 f"{what} is {_kind(data)}; set it in __init__ to a map-style "
                 "torch.utils.data.Dataset, or to an object with `__len__` and `batch(indices)`"
             )
         if len(data) == 0:
-            raise BadData(f"{what} is empty")
+            raise BadDataError(f"{what} is empty")
         return CheckedBatches(data, what) if whole else data
 
     def _checked_names(self, names: Any) -> tuple[str, ...]:
@@ -244,15 +246,15 @@ class CheckedTask(Task):
             if n in _TAKEN_NAMES or (isinstance(n, str) and n.startswith(_TAKEN_BEGINNINGS))
         ]  # fmt: skip
         if wrong or taken or len(set(names)) != len(names):
-            raise BadTask(
+            raise BadTaskError(
                 f"{_at(type(self._own))}: metric_names are {list(names)!r}; they must be "
                 f"different, not empty, and none of {', '.join(sorted(_TAKEN_NAMES))}; "
                 f"nor begin with {' or '.join(_TAKEN_BEGINNINGS)}"
             )
         return tuple(names)
 
-    def _wrong(self, method: str, told: str) -> BadTask:
-        return BadTask(f"{_at(getattr(type(self._own), method))}: {method}() {told}")
+    def _wrong(self, method: str, problem: str) -> BadTaskError:
+        return BadTaskError(f"{_at(getattr(type(self._own), method))}: {method}() {problem}")
 
 
 class CheckedBatches:
@@ -271,9 +273,11 @@ class CheckedBatches:
         batch = self.data.batch(indices)
         first = next((leaf for leaf in leaves_of(batch) if isinstance(leaf, Tensor)), None)
         if first is None:
-            raise BadTask(f"{self._what}.batch() returned {_kind(batch)}, which holds no tensor")
+            raise BadTaskError(
+                f"{self._what}.batch() returned {_kind(batch)}, which holds no tensor"
+            )
         if first.dim() == 0 or len(first) != len(indices):
-            raise BadData(
+            raise BadDataError(
                 f"{self._what}.batch() was asked for {len(indices)} samples and returned a tensor "
                 f"of shape {list(first.shape)}; its first dimension must be {len(indices)}"
             )
@@ -306,7 +310,7 @@ def _kind(value: Any) -> str:
 
 
 def _at(thing: Any) -> str:
-    """Where a class or function is defined."""
+    """Return the file and line where a class or function is defined."""
     try:
         return f"{inspect.getsourcefile(thing)}, line {inspect.getsourcelines(thing)[1]}"
     except (OSError, TypeError):

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainhall.training.data import sample_words
-from trainhall.training.tasks.base import BadData
+from trainhall.training.common.sample_order import sample_words
+from trainhall.training.tasks.base import BadDataError
 
 _MAPPED = 1 << 26
 """Bytes from which on a text that is one file is mapped: the ranks of a host share its pages."""
@@ -56,7 +56,7 @@ def read_texts(files: Sequence[str] | None) -> Tensor:
     it may change meanwhile.
 
     Raises:
-        BadData: a file is missing, empty, binary or unreadable, or changes meanwhile.
+        BadDataError: a file is missing, empty, binary or unreadable, or changes meanwhile.
     """
     if files is None:
         found = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
@@ -80,16 +80,16 @@ def _texts_of(name: str) -> list[Path]:
     if path.is_dir():
         found = [file for file in _files_below(path) if _is_text(file)]
         if not found:
-            raise BadData(f"task.params.files: the folder {path} holds no text files")
+            raise BadDataError(f"task.params.files: the folder {path} holds no text files")
         return found
     paths = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
     paths = [file for file in paths if file.is_file()]
     if not paths:
         what = "fits" if glob.has_magic(name) else "is called"
-        raise BadData(f"task.params.files: no file on this host {what} {name}")
+        raise BadDataError(f"task.params.files: no file on this host {what} {name}")
     for file in paths:
         if not _is_text(file):
-            raise BadData(f"task.params.files: {file} {_why_no_text(file)}")
+            raise BadDataError(f"task.params.files: {file} {_why_no_text(file)}")
     return paths
 
 
@@ -101,7 +101,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_text(file: Path) -> bool:
-    """It is neither empty nor binary, by its beginning."""
+    """Return whether a file is neither empty nor binary, by its beginning."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_LOOKED_AT)
@@ -128,11 +128,11 @@ def _read_into(place: np.ndarray[Any, Any], file: Path) -> None:
     except OSError as error:
         raise _unreadable(file, error) from error
     if left:
-        raise BadData(f"task.params.files: {file} became shorter while it was read")
+        raise BadDataError(f"task.params.files: {file} became shorter while it was read")
 
 
-def _unreadable(file: Path, error: OSError) -> BadData:
-    return BadData(f"task.params.files: {file} can't be read: {error.strerror}")
+def _unreadable(file: Path, error: OSError) -> BadDataError:
+    return BadDataError(f"task.params.files: {file} can't be read: {error.strerror}")
 
 
 def _why_no_text(file: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from trainhall.training.tasks.base import TaskUnavailable
+from trainhall.training.tasks.base import TaskUnavailableError
 
 _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -28,11 +28,12 @@ def torchvision(module: str) -> Any:
     then the operators are declared here, without an implementation, and the rest works.
 
     Raises:
-        TaskUnavailable: torchvision is missing, or does not fit torch; the message says what to do.
+        TaskUnavailableError: torchvision is missing, or does not fit torch; the message says what
+            to do.
     """
     found = importlib.util.find_spec("torchvision")
     if found is None or not found.submodule_search_locations:
-        raise TaskUnavailable(
+        raise TaskUnavailableError(
             "this task reads its data with torchvision, which is not installed on this host; "
             "install it with: pip install 'trainhall[train]'"
         )
@@ -44,7 +45,7 @@ def torchvision(module: str) -> Any:
                 library.define(schema)
         return importlib.import_module(f"torchvision.{module}")
     except Exception as error:
-        raise TaskUnavailable(
+        raise TaskUnavailableError(
             f"torchvision {_version('torchvision')} does not work with torch {torch.__version__}: "
             f"{type(error).__name__}: {error}; install the one made for it with: "
             "pip install --upgrade --force-reinstall torchvision"

@@ -10,8 +10,8 @@ from itertools import product
 from math import prod
 from typing import Any, get_args
 
+from trainhall.parallelism.data_parallel.gradient_sync import FEEDS_BACK, Algorithm, CompressionName
 from trainhall.parallelism.degrees import DEGREES, Schedule, StrategyName
-from trainhall.parallelism.gradient_sync import FEEDS_BACK, Algorithm, CompressionName
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.resources import changed
@@ -100,13 +100,13 @@ def candidates(
                 kept["gradient_sync"] = _whole(kept["gradient_sync"])
         for degrees in _meshes(strategy, workers):
             plain = {"strategy": strategy} | kept | degrees
-            base = _judged(document, workers, plain, {})
+            base = _candidate(document, workers, plain, {})
             if base is None:
                 continue
             found.append(base)
             if base.spec is not None:
                 variants = (
-                    _judged(document, workers, plain, option) for option in _options(base.spec)
+                    _candidate(document, workers, plain, option) for option in _options(base.spec)
                 )
                 found += [variant for variant in variants if variant is not None]
     return found
@@ -129,7 +129,7 @@ def _meshes(strategy: StrategyName, workers: int) -> Iterator[dict[str, int]]:
 
 
 def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
-    """What else can be chosen on this mesh, one thing at a time."""
+    """Vary the options of this mesh, one at a time."""
     strategy, degrees = spec.parallelism.strategy, spec.degrees
     if strategy == "ddp" and degrees.data > 1:
         own = spec.parallelism.gradient_sync.model_dump(mode="json", exclude_unset=True)
@@ -154,7 +154,7 @@ def _options(spec: JobSpec) -> Iterator[dict[str, Any]]:
         yield {"sequence_parallel": True}
 
 
-def _judged(
+def _candidate(
     document: dict[str, Any], workers: int, plain: dict[str, Any], option: dict[str, Any]
 ) -> Candidate | None:
     """A mesh as the spec judges it; None where it is another strategy's."""

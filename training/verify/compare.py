@@ -1,4 +1,4 @@
-"""Where two runs differ, step by step."""
+"""Compares two runs, step by step."""
 
 import math
 from collections import defaultdict
@@ -13,13 +13,13 @@ from trainhall.training.verify.snapshot import Snapshot
 from trainhall.training.verify.tolerance import FLOOR, KINDS, Kind, Tolerance
 
 
-class NotComparable(RuntimeError):
+class NotComparableError(RuntimeError):
     """The runs are not of one model."""
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far apart one number or tensor of two runs is."""
+    """The deviation of one number or tensor between two runs."""
 
     kind: Kind
     name: str
@@ -51,7 +51,7 @@ class Judge:
         """The largest deviation of each kind, how many are `beyond` the tolerance, and the `first`.
 
         Raises:
-            NotComparable: the parameters are others.
+            NotComparableError: the parameters are others.
         """
         deviations = [
             *self._tensors("gradient", reference.gradients, found.gradients),
@@ -62,10 +62,10 @@ class Judge:
         step = reference.step
         beyond = [d for d in deviations if not d.relative <= self._tolerance.of(d.kind, step)]
         first = beyond[0] if beyond else None
-        told: dict[str, Any] = {"step": step}
+        line: dict[str, Any] = {"step": step}
         for kind in KINDS:
-            told[kind] = _worst(d.relative for d in deviations if d.kind == kind)
-        return told | {
+            line[kind] = _worst(d.relative for d in deviations if d.kind == kind)
+        return line | {
             "beyond": len(beyond),
             "first": None
             if first is None
@@ -77,7 +77,7 @@ class Judge:
     ) -> list[Deviation]:
         if reference.keys() != found.keys():
             lacking = ", ".join(sorted(reference.keys() ^ found.keys()))
-            raise NotComparable(f"the {kind} of {lacking} is in one of the runs alone")
+            raise NotComparableError(f"the {kind} of {lacking} is in one of the runs alone")
         norms = {name: _norm(tensor) for name, tensor in reference.items()}
         floor = self._floor(kind, math.hypot(*norms.values()))
         places = self._places[kind]

@@ -1,4 +1,4 @@
-"""What one step of a run computed, whole, in host memory or in a file."""
+"""The results of one step of a run, whole, in host memory or in a file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,12 +52,12 @@ class Reference:
 
     @property
     def names(self) -> list[str]:
-        """Of the weights, in the order of the model."""
+        """Names of the weights, in the order of the model."""
         return self._order("names")
 
     @property
     def backward_order(self) -> list[str]:
-        """Of the gradients, as the backward pass reached them."""
+        """Names of the gradients, as the backward pass reached them."""
         return self._order("backward_order")
 
     def _order(self, kind: str) -> list[str]:

@@ -1,10 +1,10 @@
-"""How far the numbers of two strategies may be apart; free of torch."""
+"""Tolerances between the numbers of two strategies; free of torch."""
 
 from dataclasses import dataclass
 from math import inf
 from typing import Literal, get_args
 
-from trainhall.parallelism.gradient_sync import CompressionName
+from trainhall.parallelism.data_parallel.gradient_sync import CompressionName
 
 Dtype = Literal["float64", "float32"]
 Kind = Literal["loss", "gradient_norm", "gradient", "weight"]
@@ -17,10 +17,10 @@ class Tolerance:
 
     loss: float
     gradient: float
-    """Of gradients and of their global norm."""
+    """Tolerance of gradients and of their global norm."""
     weight: float
     steps: float = inf
-    """Later ones are told, and judged by being numbers alone."""
+    """Later steps are reported, and judged by being numbers alone."""
 
     def of(self, kind: Kind, step: int) -> float:
         """The largest that is allowed to a kind of number at a step."""
@@ -48,11 +48,11 @@ HALF: dict[CompressionName, Tolerance] = {
     "fp16": Tolerance(loss=1e-5, gradient=2e-3, weight=inf, steps=1),
     "bf16": Tolerance(loss=1e-5, gradient=2e-2, weight=inf, steps=1),
 }
-"""Of compressions that round."""
+"""Tolerances of compressions that round."""
 
 
 def tolerance(dtype: Dtype, compression: CompressionName) -> Tolerance:
-    """What is allowed to a run in `dtype` whose gradients are compressed."""
+    """Return the tolerance of a run in `dtype` whose gradients are compressed."""
     return HALF.get(compression, TOLERANCES[dtype])
 
 

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
-from trainhall.parallelism.batches import mapped
+from trainhall.parallelism.pipelining.batches import mapped
 from trainhall.parallelism.strategy import Strategy
-from trainhall.training.capture import Gradient, GradientWatch
-from trainhall.training.finite import LossNotFinite
-from trainhall.training.link import EXIT_COMPLETED, Command, TracePlan
-from trainhall.training.loop import Loop
-from trainhall.training.place import Place
+from trainhall.training.gradients.capture import Gradient, GradientWatch
+from trainhall.training.link.launch import Command, TracePlan
+from trainhall.training.link.status import EXIT_COMPLETED
+from trainhall.training.loop.loop import Loop
+from trainhall.training.loop.nonfinite_guard import NonFiniteLossError
+from trainhall.training.process.rank_context import RankContext
 from trainhall.training.verify.compare import Judge
 from trainhall.training.verify.snapshot import Reference, Snapshot
 from trainhall.training.verify.tolerance import tolerance
@@ -29,24 +30,24 @@ from trainhall.training.verify.tolerance import tolerance
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def run(place: Place) -> int:
+def run(context: RankContext) -> int:
     """Take the launch's steps and record them, or compare them with recorded ones.
 
     All ranks of the joined process group call it; rank 0 writes.
     """
-    plan = place.launch.trace
+    plan = context.launch.trace
     assert plan is not None
     # Models are built in it, and the optimizer's state follows them.
     torch.set_default_dtype(_DTYPES[plan.dtype])
-    loop = TracedLoop(place, plan)
+    loop = TracedLoop(context, plan)
     reference = Reference(Path(plan.reference))
-    writes = place.environment.rank == 0
+    writes = context.environment.rank == 0
     if plan.record:
         model = loop.strategy.model
         normed = any(isinstance(module, _BatchNorm) for module in model.modules())
         for snapshot in loop.snapshots():
             if not math.isfinite(snapshot.loss):
-                raise LossNotFinite(
+                raise NonFiniteLossError(
                     f"the loss is {snapshot.loss} at step {snapshot.step}, and nothing can be "
                     "compared with that; lower training.learning_rate, or take fewer steps"
                 )
@@ -58,21 +59,21 @@ def run(place: Place) -> int:
         return EXIT_COMPLETED
     judge = None
     if writes:
-        allowed = tolerance(plan.dtype, place.launch.spec.gradient_sync.compression)
+        allowed = tolerance(plan.dtype, context.launch.spec.gradient_sync.compression)
         judge = Judge(allowed, reference.names, reference.backward_order)
     for snapshot in loop.snapshots():
         if judge is not None:
-            told = judge.compare(reference.read(snapshot.step), snapshot)
-            with place.folder.comparison.open("a") as file:
-                file.write(json.dumps(told) + "\n")
+            comparison = judge.compare(reference.read(snapshot.step), snapshot)
+            with context.folder.comparison.open("a") as file:
+                file.write(json.dumps(comparison) + "\n")
     return EXIT_COMPLETED
 
 
 class TracedLoop(Loop):
     """Steps of training and nothing between them."""
 
-    def __init__(self, place: Place, plan: TracePlan) -> None:
-        super().__init__(place)
+    def __init__(self, context: RankContext, plan: TracePlan) -> None:
+        super().__init__(context)
         self._dtype = _DTYPES[plan.dtype]
         # The micro-batches of one rank that are those of the first of `parts` ranks.
         self._counted = self.training.gradient_accumulation // plan.parts
@@ -92,11 +93,11 @@ class TracedLoop(Loop):
         """The steps, as all ranks take them; the tensors are rank 0's alone."""
         while self.state.step < self.total_steps:
             self.train_step()
-            beat = self.pulse.beat(
+            result = self.step_sync.exchange(
                 self.state.step, self.recorder.rows(), seconds=self.recorder.seconds_column,
                 command=Command.RUN, save=False, peak_memory_bytes=0.0,
             )  # fmt: skip
-            columns = self.recorder.write(beat)
+            columns = self.recorder.write(result)
             self.strategy.share_buffers()
             weights = self._kept(self.strategy.whole_weights())
             yield Snapshot(
@@ -119,7 +120,7 @@ class TracedLoop(Loop):
         return self._seen
 
     def _gradients(self) -> dict[str, Tensor]:
-        """Those of the step that was taken last, in the order in which they were accumulated."""
+        """Return the gradients of the last step, in the order in which they were accumulated."""
         assert self._seen is not None
         order = {name: i for i, name in enumerate(self._seen.order)}
         whole = self._seen.whole.items()

@@ -1,8 +1,8 @@
 import { notifications } from "@mantine/notifications";
 import { createMemoryHistory } from "@tanstack/react-router";
-import { render, screen, within } from "@testing-library/react";
+import { cleanup, render, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { fakeApi, job, json, problem } from "../test/fake-api";
 import { App } from "./app";
 import { router } from "./router";
@@ -36,6 +36,11 @@ class Everything {
   disconnect(): void {}
 }
 
+// Only rows with a height are on or off the screen.
+beforeEach(() => {
+  vi.spyOn(HTMLElement.prototype, "offsetHeight", "get").mockReturnValue(60);
+});
+
 // What was notified outlives a page, as it should.
 afterEach(() => {
   notifications.clean();
@@ -53,6 +58,7 @@ describe("the queue", () => {
     reason: "needs 8 GPUs on one host; node-b has 6 of 8 free, job 3f2a9c51d07b holds 2",
     needs: { device: "cuda", count: 8 },
     earliest_start: null,
+    can_start: true,
   };
 
   it("tells who waits, for what and until when", async () => {
@@ -60,7 +66,7 @@ describe("the queue", () => {
     const row = (await screen.findByText("gpt", { selector: "a" })).closest("tr");
     expect(row).toHaveTextContent("8 GPUs · priority 2");
     expect(row).toHaveTextContent("node-b has 6 of 8 free");
-    expect(row).toHaveTextContent("not known");
+    expect(row).toHaveTextContent("unknown");
     expect(screen.getByText("3f2a9c51d07b", { selector: "a" })).toBeVisible();
   });
 
@@ -73,9 +79,20 @@ describe("the queue", () => {
     expect(screen.getByText("00:05 UTC on Jan 03")).toBeVisible();
   });
 
+  it("shows which job can never start, and names the jobs of a reason", async () => {
+    const never = { ...entry, can_start: false };
+    const reason = "waiting for “gpt” (77c0de15f00d, 8 GPUs), ahead in the queue";
+    const second = { ...entry, job_id: "5e60b7d2f913", name: "sweep", reason };
+    await open("/queue", { "GET /cluster/queue": waiting(2, never, second) });
+    const first = (await screen.findByText("never on this cluster")).closest("tr");
+    expect(first).toHaveTextContent("gpt");
+    const row = screen.getByText("sweep", { selector: "a" }).closest("tr");
+    expect(within(row as HTMLElement).getByTitle("77c0de15f00d")).toHaveTextContent("gpt");
+  });
+
   it("says so when nobody waits", async () => {
     await open("/queue", { "GET /cluster/queue": waiting(0) });
-    expect(await screen.findByText("No job waits")).toBeVisible();
+    expect(await screen.findByText("The queue is empty")).toBeVisible();
   });
 
   it("is read page by page, and tells how many there are", async () => {
@@ -86,12 +103,12 @@ describe("the queue", () => {
           ? waiting(1234, later)
           : { ...waiting(1234, entry), next_cursor: "behind gpt" },
     });
-    expect(await screen.findByText("1,234 jobs wait, the first 1 are shown")).toBeVisible();
+    expect(await screen.findByText("1,234 jobs waiting, first 1 shown")).toBeVisible();
     expect(screen.queryByText("sweep")).toBeNull();
-    await userEvent.click(screen.getByRole("button", { name: "Later jobs" }));
+    await userEvent.click(screen.getByRole("button", { name: "Load more" }));
     expect(await screen.findByText("sweep", { selector: "a" })).toBeVisible();
-    expect(screen.getByText("1,234 jobs wait, the first 2 are shown")).toBeVisible();
-    expect(screen.queryByRole("button", { name: "Later jobs" })).toBeNull();
+    expect(screen.getByText("1,234 jobs waiting, first 2 shown")).toBeVisible();
+    expect(screen.queryByRole("button", { name: "Load more" })).toBeNull();
     const pages = asked.filter(({ url }) => url.includes("/cluster/queue"));
     expect(new URL(pages[0]?.url ?? "").searchParams.get("limit")).toBe("100");
   });
@@ -100,13 +117,13 @@ describe("the queue", () => {
 describe("the jobs", () => {
   const paused = job({ id: "b2", name: "tiny", state: "paused", reason: "paused by a user" });
 
-  it("are told with state, reason, progress and loss", async () => {
+  it("are listed with state, reason, progress and main metric", async () => {
     await open("/jobs", { "GET /training/jobs": list(job(), paused) });
     const row = (await screen.findByText("digits", { selector: "a" })).closest("tr");
     expect(row).toHaveTextContent("running");
     expect(row).toHaveTextContent("2 ranks on here");
     expect(row).toHaveTextContent("120 / 600");
-    expect(row).toHaveTextContent("0.5");
+    expect(row).toHaveTextContent("0.5loss");
     expect(document.title).toBe("Jobs · Trainhall");
   });
 
@@ -146,6 +163,70 @@ describe("the jobs", () => {
     expect(screen.queryByText("sweep-3")).toBeNull();
   });
 
+  describe("a thousand of them", () => {
+    const PAGE = 100;
+    const newest = Array.from({ length: 1000 }, (_, i) =>
+      job({
+        id: `id-${i}`,
+        name: `sweep-${i}`,
+        created_at: new Date(Date.UTC(2026, 0, 1) - i * 1000).toISOString(),
+      }),
+    );
+    const answer = ({ url }: Request) => {
+      const begin = Number(new URL(url).searchParams.get("cursor") ?? 0);
+      const end = begin + PAGE;
+      return { items: newest.slice(begin, end), next_cursor: end < 1000 ? String(end) : null };
+    };
+    const rows = () => screen.getAllByText(/^sweep-\d+$/).length;
+
+    async function openPages(pages: number): Promise<Request[]> {
+      const asked = await open("/jobs", { "GET /training/jobs": answer });
+      // The router begins with the address of the test before, and what is typed is debounced.
+      await waitFor(() =>
+        expect(asked.some(({ url }) => url.endsWith("/training/jobs?limit=100"))).toBe(true),
+      );
+      for (let page = 1; page < pages; page++) {
+        await userEvent.click(await screen.findByText("Load more"));
+        const table = screen.getByLabelText("Jobs", { selector: "table" });
+        await waitFor(() =>
+          expect(table).toHaveAttribute("aria-rowcount", String(PAGE * (page + 1) + 1)),
+        );
+      }
+      return asked;
+    }
+
+    it("has the rows on the screen alone in the document", async () => {
+      await openPages(2);
+      expect(rows()).toBeGreaterThan(8);
+      expect(rows()).toBeLessThan(40);
+    });
+
+    it("is polled for the page on the screen alone", async () => {
+      const asked = await openPages(2);
+      const lists = () => asked.filter(({ url }) => url.includes("/training/jobs?"));
+      const before = lists().length;
+      await waitFor(() => expect(lists().length).toBeGreaterThan(before + 1));
+      for (const { url } of lists().slice(before)) {
+        expect(new URL(url).searchParams.get("cursor")).toBeNull();
+      }
+    });
+  });
+
+  it("that are selected stay so when the page is loaded again", async () => {
+    const answers = { "GET /training/jobs": list(job(), paused) };
+    await open("/jobs", answers);
+    await userEvent.click(await screen.findByRole("checkbox", { name: "Compare tiny" }));
+    await userEvent.click(screen.getByRole("checkbox", { name: "Compare digits" }));
+    const { href } = router.state.location;
+    cleanup();
+    await open(href, answers);
+    expect(await screen.findByRole("checkbox", { name: "Compare tiny" })).toBeChecked();
+    const link = await screen.findByRole("link", { name: "Compare 2" });
+    expect(link).toHaveAttribute("href", expect.stringContaining("b2%2C3f2a9c51d07b"));
+    await userEvent.click(screen.getByRole("button", { name: "Clear" }));
+    expect(screen.getByRole("checkbox", { name: "Compare tiny" })).not.toBeChecked();
+  });
+
   it("that a reason names are links", async () => {
     const reason = "needs 2 GPUs; waits behind job 987ffb07843f, which needs 16";
     await open("/jobs", { "GET /training/jobs": list(job({ state: "queued", reason })) });
@@ -159,6 +240,7 @@ describe("the jobs", () => {
       step: 0,
       total_steps: null,
       metrics: {},
+      main_metric: null,
       spec: { script: { path: "/a.py" } },
       running_since: new Date(Date.now() - 65_000).toISOString(),
       finished_at: null,
@@ -195,14 +277,27 @@ describe("the jobs", () => {
     await userEvent.click(await screen.findByRole("button", { name: "Pause digits" }));
     await vi.waitFor(() => expect(sent("PUT")).toBe(1));
     await userEvent.click(screen.getByRole("button", { name: "Cancel digits" }));
-    await userEvent.click(await screen.findByRole("button", { name: "Keep" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Go back" }));
     expect(sent("DELETE")).toBe(0);
     await userEvent.click(screen.getByRole("button", { name: "Cancel digits" }));
-    await userEvent.click(await screen.findByRole("button", { name: "Cancel the job" }));
+    await userEvent.click(await screen.findByRole("button", { name: "Cancel job" }));
     expect(
       await screen.findByText("The job could not be cancelled: The state forbids it"),
     ).toBeVisible();
     expect(screen.getByText("it has ended")).toBeVisible();
+  });
+});
+
+describe("the nodes", () => {
+  it("name the jobs on them without a request for each", async () => {
+    const device = { kind: "cuda", name: "H100", utilization: 50, temperature: null, power: null };
+    const held = { ...device, index: 0, job_id: "b2", job_name: "tiny", gone: false };
+    const node = { id: "n1", name: "gpu-07", state: "ready", reason: "", labels: {}, host: {} };
+    const asked = await open("/nodes", {
+      "GET /cluster/nodes": list({ ...node, drain_reason: null, devices: [held] }),
+    });
+    expect(await screen.findByRole("link", { name: "tiny" })).toHaveAttribute("href", "/jobs/b2");
+    expect(asked.filter(({ url }) => url.includes("/training/jobs/"))).toEqual([]);
   });
 });
 
@@ -230,8 +325,8 @@ describe("a new job", () => {
     const outlook = { when: "never", position: 1, expected_at: null, reason };
     await open("/new", { "POST /training/jobs": { outlook } });
     await userEvent.click(await screen.findByRole("button", { name: "Check" }));
-    expect(await screen.findByText(/The spec is good/)).toHaveTextContent(
-      `As the cluster is now, it would never start: ${reason}.`,
+    expect(await screen.findByText(/^Valid\./)).toHaveTextContent(
+      `It could never start on this cluster: ${reason}.`,
     );
   });
 
@@ -284,6 +379,6 @@ describe("what fails", () => {
 
   it("is an address that leads nowhere", async () => {
     await open("/nowhere", {});
-    expect(await screen.findByText("There is no such page")).toBeVisible();
+    expect(await screen.findByText("Page not found")).toBeVisible();
   });
 });

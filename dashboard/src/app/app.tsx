@@ -3,6 +3,7 @@ import { Notifications } from "@mantine/notifications";
 import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useState } from "react";
+import "@/shared/api/client";
 import { ApiError } from "@/shared/api/problem";
 import { router } from "./router";
 import { theme, variables } from "./theme";

@@ -5,8 +5,8 @@ import { AnchorLink } from "@/shared/ui/links";
 export function Missing() {
   useTitle("Not found");
   return (
-    <Empty title="There is no such page">
-      <AnchorLink to="/jobs">Go to the jobs</AnchorLink>
+    <Empty title="Page not found">
+      <AnchorLink to="/jobs">Go to jobs</AnchorLink>
     </Empty>
   );
 }

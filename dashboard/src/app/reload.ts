@@ -1,7 +1,7 @@
 const KEY = "trainhall.reloaded";
 const ONCE_MS = 30_000;
 
-/** Whether the page may load itself anew: not again and again, where that does not help. */
+/** Whether the page may reload itself: not again and again, where that does not help. */
 export function mayReload(now = Date.now()): boolean {
   try {
     const last = Number(sessionStorage.getItem(KEY) ?? 0);

@@ -5,10 +5,10 @@ import {
   lazyRouteComponent,
   redirect,
 } from "@tanstack/react-router";
-import { isLineId } from "@/features/job/line-id";
+import { isLineId } from "@/features/job/logs/line-id";
 import { type Tab, tabOf } from "@/features/job/tabs";
 import { type Filter, isFilter } from "@/features/jobs/filters";
-import { type CurveView, curveView } from "@/shared/curves/view";
+import { type CurveView, curveView } from "@/shared/curves/controls/view";
 import { Missing } from "./missing";
 import { parseSearch, stringifySearch } from "./search";
 import { Shell } from "./shell";
@@ -26,6 +26,8 @@ const home = createRoute({
 export interface JobsSearch {
   show?: Filter | undefined;
   search?: string | undefined;
+  /** Ids of the jobs selected to be compared, separated by commas. */
+  selected?: string | undefined;
 }
 
 const jobs = createRoute({
@@ -34,6 +36,7 @@ const jobs = createRoute({
   validateSearch: (raw): JobsSearch => ({
     ...(isFilter(raw.show) ? { show: raw.show } : {}),
     ...(raw.search ? { search: String(raw.search) } : {}),
+    ...(raw.selected ? { selected: String(raw.selected) } : {}),
   }),
   component: lazyRouteComponent(() => import("@/features/jobs/jobs-page")),
 });

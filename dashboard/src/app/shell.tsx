@@ -9,8 +9,7 @@ import {
   useMantineColorScheme,
 } from "@mantine/core";
 import { Link, Outlet } from "@tanstack/react-router";
-import { useIsSimulated } from "@/shared/api/read-health";
-import { useSummary } from "@/shared/api/read-summary";
+import { useHealth, useSummary } from "@/shared/api/cluster";
 import { plural } from "@/shared/format";
 import { CheckIcon, MoonIcon, ScreenIcon, SunIcon } from "@/shared/ui/icons";
 import classes from "./shell.module.css";
@@ -19,7 +18,7 @@ export function Shell() {
   return (
     <AppShell header={{ height: 52 }} padding="md">
       <a className={classes.skip} href="#main">
-        Skip to the content
+        Skip to content
       </a>
       <AppShell.Header className={classes.header ?? ""}>
         <Container size={1440} h="100%">
@@ -45,7 +44,7 @@ export function Shell() {
             <Group gap="sm" ml="auto" wrap="nowrap">
               <Simulated />
               <ClusterUse />
-              <ColorScheme />
+              <HeaderMenu />
             </Group>
           </div>
         </Container>
@@ -59,12 +58,12 @@ export function Shell() {
   );
 }
 
-/** Mock mode must not be taken for a cluster. */
+/** Marks mock mode, so that nobody takes it for a real cluster. */
 function Simulated() {
-  if (!useIsSimulated()) return null;
+  if (!useHealth().data?.simulated) return null;
   return (
     <Tooltip
-      label="Mock mode: hosts, jobs and all their figures are made up, and nothing is run."
+      label="Mock mode: nodes, jobs and metrics are simulated. Nothing runs."
       multiline
       maw={280}
     >
@@ -78,7 +77,7 @@ function ClusterUse() {
   if (isError) {
     return (
       <Text size="xs" c="orange" role="status">
-        coordinator does not answer
+        coordinator unreachable
       </Text>
     );
   }
@@ -91,23 +90,25 @@ function ClusterUse() {
 }
 
 const SCHEMES = [
-  { value: "auto", label: "As the system", icon: <ScreenIcon /> },
+  { value: "auto", label: "System", icon: <ScreenIcon /> },
   { value: "light", label: "Light", icon: <SunIcon /> },
   { value: "dark", label: "Dark", icon: <MoonIcon /> },
 ] as const;
 
-/** The choice is kept by the browser. */
-function ColorScheme() {
+/** The theme, which the browser keeps, and where to find help. */
+function HeaderMenu() {
   const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const health = useHealth();
   const icon = SCHEMES.find(({ value }) => value === colorScheme)?.icon;
   return (
     <Menu position="bottom-end" width={180}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Colours">
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Theme and help">
           {icon}
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
+        <Menu.Label>Theme</Menu.Label>
         {SCHEMES.map(({ value, label, icon }) => (
           <Menu.Item
             key={value}
@@ -119,6 +120,11 @@ function ColorScheme() {
             {label}
           </Menu.Item>
         ))}
+        <Menu.Divider />
+        <Menu.Label>Trainhall {health.data?.version}</Menu.Label>
+        <Menu.Item component="a" href="/docs" target="_blank">
+          REST API reference
+        </Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

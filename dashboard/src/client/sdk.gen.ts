@@ -23,28 +23,44 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
  *
  * Asks nothing of the database.
  */
-export const readHealth = <ThrowOnError extends boolean = false>(options?: Options<ReadHealthData, ThrowOnError>) => (options?.client ?? client).get<ReadHealthResponses, ReadHealthErrors, ThrowOnError>({ url: '/healthz', ...options });
+export const readHealth = <ThrowOnError extends boolean = true>(options?: Options<ReadHealthData, ThrowOnError>) => (options?.client ?? client).get<ReadHealthResponses, ReadHealthErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/healthz',
+    ...options
+});
 
 /**
  * Whether the coordinator can serve
  *
  * 503 while the database does not answer.
  */
-export const readReadiness = <ThrowOnError extends boolean = false>(options?: Options<ReadReadinessData, ThrowOnError>) => (options?.client ?? client).get<ReadReadinessResponses, ReadReadinessErrors, ThrowOnError>({ url: '/readyz', ...options });
+export const readReadiness = <ThrowOnError extends boolean = true>(options?: Options<ReadReadinessData, ThrowOnError>) => (options?.client ?? client).get<ReadReadinessResponses, ReadReadinessErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/readyz',
+    ...options
+});
 
 /**
  * Figures for Prometheus
  *
  * Text exposition format: the cluster's figures, and the coordinator's own.
  */
-export const readPrometheus = <ThrowOnError extends boolean = false>(options?: Options<ReadPrometheusData, ThrowOnError>) => (options?.client ?? client).get<ReadPrometheusResponses, ReadPrometheusErrors, ThrowOnError>({ url: '/metrics', ...options });
+export const readPrometheus = <ThrowOnError extends boolean = true>(options?: Options<ReadPrometheusData, ThrowOnError>) => (options?.client ?? client).get<ReadPrometheusResponses, ReadPrometheusErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/metrics',
+    ...options
+});
 
 /**
  * List jobs
  *
  * The newest first.
  */
-export const listJobs = <ThrowOnError extends boolean = false>(options?: Options<ListJobsData, ThrowOnError>) => (options?.client ?? client).get<ListJobsResponses, ListJobsErrors, ThrowOnError>({ url: '/api/v1/training/jobs', ...options });
+export const listJobs = <ThrowOnError extends boolean = true>(options?: Options<ListJobsData, ThrowOnError>) => (options?.client ?? client).get<ListJobsResponses, ListJobsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs',
+    ...options
+});
 
 /**
  * Submit a job
@@ -53,7 +69,8 @@ export const listJobs = <ThrowOnError extends boolean = false>(options?: Options
  *
  * A submission that was answered is kept, whatever happens to the coordinator afterwards.
  */
-export const submitJob = <ThrowOnError extends boolean = false>(options: Options<SubmitJobData, ThrowOnError>) => (options.client ?? client).post<SubmitJobResponses, SubmitJobErrors, ThrowOnError>({
+export const submitJob = <ThrowOnError extends boolean = true>(options: Options<SubmitJobData, ThrowOnError>) => (options.client ?? client).post<SubmitJobResponses, SubmitJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/training/jobs',
     ...options,
     headers: {
@@ -67,21 +84,33 @@ export const submitJob = <ThrowOnError extends boolean = false>(options: Options
  *
  * Its ranks end at once and save nothing. To cancel a cancelled job again is harmless.
  */
-export const cancelJob = <ThrowOnError extends boolean = false>(options: Options<CancelJobData, ThrowOnError>) => (options.client ?? client).delete<CancelJobResponses, CancelJobErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}', ...options });
+export const cancelJob = <ThrowOnError extends boolean = true>(options: Options<CancelJobData, ThrowOnError>) => (options.client ?? client).delete<CancelJobResponses, CancelJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}',
+    ...options
+});
 
 /**
  * Read a job
  *
  * Its state and why, its progress, its last metrics and its spec.
  */
-export const getJob = <ThrowOnError extends boolean = false>(options: Options<GetJobData, ThrowOnError>) => (options.client ?? client).get<GetJobResponses, GetJobErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}', ...options });
+export const getJob = <ThrowOnError extends boolean = true>(options: Options<GetJobData, ThrowOnError>) => (options.client ?? client).get<GetJobResponses, GetJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}',
+    ...options
+});
 
 /**
  * Pause a job
  *
  * Its ranks agree on a step, save a checkpoint and leave; a job that waits leaves the queue.
  */
-export const pauseJob = <ThrowOnError extends boolean = false>(options: Options<PauseJobData, ThrowOnError>) => (options.client ?? client).put<PauseJobResponses, PauseJobErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/pause', ...options });
+export const pauseJob = <ThrowOnError extends boolean = true>(options: Options<PauseJobData, ThrowOnError>) => (options.client ?? client).put<PauseJobResponses, PauseJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/pause',
+    ...options
+});
 
 /**
  * Resume a paused job
@@ -89,7 +118,8 @@ export const pauseJob = <ThrowOnError extends boolean = false>(options: Options<
  * It goes on from its newest good checkpoint, once there is room: as it was, or with another
  * strategy or on other resources, which it keeps.
  */
-export const resumeJob = <ThrowOnError extends boolean = false>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError>({
+export const resumeJob = <ThrowOnError extends boolean = true>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/training/jobs/{job_id}/resume',
     ...options,
     headers: {
@@ -104,7 +134,8 @@ export const resumeJob = <ThrowOnError extends boolean = false>(options: Options
  * Have it ask for another number of workers. A running job changes once there is room for it:
  * under `ddp` in place, any other saves and goes on from there. It keeps its size until then.
  */
-export const resizeJob = <ThrowOnError extends boolean = false>(options: Options<ResizeJobData, ThrowOnError>) => (options.client ?? client).put<ResizeJobResponses, ResizeJobErrors, ThrowOnError>({
+export const resizeJob = <ThrowOnError extends boolean = true>(options: Options<ResizeJobData, ThrowOnError>) => (options.client ?? client).put<ResizeJobResponses, ResizeJobErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/training/jobs/{job_id}/resize',
     ...options,
     headers: {
@@ -118,7 +149,11 @@ export const resizeJob = <ThrowOnError extends boolean = false>(options: Options
  *
  * The oldest first. A cursor is the last page's highest `seq`, and wins over `after`.
  */
-export const listEvents = <ThrowOnError extends boolean = false>(options: Options<ListEventsData, ThrowOnError>) => (options.client ?? client).get<ListEventsResponses, ListEventsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/events', ...options });
+export const listEvents = <ThrowOnError extends boolean = true>(options: Options<ListEventsData, ThrowOnError>) => (options.client ?? client).get<ListEventsResponses, ListEventsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/events',
+    ...options
+});
 
 /**
  * Read what a job's ranks wrote
@@ -128,14 +163,22 @@ export const listEvents = <ThrowOnError extends boolean = false>(options: Option
  * The last page has a cursor too: hand it back later for what was written since. A page of a
  * search may hold few lines, or none, while `more` says that there is more to search.
  */
-export const readLogs = <ThrowOnError extends boolean = false>(options: Options<ReadLogsData, ThrowOnError>) => (options.client ?? client).get<ReadLogsResponses, ReadLogsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/logs', ...options });
+export const readLogs = <ThrowOnError extends boolean = true>(options: Options<ReadLogsData, ThrowOnError>) => (options.client ?? client).get<ReadLogsResponses, ReadLogsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/logs',
+    ...options
+});
 
 /**
  * List a job's attempts
  *
  * The oldest first: where each ran, how it ended and why.
  */
-export const listAttempts = <ThrowOnError extends boolean = false>(options: Options<ListAttemptsData, ThrowOnError>) => (options.client ?? client).get<ListAttemptsResponses, ListAttemptsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/attempts', ...options });
+export const listAttempts = <ThrowOnError extends boolean = true>(options: Options<ListAttemptsData, ThrowOnError>) => (options.client ?? client).get<ListAttemptsResponses, ListAttemptsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/attempts',
+    ...options
+});
 
 /**
  * Read a job's gradients by parameter
@@ -144,7 +187,11 @@ export const listAttempts = <ThrowOnError extends boolean = false>(options: Opti
  *
  * On overlapping steps the newest valid attempt wins.
  */
-export const readGradients = <ThrowOnError extends boolean = false>(options: Options<ReadGradientsData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsResponses, ReadGradientsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients', ...options });
+export const readGradients = <ThrowOnError extends boolean = true>(options: Options<ReadGradientsData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsResponses, ReadGradientsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/gradients',
+    ...options
+});
 
 /**
  * Capture the gradients of a step
@@ -153,21 +200,33 @@ export const readGradients = <ThrowOnError extends boolean = false>(options: Opt
  *
  * While a request waits for its answer, asking again changes nothing.
  */
-export const captureGradients = <ThrowOnError extends boolean = false>(options: Options<CaptureGradientsData, ThrowOnError>) => (options.client ?? client).post<CaptureGradientsResponses, CaptureGradientsErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients', ...options });
+export const captureGradients = <ThrowOnError extends boolean = true>(options: Options<CaptureGradientsData, ThrowOnError>) => (options.client ?? client).post<CaptureGradientsResponses, CaptureGradientsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/gradients',
+    ...options
+});
 
 /**
  * Read the gradients of a step
  *
  * The norms of one captured step, and the histograms of one that was asked for.
  */
-export const readGradientsOfStep = <ThrowOnError extends boolean = false>(options: Options<ReadGradientsOfStepData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsOfStepResponses, ReadGradientsOfStepErrors, ThrowOnError>({ url: '/api/v1/training/jobs/{job_id}/gradients/{step}', ...options });
+export const readGradientsOfStep = <ThrowOnError extends boolean = true>(options: Options<ReadGradientsOfStepData, ThrowOnError>) => (options.client ?? client).get<ReadGradientsOfStepResponses, ReadGradientsOfStepErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/jobs/{job_id}/gradients/{step}',
+    ...options
+});
 
 /**
  * See whether code is there
  *
  * What was uploaded under this SHA-256.
  */
-export const getCode = <ThrowOnError extends boolean = false>(options: Options<GetCodeData, ThrowOnError>) => (options.client ?? client).get<GetCodeResponses, GetCodeErrors, ThrowOnError>({ url: '/api/v1/training/code/{sha256}', ...options });
+export const getCode = <ThrowOnError extends boolean = true>(options: Options<GetCodeData, ThrowOnError>) => (options.client ?? client).get<GetCodeResponses, GetCodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/training/code/{sha256}',
+    ...options
+});
 
 /**
  * Upload code
@@ -177,8 +236,9 @@ export const getCode = <ThrowOnError extends boolean = false>(options: Options<G
  * The archive is looked through before it is kept: paths that lead out of the folder, special
  * files, names that come twice and too much of anything are refused.
  */
-export const putCode = <ThrowOnError extends boolean = false>(options: Options<PutCodeData, ThrowOnError>) => (options.client ?? client).put<PutCodeResponses, PutCodeErrors, ThrowOnError>({
+export const putCode = <ThrowOnError extends boolean = true>(options: Options<PutCodeData, ThrowOnError>) => (options.client ?? client).put<PutCodeResponses, PutCodeErrors, ThrowOnError, 'data'>({
     bodySerializer: null,
+    responseStyle: 'data',
     url: '/api/v1/training/code/{sha256}',
     ...options,
     headers: {
@@ -192,7 +252,11 @@ export const putCode = <ThrowOnError extends boolean = false>(options: Options<P
  *
  * By name, each with its devices and what they do.
  */
-export const listNodes = <ThrowOnError extends boolean = false>(options?: Options<ListNodesData, ThrowOnError>) => (options?.client ?? client).get<ListNodesResponses, ListNodesErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes', ...options });
+export const listNodes = <ThrowOnError extends boolean = true>(options?: Options<ListNodesData, ThrowOnError>) => (options?.client ?? client).get<ListNodesResponses, ListNodesErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes',
+    ...options
+});
 
 /**
  * Announce a node
@@ -200,7 +264,8 @@ export const listNodes = <ThrowOnError extends boolean = false>(options?: Option
  * Makes a join token, which works once, and the command to run on the host. The name of a node
  * that is not heard any more announces that node again, for a host that lost its credential.
  */
-export const announceNode = <ThrowOnError extends boolean = false>(options?: Options<AnnounceNodeData, ThrowOnError>) => (options?.client ?? client).post<AnnounceNodeResponses, AnnounceNodeErrors, ThrowOnError>({
+export const announceNode = <ThrowOnError extends boolean = true>(options?: Options<AnnounceNodeData, ThrowOnError>) => (options?.client ?? client).post<AnnounceNodeResponses, AnnounceNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/cluster/nodes',
     ...options,
     headers: {
@@ -216,21 +281,30 @@ export const announceNode = <ThrowOnError extends boolean = false>(options?: Opt
  *
  * A node that is lost or never joined goes at once.
  */
-export const removeNode = <ThrowOnError extends boolean = false>(options: Options<RemoveNodeData, ThrowOnError>) => (options.client ?? client).delete<RemoveNodeResponses, RemoveNodeErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}', ...options });
+export const removeNode = <ThrowOnError extends boolean = true>(options: Options<RemoveNodeData, ThrowOnError>) => (options.client ?? client).delete<RemoveNodeResponses, RemoveNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes/{node_id}',
+    ...options
+});
 
 /**
  * Read a node
  *
  * Its state, its devices and what they do.
  */
-export const getNode = <ThrowOnError extends boolean = false>(options: Options<GetNodeData, ThrowOnError>) => (options.client ?? client).get<GetNodeResponses, GetNodeErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}', ...options });
+export const getNode = <ThrowOnError extends boolean = true>(options: Options<GetNodeData, ThrowOnError>) => (options.client ?? client).get<GetNodeResponses, GetNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes/{node_id}',
+    ...options
+});
 
 /**
  * Change a node's labels
  *
  * Labels that are not named stay as they are.
  */
-export const changeNode = <ThrowOnError extends boolean = false>(options: Options<ChangeNodeData, ThrowOnError>) => (options.client ?? client).patch<ChangeNodeResponses, ChangeNodeErrors, ThrowOnError>({
+export const changeNode = <ThrowOnError extends boolean = true>(options: Options<ChangeNodeData, ThrowOnError>) => (options.client ?? client).patch<ChangeNodeResponses, ChangeNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/cluster/nodes/{node_id}',
     ...options,
     headers: {
@@ -244,14 +318,22 @@ export const changeNode = <ThrowOnError extends boolean = false>(options: Option
  *
  * One point for each half minute of the last two days, or fewer that stand for more time.
  */
-export const readNodeHistory = <ThrowOnError extends boolean = false>(options: Options<ReadNodeHistoryData, ThrowOnError>) => (options.client ?? client).get<ReadNodeHistoryResponses, ReadNodeHistoryErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/history', ...options });
+export const readNodeHistory = <ThrowOnError extends boolean = true>(options: Options<ReadNodeHistoryData, ThrowOnError>) => (options.client ?? client).get<ReadNodeHistoryResponses, ReadNodeHistoryErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes/{node_id}/history',
+    ...options
+});
 
 /**
  * Read what became of a node
  *
  * Its states, each with a reason and a time, and what users wanted of it.
  */
-export const listNodeEvents = <ThrowOnError extends boolean = false>(options: Options<ListNodeEventsData, ThrowOnError>) => (options.client ?? client).get<ListNodeEventsResponses, ListNodeEventsErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/events', ...options });
+export const listNodeEvents = <ThrowOnError extends boolean = true>(options: Options<ListNodeEventsData, ThrowOnError>) => (options.client ?? client).get<ListNodeEventsResponses, ListNodeEventsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes/{node_id}/events',
+    ...options
+});
 
 /**
  * Drain a node
@@ -259,7 +341,8 @@ export const listNodeEvents = <ThrowOnError extends boolean = false>(options: Op
  * Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
  * drain is taken back. Draining it again changes nothing but the reason, if one is given.
  */
-export const drainNode = <ThrowOnError extends boolean = false>(options: Options<DrainNodeData, ThrowOnError>) => (options.client ?? client).post<DrainNodeResponses, DrainNodeErrors, ThrowOnError>({
+export const drainNode = <ThrowOnError extends boolean = true>(options: Options<DrainNodeData, ThrowOnError>) => (options.client ?? client).post<DrainNodeResponses, DrainNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/cluster/nodes/{node_id}/drain',
     ...options,
     headers: {
@@ -274,21 +357,33 @@ export const drainNode = <ThrowOnError extends boolean = false>(options: Options
  * Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
  * drained.
  */
-export const undrainNode = <ThrowOnError extends boolean = false>(options: Options<UndrainNodeData, ThrowOnError>) => (options.client ?? client).post<UndrainNodeResponses, UndrainNodeErrors, ThrowOnError>({ url: '/api/v1/cluster/nodes/{node_id}/undrain', ...options });
+export const undrainNode = <ThrowOnError extends boolean = true>(options: Options<UndrainNodeData, ThrowOnError>) => (options.client ?? client).post<UndrainNodeResponses, UndrainNodeErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/nodes/{node_id}/undrain',
+    ...options
+});
 
 /**
  * List devices
  *
  * The GPUs and CPU slots of all nodes, and which job holds each.
  */
-export const listDevices = <ThrowOnError extends boolean = false>(options?: Options<ListDevicesData, ThrowOnError>) => (options?.client ?? client).get<ListDevicesResponses, ListDevicesErrors, ThrowOnError>({ url: '/api/v1/cluster/gpu-status', ...options });
+export const listDevices = <ThrowOnError extends boolean = true>(options?: Options<ListDevicesData, ThrowOnError>) => (options?.client ?? client).get<ListDevicesResponses, ListDevicesErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/gpu-status',
+    ...options
+});
 
 /**
  * Read the queue
  *
  * Waiting jobs, the next one first: what each waits for, and when it is expected to start.
  */
-export const readQueue = <ThrowOnError extends boolean = false>(options?: Options<ReadQueueData, ThrowOnError>) => (options?.client ?? client).get<ReadQueueResponses, ReadQueueErrors, ThrowOnError>({ url: '/api/v1/cluster/queue', ...options });
+export const readQueue = <ThrowOnError extends boolean = true>(options?: Options<ReadQueueData, ThrowOnError>) => (options?.client ?? client).get<ReadQueueResponses, ReadQueueErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/queue',
+    ...options
+});
 
 /**
  * Read the quotas
@@ -296,7 +391,11 @@ export const readQueue = <ThrowOnError extends boolean = false>(options?: Option
  * How many devices each project and user may hold at once, and how many it does: those that
  * hold some, wait for some or have a quota of their own.
  */
-export const readQuotas = <ThrowOnError extends boolean = false>(options?: Options<ReadQuotasData, ThrowOnError>) => (options?.client ?? client).get<ReadQuotasResponses, ReadQuotasErrors, ThrowOnError>({ url: '/api/v1/cluster/quotas', ...options });
+export const readQuotas = <ThrowOnError extends boolean = true>(options?: Options<ReadQuotasData, ThrowOnError>) => (options?.client ?? client).get<ReadQuotasResponses, ReadQuotasErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/cluster/quotas',
+    ...options
+});
 
 /**
  * Read a job's curves
@@ -305,21 +404,33 @@ export const readQuotas = <ThrowOnError extends boolean = false>(options?: Optio
  *
  * So no spike is lost. On overlapping steps the newest valid attempt wins.
  */
-export const readMetrics = <ThrowOnError extends boolean = false>(options: Options<ReadMetricsData, ThrowOnError>) => (options.client ?? client).get<ReadMetricsResponses, ReadMetricsErrors, ThrowOnError>({ url: '/api/v1/metrics/jobs/{job_id}', ...options });
+export const readMetrics = <ThrowOnError extends boolean = true>(options: Options<ReadMetricsData, ThrowOnError>) => (options.client ?? client).get<ReadMetricsResponses, ReadMetricsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/metrics/jobs/{job_id}',
+    ...options
+});
 
 /**
  * Read the summary of the cluster
  *
  * Nodes, devices, jobs by state, and how busy all of it is.
  */
-export const readSummary = <ThrowOnError extends boolean = false>(options?: Options<ReadSummaryData, ThrowOnError>) => (options?.client ?? client).get<ReadSummaryResponses, ReadSummaryErrors, ThrowOnError>({ url: '/api/v1/metrics/cluster/summary', ...options });
+export const readSummary = <ThrowOnError extends boolean = true>(options?: Options<ReadSummaryData, ThrowOnError>) => (options?.client ?? client).get<ReadSummaryResponses, ReadSummaryErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/metrics/cluster/summary',
+    ...options
+});
 
 /**
  * List a job's checkpoints
  *
  * The newest first.
  */
-export const listCheckpoints = <ThrowOnError extends boolean = false>(options: Options<ListCheckpointsData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointsResponses, ListCheckpointsErrors, ThrowOnError>({ url: '/api/v1/checkpoints/jobs/{job_id}', ...options });
+export const listCheckpoints = <ThrowOnError extends boolean = true>(options: Options<ListCheckpointsData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointsResponses, ListCheckpointsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/jobs/{job_id}',
+    ...options
+});
 
 /**
  * Apply a job's retention
@@ -327,35 +438,55 @@ export const listCheckpoints = <ThrowOnError extends boolean = false>(options: O
  * Deletes the checkpoints that the job's `checkpoint` settings do not keep. Every save does it
  * by itself; this is for after one was unpinned.
  */
-export const collectCheckpoints = <ThrowOnError extends boolean = false>(options: Options<CollectCheckpointsData, ThrowOnError>) => (options.client ?? client).post<CollectCheckpointsResponses, CollectCheckpointsErrors, ThrowOnError>({ url: '/api/v1/checkpoints/jobs/{job_id}/collect', ...options });
+export const collectCheckpoints = <ThrowOnError extends boolean = true>(options: Options<CollectCheckpointsData, ThrowOnError>) => (options.client ?? client).post<CollectCheckpointsResponses, CollectCheckpointsErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/jobs/{job_id}/collect',
+    ...options
+});
 
 /**
  * Delete a checkpoint
  *
  * A pinned checkpoint must be unpinned first.
  */
-export const deleteCheckpoint = <ThrowOnError extends boolean = false>(options: Options<DeleteCheckpointData, ThrowOnError>) => (options.client ?? client).delete<DeleteCheckpointResponses, DeleteCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}', ...options });
+export const deleteCheckpoint = <ThrowOnError extends boolean = true>(options: Options<DeleteCheckpointData, ThrowOnError>) => (options.client ?? client).delete<DeleteCheckpointResponses, DeleteCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}',
+    ...options
+});
 
 /**
  * Read a checkpoint
  *
  * Its step, size and metrics.
  */
-export const getCheckpoint = <ThrowOnError extends boolean = false>(options: Options<GetCheckpointData, ThrowOnError>) => (options.client ?? client).get<GetCheckpointResponses, GetCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}', ...options });
+export const getCheckpoint = <ThrowOnError extends boolean = true>(options: Options<GetCheckpointData, ThrowOnError>) => (options.client ?? client).get<GetCheckpointResponses, GetCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}',
+    ...options
+});
 
 /**
  * Unpin a checkpoint
  *
  * Retention may take it from now on.
  */
-export const unpinCheckpoint = <ThrowOnError extends boolean = false>(options: Options<UnpinCheckpointData, ThrowOnError>) => (options.client ?? client).delete<UnpinCheckpointResponses, UnpinCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/pin', ...options });
+export const unpinCheckpoint = <ThrowOnError extends boolean = true>(options: Options<UnpinCheckpointData, ThrowOnError>) => (options.client ?? client).delete<UnpinCheckpointResponses, UnpinCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}/pin',
+    ...options
+});
 
 /**
  * Pin a checkpoint
  *
  * Retention leaves a pinned checkpoint alone.
  */
-export const pinCheckpoint = <ThrowOnError extends boolean = false>(options: Options<PinCheckpointData, ThrowOnError>) => (options.client ?? client).put<PinCheckpointResponses, PinCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/pin', ...options });
+export const pinCheckpoint = <ThrowOnError extends boolean = true>(options: Options<PinCheckpointData, ThrowOnError>) => (options.client ?? client).put<PinCheckpointResponses, PinCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}/pin',
+    ...options
+});
 
 /**
  * Verify a checkpoint
@@ -365,7 +496,11 @@ export const pinCheckpoint = <ThrowOnError extends boolean = false>(options: Opt
  * A damaged checkpoint is marked corrupt, and no attempt starts from it any more. One that was
  * marked and is good again, say from a backup, loses the mark.
  */
-export const verifyCheckpoint = <ThrowOnError extends boolean = false>(options: Options<VerifyCheckpointData, ThrowOnError>) => (options.client ?? client).post<VerifyCheckpointResponses, VerifyCheckpointErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/verify', ...options });
+export const verifyCheckpoint = <ThrowOnError extends boolean = true>(options: Options<VerifyCheckpointData, ThrowOnError>) => (options.client ?? client).post<VerifyCheckpointResponses, VerifyCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}/verify',
+    ...options
+});
 
 /**
  * List a checkpoint's files
@@ -373,14 +508,22 @@ export const verifyCheckpoint = <ThrowOnError extends boolean = false>(options: 
  * Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
  * its own store, or on storage that it shares with the nodes.
  */
-export const listCheckpointFiles = <ThrowOnError extends boolean = false>(options: Options<ListCheckpointFilesData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointFilesResponses, ListCheckpointFilesErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/files', ...options });
+export const listCheckpointFiles = <ThrowOnError extends boolean = true>(options: Options<ListCheckpointFilesData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointFilesResponses, ListCheckpointFilesErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}/files',
+    ...options
+});
 
 /**
  * Read a checkpoint's file
  *
  * Sent as it is read from the disk; ranges of bytes are served.
  */
-export const readCheckpointFile = <ThrowOnError extends boolean = false>(options: Options<ReadCheckpointFileData, ThrowOnError>) => (options.client ?? client).get<ReadCheckpointFileResponses, ReadCheckpointFileErrors, ThrowOnError>({ url: '/api/v1/checkpoints/{checkpoint_id}/files/{path}', ...options });
+export const readCheckpointFile = <ThrowOnError extends boolean = true>(options: Options<ReadCheckpointFileData, ThrowOnError>) => (options.client ?? client).get<ReadCheckpointFileResponses, ReadCheckpointFileErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
+    url: '/api/v1/checkpoints/{checkpoint_id}/files/{path}',
+    ...options
+});
 
 /**
  * Restore a checkpoint
@@ -388,7 +531,8 @@ export const readCheckpointFile = <ThrowOnError extends boolean = false>(options
  * Starts a new attempt of the checkpoint's job from there, as it was or on other resources. The
  * job must not be running.
  */
-export const restoreCheckpoint = <ThrowOnError extends boolean = false>(options: Options<RestoreCheckpointData, ThrowOnError>) => (options.client ?? client).post<RestoreCheckpointResponses, RestoreCheckpointErrors, ThrowOnError>({
+export const restoreCheckpoint = <ThrowOnError extends boolean = true>(options: Options<RestoreCheckpointData, ThrowOnError>) => (options.client ?? client).post<RestoreCheckpointResponses, RestoreCheckpointErrors, ThrowOnError, 'data'>({
+    responseStyle: 'data',
     url: '/api/v1/checkpoints/{checkpoint_id}/restore',
     ...options,
     headers: {

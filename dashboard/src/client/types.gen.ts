@@ -64,6 +64,10 @@ export type Attempt = {
      */
     reason: string;
     /**
+     * Reason Code
+     */
+    reason_code: string;
+    /**
      * World Size
      */
     world_size: number;
@@ -120,7 +124,7 @@ export type AttemptState = 'starting' | 'running' | 'stopping' | 'completed' | '
 /**
  * Cause
  *
- * Why an attempt failed, as far as its evidence goes (`trainhall.cluster.causes`).
+ * Why an attempt failed, as far as its evidence goes (`cluster.agent.shim.failure_cause`).
  */
 export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost' | 'network' | 'storage' | 'hang' | 'crash' | 'killed' | 'bad_checkpoint' | 'not_started' | 'preempted' | 'unknown';
 
@@ -293,43 +297,47 @@ export type CheckpointSpec = {
     /**
      * Path
      *
-     * Absolute folder that every node sees. Without it checkpoints go to the coordinator.
+     * Absolute path of a folder that every node sees. Default: checkpoints are uploaded to the
+     * coordinator.
      */
     path?: string | null;
     /**
      * Every Steps
      *
-     * Save every so many steps. Give this or `every_seconds`, or only pauses and the end.
+     * Save every N steps. Give this or `every_seconds`; without either, the job saves when it is
+     * paused and at the end.
      */
     every_steps?: number | null;
     /**
      * Every Seconds
+     *
+     * Save every N seconds.
      */
     every_seconds?: number | null;
     /**
      * Keep Latest
      *
-     * Newest checkpoints that are kept; pinned ones are always kept.
+     * Number of newest checkpoints to keep; pinned ones are always kept.
      */
     keep_latest?: number;
     /**
      * Keep Best
      *
-     * Best checkpoints by `metric` that are kept as well.
+     * Number of best checkpoints by `metric` to keep as well.
      */
     keep_best?: number;
     /**
      * Metric
      *
-     * What `keep_best` compares, such as `eval_loss`: its newest value when the checkpoint was
-     * saved.
+     * Metric for `keep_best`, such as `eval_loss`; its latest value at the time of saving
+     * counts.
      */
     metric?: string | null;
     /**
-     * Whether less (`min`) or more (`max`) of `metric` is better. Names that end with `loss` or
-     * `accuracy` tell it by themselves.
+     * Whether a lower (`min`) or higher (`max`) value is better. Default: taken from a name that
+     * ends in `loss` or `accuracy`; required for other names.
      */
-    metric_mode?: MetricMode | null;
+    metric_mode?: SpecMetricMode | null;
 };
 
 /**
@@ -351,6 +359,11 @@ export type Code = {
      */
     size: number;
 };
+
+/**
+ * Command
+ */
+export type Command = 'pause' | 'resume' | 'resize' | 'cancel' | 'restore' | 'capture_gradients';
 
 /**
  * Device
@@ -410,6 +423,12 @@ export type Device = {
      * The job that holds it.
      */
     job_id: string | null;
+    /**
+     * Job Name
+     *
+     * The name of that job.
+     */
+    job_name: string | null;
     /**
      * Gone
      *
@@ -568,6 +587,12 @@ export type Event = {
      * `state`, `attempt`, `checkpoint`, `not_saved`, `note` …
      */
     kind: string;
+    /**
+     * Code
+     *
+     * What happened, for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
+     */
+    code: string;
     /**
      * Reason
      */
@@ -874,34 +899,41 @@ export type GradientStep = {
 /**
  * GradientSync
  *
- * How gradients are combined over the ranks.
+ * How ranks combine their gradients.
  */
 export type GradientSync = {
     /**
      * Algorithm
      *
-     * `native` is the backend's own all-reduce (NCCL, Gloo). `ring`, `tree`, `halving_doubling`,
-     * `hierarchical`, `parameter_server` and `naive` are those of docs/collectives.md, under `ddp`.
+     * `native` is the all-reduce of the backend (NCCL, Gloo). The others are described in
+     * docs/collectives.md and need `ddp`.
      */
     algorithm?: 'native' | 'ring' | 'tree' | 'halving_doubling' | 'hierarchical' | 'parameter_server' | 'naive';
     /**
      * Compression
      *
-     * What is sent of the gradients (docs/compression.md), under `ddp`.
+     * Compression of the gradients that are sent (docs/compression.md); needs `ddp`.
      */
     compression?: 'none' | 'fp16' | 'bf16' | 'topk' | 'powersgd';
     /**
      * Ratio
      *
-     * `topk` and `powersgd`: the share of a gradient's numbers that is sent; 0.01 if left out.
+     * `topk` and `powersgd`: fraction of a gradient's values that is sent. Default: 0.01.
      */
     ratio?: number | null;
     /**
      * Bucket Mb
      *
-     * Size of DDP's gradient buckets in MiB.
+     * Size of DDP's gradient buckets, in MiB.
      */
     bucket_mb?: number;
+    /**
+     * Measure Links
+     *
+     * Measure the links between ranks after the first step, and report in an event what each
+     * compression would save per step (docs/compression.md); needs `ddp`.
+     */
+    measure_links?: boolean;
 };
 
 /**
@@ -1093,6 +1125,12 @@ export type Job = {
      */
     reason: string;
     /**
+     * Reason Code
+     *
+     * The same for programs, as in `preempted` or `waiting_for_devices`.
+     */
+    reason_code: string;
+    /**
      * Attempt
      *
      * Number of the newest attempt; 0 before the first.
@@ -1167,6 +1205,25 @@ export type Job = {
         [key: string]: number | string | null;
     };
     /**
+     * The `metric` of the spec, else a validation metric (`eval_…`, `val…`) that the job reports,
+     * else a loss; null for a job that reports none of them.
+     */
+    main_metric: MainMetric | null;
+    /**
+     * Allowed Commands
+     *
+     * Commands that the job carries out in its state.
+     */
+    allowed_commands: Array<Command>;
+    /**
+     * Refused Commands
+     *
+     * For every other command the reason why it would do nothing.
+     */
+    refused_commands: {
+        [key in Command]?: string;
+    };
+    /**
      * The rank that the others wait for, step after step; null: none does, or it does not run.
      */
     straggler: Straggler | null;
@@ -1204,29 +1261,29 @@ export type JobPage = {
 /**
  * JobSpec
  *
- * What a user submits.
+ * The document that a user submits.
  */
 export type JobSpec = {
     /**
      * Name
      *
-     * A name for people; it need not be unique.
+     * Display name; need not be unique.
      */
     name: string;
     /**
-     * A task, built in or of your own. Give exactly one of `task` and `script`.
+     * A built-in task or your own. Give exactly one of `task` and `script`.
      */
     task?: TaskSpec | null;
     /**
-     * A script that runs under `torchrun`. Give exactly one of `task` and `script`.
+     * A script written for `torchrun`. Give exactly one of `task` and `script`.
      */
     script?: ScriptSpec | null;
     /**
      * Code
      *
-     * A folder with the job's code, at most 64 MiB (docs/scripts.md). `trainhall submit` uploads it
-     * and puts the SHA-256 of the upload in its place, which is what the coordinator takes. A relative
-     * path is resolved against the folder of the spec.
+     * Folder with the job's code, at most 64 MiB (docs/scripts.md), relative to the spec.
+     * `trainhall submit` uploads it and replaces it with the SHA-256 of the upload, which is what the
+     * coordinator accepts.
      */
     code?: string | null;
     resources?: ResourcesSpec;
@@ -1235,28 +1292,34 @@ export type JobSpec = {
     checkpoint?: CheckpointSpec;
     recovery?: RecoverySpec;
     /**
+     * Main metric, shown first and in lists. Default: a validation metric (`eval_…`, `val…`) that
+     * the job reports, else a loss.
+     */
+    metric?: MetricSpec | null;
+    /**
      * Priority
      *
-     * Higher runs first, equal ones in the order of submission; waiting counts too, and jobs of
-     * lower priority make room (docs/scheduling.md).
+     * Higher runs first, equal ones in order of submission. Priority rises with waiting time, and
+     * jobs of lower priority may be preempted (docs/scheduling.md).
      */
     priority?: number;
     /**
      * Preemption
      *
-     * Whether it may be paused or made smaller to make room for a job of higher priority.
+     * Whether a job of higher priority may preempt this one: pause it or take some of its
+     * workers.
      */
     preemption?: boolean;
     /**
      * Project
      *
-     * What it belongs to, for quotas.
+     * Project, for quotas.
      */
     project?: string | null;
     /**
      * User
      *
-     * Whose it is, for quotas. `trainhall submit` fills in the login name.
+     * Owner, for quotas. `trainhall submit` fills in the login name.
      */
     user?: string | null;
 };
@@ -1269,7 +1332,7 @@ export type JobState = 'queued' | 'starting' | 'running' | 'pausing' | 'paused' 
 /**
  * LearningRateSchedule
  *
- * Learning rate over steps: a linear warm-up, then `constant`, `cosine` or `step` decay.
+ * Learning rate over the steps: linear warm-up, then `constant`, `cosine` or `step` decay.
  */
 export type LearningRateSchedule = {
     /**
@@ -1279,23 +1342,26 @@ export type LearningRateSchedule = {
     /**
      * Warmup Steps
      *
-     * Steps over which the rate rises linearly from zero to `learning_rate`.
+     * Steps of linear warm-up from zero to `learning_rate`.
      */
     warmup_steps?: number;
     /**
      * Final Ratio
      *
-     * `cosine` ends at this share of `learning_rate` (Loshchilov & Hutter, arXiv:1608.03983).
+     * `cosine`: final rate as a fraction of `learning_rate` (Loshchilov & Hutter,
+     * arXiv:1608.03983).
      */
     final_ratio?: number;
     /**
      * Decay Every
      *
-     * `step` multiplies the rate by `decay_factor` every so many steps after the warm-up.
+     * `step`: multiply the rate by `decay_factor` every N steps after the warm-up.
      */
     decay_every?: number | null;
     /**
      * Decay Factor
+     *
+     * `step`: factor for the rate.
      */
     decay_factor?: number;
 };
@@ -1375,9 +1441,49 @@ export type LogPage = {
 };
 
 /**
+ * MainMetric
+ *
+ * The metric that a job is judged by.
+ */
+export type MainMetric = {
+    /**
+     * Name
+     */
+    name: string;
+    /**
+     * Value
+     *
+     * Latest value; null before the first. NaN and infinities are texts.
+     */
+    value: number | string | null;
+    /**
+     * Whether lower (`min`) or higher (`max`) is better; null if unknown.
+     */
+    goal: MetricMode | null;
+};
+
+/**
  * MetricMode
  */
 export type MetricMode = 'min' | 'max';
+
+/**
+ * MetricSpec
+ *
+ * The metric that the job is judged by.
+ */
+export type MetricSpec = {
+    /**
+     * Name
+     *
+     * Name of a metric that the job reports, such as `eval_accuracy` or `val/f1`.
+     */
+    name: string;
+    /**
+     * `min`: lower is better. `max`: higher is better.
+     */
+    goal: SpecMetricMode;
+};
 
 /**
  * Metrics
@@ -1453,6 +1559,12 @@ export type Node = {
      * Reason
      */
     reason: string;
+    /**
+     * Reason Code
+     *
+     * The same for programs, as in `unreachable` or `drained`.
+     */
+    reason_code: string;
     /**
      * State At
      *
@@ -1631,81 +1743,80 @@ export type Outlook = {
 /**
  * ParallelismSpec
  *
- * How a task's model is spread over the ranks (docs/strategies.md). The degrees that a strategy
- * has multiply to the number of workers; one of them may be left out.
+ * How a task's model is spread over the ranks (docs/strategies.md). The degrees of a strategy
+ * multiply to the number of workers; you may leave one out.
  */
 export type ParallelismSpec = {
     /**
      * Strategy
      *
-     * `ddp`: every rank holds the whole model. `fsdp`: ranks share its weights, gradients and
-     * optimizer state. `tensor`: ranks compute each layer together. `pipeline`: ranks hold some layers
-     * each, and micro-batches pass through them. `model`: the same, one batch at a time.
+     * `ddp`: every rank holds the whole model. `fsdp`: ranks shard weights, gradients and optimizer
+     * state. `tensor`: ranks compute each layer together. `pipeline`: each rank holds some layers, and
+     * micro-batches pass through them. `model`: the same with one batch at a time.
      * `parameter_server`: some ranks hold weights and optimizer, the others compute gradients.
-     * `auto`: the fastest of them that fits the devices, with its degrees, planned before the job
-     * begins (docs/plan.md).
+     * `auto`: the planner picks the fastest strategy and degrees that fit the devices
+     * (docs/plan.md).
      */
     strategy?: 'ddp' | 'fsdp' | 'tensor' | 'pipeline' | 'model' | 'parameter_server' | 'auto';
     /**
      * Data
      *
-     * Copies of the model, each trained on other samples. Under `ddp` the number of workers, else
-     * 1, if left out.
+     * Copies of the model, each trained on different samples. Default: the number of workers under
+     * `ddp`, else 1.
      */
     data?: number | null;
     /**
      * Shard
      *
-     * `fsdp`: ranks among which a copy's weights are divided. Without it all that `data` and
-     * `tensor` leave.
+     * `fsdp`: ranks that shard one copy's weights. Default: all that `data` and `tensor` leave.
      */
     shard?: number | null;
     /**
      * Tensor
      *
      * `tensor`, `fsdp` and `pipeline`: ranks that compute each layer together, on the same samples.
-     * Under `tensor` all that `data` leaves, else 1, if left out.
+     * Default: all that `data` leaves under `tensor`, else 1.
      */
     tensor?: number | null;
     /**
      * Sequence Parallel
      *
-     * With `tensor` above 1: divide what lies between a transformer's layers by positions.
+     * With `tensor` above 1: split the activations between a transformer's layers by position.
      */
     sequence_parallel?: boolean;
     /**
      * Pipeline
      *
-     * `pipeline` and `model`: ranks that hold a copy's layers one after the other. Without it all
+     * `pipeline` and `model`: ranks (stages) that hold consecutive layers of a copy. Default: all
      * that `data` and `tensor` leave.
      */
     pipeline?: number | null;
     /**
      * Schedule
      *
-     * `pipeline`: in which order ranks work on micro-batches. All but `gpipe` and `1f1b` give each
+     * `pipeline`: order in which ranks process micro-batches. All but `gpipe` and `1f1b` give each
      * rank two stages.
      */
     schedule?: 'gpipe' | '1f1b' | 'interleaved_1f1b' | 'interleaved_zero_bubble' | 'zbv';
     /**
      * Microbatches
      *
-     * `pipeline`: parts of a rank's batch that are on their way at once; at least as many as ranks
-     * in the pipeline, which is also the default.
+     * `pipeline`: parts into which a rank's batch is split; at least the number of ranks in the
+     * pipeline, which is the default.
      */
     microbatches?: number | null;
     /**
      * Reshard After Forward
      *
-     * `fsdp`: free a layer's whole weights between its forward and backward pass. `false` keeps
+     * `fsdp`: free a layer's gathered weights between its forward and backward pass. `false` keeps
      * them: more memory, a third less communication.
      */
     reshard_after_forward?: boolean;
     /**
      * Servers
      *
-     * `parameter_server`: how many of the workers are servers; 1 if left out. The others train. Of
-     * the algorithm of that name under `ddp`, where servers train too: one per host if left out.
+     * `parameter_server`: workers that are servers; the others train. Default: 1. Under `ddp` with
+     * the algorithm of that name the servers also train; default: one per host.
      */
     servers?: number | null;
     gradient_sync?: GradientSync;
@@ -1718,11 +1829,11 @@ export type ParallelismSpec = {
  */
 export type Plan = {
     /**
-     * Told
+     * Summary
      *
      * The choice in words, as in `fsdp (shard 4)`.
      */
-    told: string;
+    summary: string;
     /**
      * Parallelism
      *
@@ -1771,9 +1882,9 @@ export type Plan = {
  */
 export type PlanAlternative = {
     /**
-     * Told
+     * Summary
      */
-    told: string;
+    summary: string;
     /**
      * Peak Memory Bytes
      */
@@ -2011,13 +2122,25 @@ export type QueueEntry = {
      * What it waits for, and what would start it.
      */
     reason: string;
+    /**
+     * Reason Code
+     *
+     * The same for programs, as in `waiting_for_devices` or `quota_exceeded`.
+     */
+    reason_code: string;
     needs: Needs;
     /**
      * Earliest Start
      *
-     * When it is expected to start, or may at the earliest; null when nobody knows.
+     * When it is expected to start, or may at the earliest; null when that is unknown.
      */
     earliest_start: string | null;
+    /**
+     * Can Start
+     *
+     * False when the cluster as it is could never run it; `reason` says why.
+     */
+    can_start: boolean;
 };
 
 /**
@@ -2158,38 +2281,38 @@ export type RecoverySpec = {
     /**
      * Max Restarts
      *
-     * Restarts in a row without a new step before the job fails. The same error twice in a row
-     * without a new step ends it at once, and a lost node costs no restart.
+     * Consecutive restarts without a new step before the job fails. Two identical errors in a row
+     * without a new step fail it at once; losing a node does not count as a restart.
      */
     max_restarts?: number;
     /**
      * Grace Seconds
      *
-     * Seconds between SIGTERM and SIGKILL for a script.
+     * Script: seconds between SIGTERM and SIGKILL.
      */
     grace_seconds?: number;
     /**
      * Hang Seconds
      *
-     * The least time without a step until the ranks count as hung: it is longer for a job whose
-     * steps are long. 0: never. Without it 30 for a task; a script is watched only if it is given, and
-     * only while it asks `trainhall.should_stop()` after every step.
+     * Minimum time without a step before ranks count as hung; jobs with long steps get more. 0:
+     * no hang detection. Default: 30 for a task, off for a script. A script must call
+     * `trainhall.should_stop()` after every step.
      */
     hang_seconds?: number | null;
     /**
      * Regroup Seconds
      *
-     * How long the ranks of a task under `ddp` that have lost one of them hold what they have in
-     * memory until they are told how to go on; after that the job goes on from its checkpoint. A
-     * host that went without a word is given up only after the cluster's `lost_after_seconds` (90).
+     * Task under `ddp`: how long the remaining ranks keep their state in memory after one was lost,
+     * waiting to regroup; after that the job resumes from its checkpoint. A node without a heartbeat
+     * counts as lost only after the cluster's `lost_after_seconds` (90).
      */
     regroup_seconds?: number;
     /**
      * On Isolation
      *
-     * What becomes of ranks whose host does not reach the coordinator. `keep`: they go on, and end
-     * if they were replaced meanwhile. `stop`: they save and end before the job starts elsewhere, as a
-     * script with effects outside needs it.
+     * Behaviour of ranks whose node cannot reach the coordinator. `keep`: they continue, and end
+     * if they were replaced. `stop`: they save and end before the job starts elsewhere; use it for
+     * scripts with external side effects.
      */
     on_isolation?: 'keep' | 'stop';
 };
@@ -2234,38 +2357,38 @@ export type ResourcesSpec = {
     /**
      * Workers
      *
-     * Number of ranks; each takes one device. Give this, or `max_workers`.
+     * Number of ranks; each uses one device. Give this or `max_workers`.
      */
     workers?: number;
     /**
      * Min Workers
      *
-     * Of an elastic job: the fewest ranks that it starts or goes on with; 1 if left out.
+     * Elastic job: minimum number of ranks. Default: 1.
      */
     min_workers?: number | null;
     /**
      * Max Workers
      *
-     * An elastic job (docs/elastic.md): the most ranks. It takes as many as are free, goes on with
-     * fewer when a node goes, and grows when devices come free. Which numbers between are possible
-     * follows from its parallelism and batch.
+     * Elastic job (docs/elastic.md): maximum number of ranks. The job starts with as many as are
+     * free, shrinks when a node is lost and grows when devices become free. Its parallelism and batch
+     * size decide which numbers are possible.
      */
     max_workers?: number | null;
     /**
-     * `cuda` takes GPUs, `cpu` takes CPU slots, `auto` takes GPUs where there are any, else CPU.
+     * `cuda`: GPUs. `cpu`: CPU slots. `auto`: GPUs if the cluster has any, else CPU slots.
      */
     device?: SpecDevice;
     /**
      * One Host
      *
-     * All ranks on one host, as for tensor parallelism over NVLink. Without it a job takes the
-     * fewest hosts that are free.
+     * Place all ranks on one node, for example for tensor parallelism over NVLink. Otherwise a job
+     * uses as few free nodes as possible.
      */
     one_host?: boolean;
     /**
      * Selector
      *
-     * Labels that a host must have, each with this value, to run ranks of the job.
+     * Labels (key and value) that a node must have to run the job.
      */
     selector?: {
         [key: string]: string;
@@ -2306,21 +2429,21 @@ export type RetentionList = {
 /**
  * ScriptSpec
  *
- * A script that runs under `torchrun`, started once per rank with the same environment.
+ * A script started once per rank, with the environment that `torchrun` sets.
  */
 export type ScriptSpec = {
     /**
      * Path
      *
-     * The script. With `code` it is relative to that folder; without, an absolute path on every
-     * node that runs it (`trainhall submit` and `trainhall up --demo` resolve a relative one against
-     * the folder of the spec). Give this or `module`.
+     * Path of the script: relative to `code`, or without `code` an absolute path on every node
+     * (`trainhall submit` and `trainhall up --demo` resolve a relative one against the spec's folder).
+     * Give this or `module`.
      */
     path?: string | null;
     /**
      * Module
      *
-     * Start `python -m MODULE` instead of a file. Give this or `path`.
+     * Module to run as `python -m MODULE`. Give this or `path`.
      */
     module?: string | null;
     /**
@@ -2332,7 +2455,7 @@ export type ScriptSpec = {
     /**
      * Env
      *
-     * Environment variables added to every rank's environment.
+     * Environment variables added for every rank.
      */
     env?: {
         [key: string]: unknown | string;
@@ -2340,15 +2463,15 @@ export type ScriptSpec = {
     /**
      * Interpreter
      *
-     * What runs the script: an absolute path on every node, or a name that is found on its PATH.
-     * Without it the Python that the agent runs with.
+     * Program that runs the script: an absolute path on every node, or a name on its PATH. Default:
+     * the agent's Python.
      */
     interpreter?: string | null;
     /**
      * Working Dir
      *
-     * Folder in which the ranks start; a relative one is resolved as `path` is. Without it the root
-     * of `code`, else the script's folder.
+     * Working directory of the ranks, resolved like `path`. Default: the root of `code`, or the
+     * script's folder.
      */
     working_dir?: string | null;
 };
@@ -2379,6 +2502,11 @@ export type SeriesOut = {
  * Device
  */
 export type SpecDevice = 'auto' | 'cpu' | 'cuda';
+
+/**
+ * MetricMode
+ */
+export type SpecMetricMode = 'min' | 'max';
 
 /**
  * Straggler
@@ -2459,20 +2587,20 @@ export type Summary = {
 /**
  * TaskSpec
  *
- * A task, built in or of your own: model, data, loss and evaluation under one name.
+ * A built-in task or your own: model, data, loss and validation under one name.
  */
 export type TaskSpec = {
     /**
      * Name
      *
-     * Name of a built-in task, or `package.module:Class` of your own (docs/tasks.md).
+     * A built-in task, or your own class as `package.module:Class` (docs/tasks.md).
      */
     name: string;
     /**
      * Params
      *
-     * The task's own parameters: docs/job-spec.md lists them under Built-in tasks. Those of your
-     * own class are checked by it, on the hosts.
+     * Parameters of the task; see Built-in tasks in docs/job-spec.md. Your own class checks its
+     * parameters on the nodes.
      */
     params?: {
         [key: string]: unknown;
@@ -2492,13 +2620,13 @@ export type TrainingSpec = {
     /**
      * Epochs
      *
-     * Passes over the training set, each without its last partial batch. Give this or `steps`.
+     * Passes over the training set; each drops its last partial batch. Give this or `steps`.
      */
     epochs?: number | null;
     /**
      * Global Batch Size
      *
-     * Samples per optimizer step over all ranks and accumulation rounds.
+     * Samples per optimizer step, over all ranks and accumulation steps.
      */
     global_batch_size?: number;
     /**
@@ -2507,88 +2635,96 @@ export type TrainingSpec = {
     optimizer?: 'sgd' | 'adamw';
     /**
      * Learning Rate
+     *
+     * Learning rate after the warm-up.
      */
     learning_rate?: number;
     learning_rate_schedule?: LearningRateSchedule;
     /**
      * Momentum
      *
-     * `sgd`: how much of the last step is in the next.
+     * Momentum of `sgd`.
      */
     momentum?: number;
     /**
      * Weight Decay
      */
     weight_decay?: number;
+    /**
+     * `bf16` and `fp16`: mixed precision; weights stay in float32.
+     */
     precision?: Precision;
     /**
      * Gradient Accumulation
      *
-     * Micro-batches per optimizer step and rank; with `reproducible` per logical shard.
+     * Accumulation steps per optimizer step: micro-batches per rank, or per logical shard with
+     * `reproducible`.
      */
     gradient_accumulation?: number;
     /**
      * Activation Checkpointing
      *
-     * `full`: keep of each layer its input alone, and compute it again in the backward pass: less
-     * memory, about a third more time. Acts on layers that are made of several modules, as those of
-     * a GPT or a ResNet.
+     * `full`: keep only each layer's input and recompute the layer in the backward pass: less
+     * memory, about a third more time. Applies to layers made of several modules, such as those of a
+     * GPT or ResNet.
      */
     activation_checkpointing?: 'none' | 'full';
     /**
      * Compile
      *
-     * Compile such layers with `torch.compile`; hosts need a C++ compiler.
+     * Compile these layers with `torch.compile`; nodes need a C++ compiler.
      */
     compile?: boolean;
     /**
      * Gradient Clip
      *
-     * Largest global L2 norm of the gradient; larger ones are scaled down to it.
+     * Maximum global L2 norm of the gradient; larger gradients are scaled down.
      */
     gradient_clip?: number | null;
     /**
      * Seed
+     *
+     * Seed of initial weights, sample order, augmentation and dropout.
      */
     seed?: number;
     /**
      * Reproducible
      *
-     * The same bits on any number of workers, and across every pause, crash and resize
+     * Bit-identical results on any number of workers and across pauses, crashes and resizes
      * (docs/reproducible.md). For tasks under `ddp`.
      */
     reproducible?: boolean;
     /**
      * Logical Shards
      *
-     * `reproducible`: equal parts of the global batch, which workers share among themselves; at
-     * least as many as workers. Another number gives other bits.
+     * `reproducible`: equal parts of the global batch, distributed over the workers; at least the
+     * number of workers. The results depend on it.
      */
     logical_shards?: number;
     /**
      * Evaluate Every Steps
      *
-     * Evaluate on held-out data every so many steps; always at the end.
+     * Run validation every N steps; it always runs at the end.
      */
     evaluate_every_steps?: number | null;
     /**
      * Capture Gradients Every Steps
      *
-     * Tell the norm of each parameter's gradient every so many steps (docs/gradients.md); without
-     * it only when asked to.
+     * Record the gradient norm of each parameter every N steps (docs/gradients.md). Default: only
+     * on request.
      */
     capture_gradients_every_steps?: number | null;
     /**
      * Data Workers
      *
-     * Processes of a rank that read its batches ahead; 0 reads them in the rank itself. Without it:
-     * 0 for data in memory, else one less than the rank's share of the cores, from 1 to 8.
+     * Processes per rank that load batches; 0 loads them in the rank itself. Default: 0 for data in
+     * memory, else the rank's share of the cores minus one, between 1 and 8.
      */
     data_workers?: number | null;
     /**
      * Data Prefetch
      *
-     * Batches that each data worker reads ahead.
+     * Batches that each data worker prefetches.
      */
     data_prefetch?: number;
 };

@@ -1,21 +1,25 @@
 import { ActionIcon, Button, Group, Tooltip } from "@mantine/core";
-import { useCancelJob } from "./api/cancel-job";
-import { usePauseJob } from "./api/pause-job";
-import { useResumeJob } from "./api/resume-job";
-import { canCancel, canPause, canResume, isFinal, type Job } from "./api/types";
+import { useMutation } from "@tanstack/react-query";
+import {
+  cancelJobMutation,
+  pauseJobMutation,
+  resumeJobMutation,
+} from "@/client/@tanstack/react-query.gen";
+import { useJobChange } from "./api/jobs";
+import { isFinished, type Job } from "./api/types";
 import { Confirm } from "./ui/confirm";
 import { AgainIcon, CancelIcon, PauseIcon, PlayIcon } from "./ui/icons";
 import { ButtonLink, IconLink } from "./ui/links";
 
 interface Props {
-  job: Pick<Job, "id" | "name" | "state">;
+  job: Pick<Job, "id" | "name" | "finished_at" | "allowed_commands">;
   /** Icons alone, for a row of a table. */
   compact?: boolean;
 }
 
-/** What can be done with a job: of one that has ended, submit its spec again. */
+/** The commands for a job; a finished job can be submitted again. */
 export function JobCommands({ job, compact = false }: Props) {
-  if (isFinal(job.state)) return <Again job={job} compact={compact} />;
+  if (isFinished(job)) return <Again job={job} compact={compact} />;
   return <Running job={job} compact={compact} />;
 }
 
@@ -46,13 +50,24 @@ function Again({ job, compact }: Required<Props>) {
   );
 }
 
-/** Pause or resume, and cancel. What the state does not allow is disabled, so nothing jumps. */
+/** Pause or resume, and cancel. Commands that are not allowed are disabled, so that nothing moves. */
 function Running({ job, compact }: Required<Props>) {
-  const pause = usePauseJob();
-  const resume = useResumeJob();
-  const cancel = useCancelJob();
+  const pause = useMutation({
+    ...pauseJobMutation(),
+    ...useJobChange("The job could not be paused"),
+  });
+  const resume = useMutation({
+    ...resumeJobMutation(),
+    ...useJobChange("The job could not be resumed"),
+  });
+  const cancel = useMutation({
+    ...cancelJobMutation(),
+    ...useJobChange("The job could not be cancelled"),
+  });
+  const path = { job_id: job.id };
   const busy = pause.isPending || resume.isPending || cancel.isPending;
-  const resumes = canResume(job.state);
+  const allowed = new Set(job.allowed_commands);
+  const resumes = allowed.has("resume");
   return (
     <Group gap={compact ? 4 : "xs"} wrap="nowrap" justify="flex-end">
       {resumes ? (
@@ -62,7 +77,7 @@ function Running({ job, compact }: Required<Props>) {
           icon={<PlayIcon />}
           compact={compact}
           disabled={busy}
-          onClick={() => resume.mutate(job.id)}
+          onClick={() => resume.mutate({ path })}
         />
       ) : (
         <Command
@@ -70,15 +85,15 @@ function Running({ job, compact }: Required<Props>) {
           name={job.name}
           icon={<PauseIcon />}
           compact={compact}
-          disabled={busy || !canPause(job.state)}
-          onClick={() => pause.mutate(job.id)}
+          disabled={busy || !allowed.has("pause")}
+          onClick={() => pause.mutate({ path })}
         />
       )}
       <Confirm
         title={`Cancel ${job.name}?`}
-        text="Its ranks are stopped now and nothing is saved. Checkpoints that were committed stay. To stop with a checkpoint and go on later, pause it instead."
-        action="Cancel the job"
-        onConfirm={() => cancel.mutate(job.id)}
+        text="This stops all ranks now without saving. Saved checkpoints are kept. To save a checkpoint and continue later, pause the job instead."
+        action="Cancel job"
+        onConfirm={() => cancel.mutate({ path })}
       >
         {(ask) => (
           <Command
@@ -87,7 +102,7 @@ function Running({ job, compact }: Required<Props>) {
             icon={<CancelIcon />}
             compact={compact}
             danger
-            disabled={busy || !canCancel(job.state)}
+            disabled={busy || !allowed.has("cancel")}
             onClick={ask}
           />
         )}

@@ -7,7 +7,7 @@ let now = Date.now();
 
 function subscribe(listener: () => void): () => void {
   listeners.add(listener);
-  // While nobody looked, time stood still.
+  // The clock stops while nobody listens.
   if (timer === undefined) now = Date.now();
   timer ??= setInterval(() => {
     now = Date.now();
@@ -22,12 +22,12 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** The present in milliseconds, renewed every second. */
+/** The current time in milliseconds, updated every second. */
 export function useNow(): number {
-  return useToldNow((present) => present);
+  return useDerivedNow((present) => present);
 }
 
-/** What is told about the present, renewed when it changes: "3 h ago" is drawn once an hour. */
-export function useToldNow<T extends string | number>(tell: (now: number) => T): T {
-  return useSyncExternalStore(subscribe, () => tell(now));
+/** A value derived from the current time; renders when it changes: "3 h ago" once an hour. */
+export function useDerivedNow<T extends string | number>(derive: (now: number) => T): T {
+  return useSyncExternalStore(subscribe, () => derive(now));
 }

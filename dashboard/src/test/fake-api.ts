@@ -1,3 +1,4 @@
+import "@/shared/api/client";
 import { vi } from "vitest";
 
 type Answer = unknown | ((request: Request) => Response | unknown);
@@ -55,6 +56,9 @@ export function job(change: Record<string, unknown> = {}): Record<string, unknow
     running_since: "2026-01-01T00:00:01Z",
     spec: { name: "digits", task: { name: "digits", params: {} } },
     metrics: { loss: 0.5 },
+    main_metric: { name: "loss", value: 0.5, goal: "min" },
+    allowed_commands: ["pause", "resize", "cancel", "capture_gradients"],
+    refused_commands: { restore: "It is running; pause or cancel it before a restore." },
     straggler: null,
     warnings: [],
     plan: null,

@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("reason_code", sa.String(length=48), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("world_size", sa.Integer(), nullable=False),
@@ -38,9 +39,8 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("jobs", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_jobs_code"), ["code"], unique=False)
-        batch_op.create_index("ix_jobs_created_at_id", ["created_at", "id"], unique=False)
         batch_op.create_index(batch_op.f("ix_jobs_measured_on"), ["measured_on"], unique=False)
-        batch_op.create_index(batch_op.f("ix_jobs_state"), ["state"], unique=False)
+        batch_op.create_index("ix_jobs_state_number", ["state", "number"], unique=False)
 
     op.create_table(
         "nodes",
@@ -49,8 +49,9 @@ def upgrade() -> None:
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("state_at", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("reason_code", sa.String(length=48), nullable=False),
         sa.Column("drain_reason", sa.Text(), nullable=True),
-        sa.Column("trusted_from", sa.BigInteger(), nullable=True),
+        sa.Column("faults_counted_from", sa.BigInteger(), nullable=True),
         sa.Column("labels", sa.JSON(), nullable=False),
         sa.Column("address", sa.String(length=255), nullable=False),
         sa.Column("agent_version", sa.String(length=64), nullable=True),
@@ -103,6 +104,7 @@ def upgrade() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("reason_code", sa.String(length=48), nullable=False),
         sa.Column("goal", sa.String(length=8), nullable=False),
         sa.Column("revoked", sa.Boolean(), nullable=False),
         sa.Column("world_size", sa.Integer(), nullable=False),
@@ -130,8 +132,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id", "number", name=op.f("pk_attempts")),
     )
     with op.batch_alter_table("attempts", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_attempts_finished_at"), ["finished_at"], unique=False)
-        batch_op.create_index(batch_op.f("ix_attempts_state"), ["state"], unique=False)
+        batch_op.create_index(
+            "ix_attempts_state_finished_at", ["state", "finished_at"], unique=False
+        )
 
     op.create_table(
         "checkpoints",
@@ -155,6 +158,13 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("checkpoints", schema=None) as batch_op:
         batch_op.create_index("ix_checkpoints_job_id_step", ["job_id", "step"], unique=False)
+        batch_op.create_index(
+            "ix_checkpoints_deleting",
+            ["job_id"],
+            unique=False,
+            sqlite_where=sa.text("state = 'deleting'"),
+            postgresql_where=sa.text("state = 'deleting'"),
+        )
 
     op.create_table(
         "devices",
@@ -184,6 +194,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("code", sa.String(length=48), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=True),
         sa.Column("data", sa.JSON(), nullable=False),

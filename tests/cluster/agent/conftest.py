@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.shims import shims
+from support.cluster.shims import shims
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from support.simulated import SimulatedCluster, spec
+from support.cluster.simulated import SimulatedCluster, spec
 
-from trainhall.cluster.scheduling.quotas import Quotas
+from trainhall.cluster.quotas import Quotas
 
 
 async def test_a_job_saves_makes_room_and_goes_on_afterwards(hall: SimulatedCluster) -> None:
@@ -15,10 +15,10 @@ async def test_a_job_saves_makes_room_and_goes_on_afterwards(hall: SimulatedClus
     urgent = await hall.submit(workers=2, priority=3)
     await hall.run_until(urgent, "running")
     job = await hall.job(low)
-    why = f"makes room for job {urgent}, which has priority 3"
+    why = f"preempted by “test” ({urgent}), which has priority 3"
     assert job.state == "recovering"
     assert job.reason == (
-        f"attempt 1: {why}; needs 2 CPU slots; 0 of 2 are free, job {urgent} holds 2"
+        f"attempt 1: {why}; needs 2 CPU slots; 0 of 2 are free, “test” ({urgent}) holds 2"
     )
     (first,) = await hall.coordinator.jobs.attempts(low)
     assert (first.state, first.reason) == ("paused", why)
@@ -46,7 +46,7 @@ async def test_a_dry_run_tells_when(hall: SimulatedCluster) -> None:
     await hall.run_until(running, "running")
     outlook = await asked.outlook(spec(workers=2))
     assert (outlook.when, outlook.position, outlook.expected_at) == ("later", 1, None)
-    assert f"job {running} may take any time" in outlook.reason
+    assert f"“test” ({running}) may take any time" in outlook.reason
     assert (await asked.list()).total == 0, "nothing was submitted"
 
 

@@ -1,10 +1,10 @@
 """The queue page by page, while jobs come and go."""
 
 import pytest
-from support.simulated import SimulatedCluster
+from support.cluster.simulated import SimulatedCluster
 
-from trainhall.cluster import cursors
-from trainhall.cluster.errors import InvalidCursor
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import InvalidCursorError
 
 
 async def test_what_starts_between_two_pages_hides_nobody(hall: SimulatedCluster) -> None:
@@ -33,9 +33,18 @@ async def test_one_job_is_found_wherever_it_is(hall: SimulatedCluster) -> None:
     assert (nobody.items, nobody.total) == ([], 3)
 
 
+async def test_an_entry_says_whether_the_job_could_ever_start(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", slots=2)
+    running = await hall.submit(workers=2)
+    await hall.run_until(running, "running")
+    waits, too_large = await hall.submit(workers=2), await hall.submit(workers=4)
+    page = await hall.coordinator.queue.list()
+    assert [(e.job_id, e.can_start) for e in page.items] == [(waits, True), (too_large, False)]
+
+
 @pytest.mark.parametrize("position", [("x", "0", 1), ("1.0", "zero", 1)])
 async def test_a_cursor_that_holds_no_place_is_refused(
     hall: SimulatedCluster, position: tuple[str, str, int]
 ) -> None:
-    with pytest.raises(InvalidCursor):
-        await hall.coordinator.queue.list(cursor=cursors.encode("queue", *position))
+    with pytest.raises(InvalidCursorError):
+        await hall.coordinator.queue.list(cursor=pagination.encode("queue", *position))

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from support.scheduling import NOW, Runs, cluster, job, node, running
+from support.cluster.scheduling import NOW, Runs, cluster, job, node, running
 
-from trainhall.cluster.facts import JobFacts, NodeFacts, NodeState
-from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.scheduling.forecast import foresee, foresee_new
-from trainhall.cluster.scheduling.quotas import Quotas
 from trainhall.cluster.scheduling.scheduler import QueueEntry
+from trainhall.cluster.snapshot.model import JobFacts, NodeFacts
 
 PLAIN = ClusterOptions()
 DRAINED, DRAINING, LOST = NodeState.DRAINED, NodeState.DRAINING, NodeState.LOST
@@ -30,7 +30,7 @@ def queue(
     return {e.job.id: e for e in foresee(NOW, cluster(nodes, runs, waiting), options)}
 
 
-def told(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFacts) -> str:
+def reason_for(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFacts) -> str:
     return queue(nodes, runs, waiting)[waiting.id].reason
 
 
@@ -61,9 +61,9 @@ def test_the_end_of_what_runs_is_the_start_of_what_waits() -> None:
 
 def test_who_makes_room_is_not_waited_for_but_the_one_who_gets_it_is() -> None:
     found = queue([gpus("a")], [running("r", 1, {"a": range(8)})], job(2, 8, priority=9), job(3, 2))
-    assert "job r makes room for it; expected at 00:00 UTC" in found["job2"].reason
+    assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].reason
     assert found["job3"].reason == (
-        "needs 2 GPUs; waits behind job job2, which needs 8 and comes first; "
+        "needs 2 GPUs; waiting for job job2 (8 GPUs), ahead in the queue; "
         "when is not known, as job job2 may take any time"
     )
 
@@ -78,7 +78,7 @@ def test_a_job_ahead_of_which_nobody_knows_how_long_it_takes_is_named() -> None:
 def test_only_who_holds_what_the_job_could_use_is_named() -> None:
     runs = [running("r", 1, {"a": range(8)}), running("s", 2, {"b": range(8)})]
     zone = {"zone": "x"}
-    reason = told([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
+    reason = reason_for([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
     assert reason.endswith("when is not known, as job r may take any time")
 
 
@@ -160,32 +160,32 @@ LABELLED = [
 def test_a_selector_that_no_node_has_is_told_with_what_there_is(
     selector: Mapping[str, str], reason: str
 ) -> None:
-    assert told(LABELLED, [], job(1, 2, selector=selector)).endswith(f"; {reason}")
+    assert reason_for(LABELLED, [], job(1, 2, selector=selector)).endswith(f"; {reason}")
 
 
 def test_a_host_that_has_the_labels_and_has_not_joined_is_expected() -> None:
     announced = node("p", 0, state=NodeState.PENDING, labels={"rack": "c"})
-    reason = told([gpus("a"), announced], [], job(1, 2, selector={"rack": "c"}))
+    reason = reason_for([gpus("a"), announced], [], job(1, 2, selector={"rack": "c"}))
     assert reason == (
         "needs 2 GPUs on hosts with rack=c; no node with this label has joined yet: "
-        "node p was announced and is expected"
+        "node p is registered, not yet joined"
     )
 
 
 def test_hosts_that_have_not_joined_are_told_of_where_the_others_are_too_few() -> None:
     announced = node("p", 0, state=NodeState.PENDING)
-    reason = told([gpus("a"), announced], [], job(1, 9))
+    reason = reason_for([gpus("a"), announced], [], job(1, 9))
     assert "the whole cluster has 8 GPUs (p has not joined yet): add a node" in reason
 
 
 def test_the_only_host_that_a_selector_allows_is_named() -> None:
     runs = [running("r", 1, {"a": [0, 1, 2]})]
-    reason = told(LABELLED, runs, job(2, 6, selector={"rack": "b"}))
+    reason = reason_for(LABELLED, runs, job(2, 6, selector={"rack": "b"}))
     assert reason.startswith("needs 6 GPUs on hosts with rack=b; a has 5 of 8 free, job r holds 3;")
     drained = [gpus("a", labels={"rack": "b"}, state=DRAINED), gpus("b")]
-    assert told(drained, [], job(2, 6, selector={"rack": "b"})) == (
+    assert reason_for(drained, [], job(2, 6, selector={"rack": "b"})) == (
         "needs 6 GPUs on hosts with rack=b; its host a has no GPU in service (a is drained): "
-        "take the drain back with `trainhall nodes undrain a`, or add a node with "
+        "undrain it with `trainhall nodes undrain a`, or add a node with "
         "`trainhall nodes add`"
     )
 
@@ -194,27 +194,27 @@ def test_the_only_host_that_a_selector_allows_is_named() -> None:
 
 
 def test_a_drained_host_is_named_with_the_command_that_brings_it_back() -> None:
-    reason = told([gpus("a"), gpus("b", state=DRAINED)], [], job(1, 16))
-    assert "(b is drained): take the drain back with `trainhall nodes undrain b`, add" in reason
+    reason = reason_for([gpus("a"), gpus("b", state=DRAINED)], [], job(1, 16))
+    assert "(b is drained): undrain it with `trainhall nodes undrain b`, add" in reason
     two = [gpus("a"), gpus("b", state=DRAINED), gpus("c", state=DRAINING)]
-    assert "take a drain back with `trainhall nodes undrain`" in told(two, [], job(1, 32))
+    assert "undrain a node with `trainhall nodes undrain`" in reason_for(two, [], job(1, 32))
 
 
 def test_hosts_that_would_serve_a_job_and_may_not_are_told_of() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     nodes = [gpus("a"), gpus("b", state=DRAINED), gpus("c", 4, state=LOST), node("d", 2)]
-    assert told(nodes, runs, job(2, 8, one_host=True)) == (
+    assert reason_for(nodes, runs, job(2, 8, one_host=True)) == (
         "needs 8 GPUs on one host; a has 6 of 8 free, job r holds 2, node b is drained; "
         "expected at 00:10 UTC"
     )
-    assert "job r holds 2, node b is drained, node c is lost;" in told(nodes, runs, job(2, 8))
+    assert "job r holds 2, node b is drained, node c is lost;" in reason_for(nodes, runs, job(2, 8))
     many = [gpus("a"), *(gpus(f"n{i}", state=DRAINED) for i in range(5))]
-    assert "n2 is drained, 2 more nodes take no work; " in told(many, runs, job(2, 8))
+    assert "n2 is drained, 2 more nodes take no work; " in reason_for(many, runs, job(2, 8))
 
 
 def test_what_is_held_on_a_host_that_drains_frees_nothing_for_others() -> None:
     runs = [running("r", 1, {"a": [0, 1]}), running("t", 2, {"b": [0, 1, 2]})]
-    reason = told([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
+    reason = reason_for([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
     assert reason == (
         "needs 8 GPUs; 6 of 8 are free, job r holds 2, node b is draining; "
         "when is not known, as job r may take any time"
@@ -225,16 +225,16 @@ def test_what_is_held_on_a_host_that_drains_frees_nothing_for_others() -> None:
 
 
 def test_one_host_is_to_be_given_up_where_several_would_do() -> None:
-    reason = told([gpus("a"), gpus("b")], [], job(1, 16, one_host=True))
+    reason = reason_for([gpus("a"), gpus("b")], [], job(1, 16, one_host=True))
     assert reason == (
         "needs 16 GPUs on one host; the largest host has 8 GPUs: add a node with "
         "`trainhall nodes add`, leave out resources.one_host, or ask for fewer workers"
     )
-    reason = told([gpus("a"), gpus("b")], [], job(1, 17, one_host=True))
+    reason = reason_for([gpus("a"), gpus("b")], [], job(1, 17, one_host=True))
     assert "leave out" not in reason
 
 
 def test_a_sentence_does_not_depend_on_the_order_of_the_nodes() -> None:
     for selector in ({"rack": "z"}, {"site": "x"}):
         waiting = job(1, 2, selector=selector)
-        assert told(LABELLED, [], waiting) == told(LABELLED[::-1], [], waiting)
+        assert reason_for(LABELLED, [], waiting) == reason_for(LABELLED[::-1], [], waiting)

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from support.scheduling import NOW, attempt, cluster, job, node, running
-from support.simulated import SimulatedCluster
+from support.cluster.scheduling import NOW, attempt, cluster, job, node, running
+from support.cluster.simulated import SimulatedCluster
 
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.scheduling.quota_use import devices_held, quota_table
-from trainhall.cluster.scheduling.quotas import Quotas
-from trainhall.cluster.views import QuotaView
+from trainhall.cluster.scheduling.views import QuotaView
 
 
 def test_everybody_who_holds_waits_or_has_a_quota_is_in_the_table() -> None:
@@ -51,11 +51,11 @@ async def test_quotas_follow_what_starts_and_ends(hall: SimulatedCluster) -> Non
     await hall.submit(workers=1, user="bob", project="vision")
     await hall.run_until(first, "running")
 
-    async def told() -> list[tuple[str, int, int]]:
+    async def usage() -> list[tuple[str, int, int]]:
         table = await hall.coordinator.queue.quotas()
         return [(item.name, item.used, item.waiting) for item in table.items]
 
-    assert await told() == [("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1)]
+    assert await usage() == [("vision", 0, 1), ("ada", 2, 0), ("bob", 0, 1)]
     await hall.finish(first)
     await hall.work(2)
-    assert await told() == [("vision", 1, 0), ("bob", 1, 0)]
+    assert await usage() == [("vision", 1, 0), ("bob", 1, 0)]

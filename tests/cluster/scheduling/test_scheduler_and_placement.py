@@ -2,23 +2,23 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.cluster.facts import (
+from trainhall.cluster.lifecycle.states import JobState, NodeState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, allocation_of, place
+from trainhall.cluster.scheduling.scheduler import schedule, shortage
+from trainhall.cluster.snapshot.model import (
     ClusterFacts,
     DeviceFacts,
     GrantFacts,
     JobFacts,
     NodeFacts,
-    NodeState,
 )
-from trainhall.cluster.lifecycle import JobState
-from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.scheduling.placement import FreeDevices, FreePool, allocation_of, place
-from trainhall.cluster.scheduling.scheduler import schedule, shortage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPTIONS = ClusterOptions()
@@ -67,23 +67,23 @@ def test_a_placement_is_whole_minimal_and_in_order(count: int, counts: list[int]
         if any(sum(chosen) >= count for chosen in combinations(counts, k))
     )
     assert len(placed) == fewest
-    ranks = [r["rank"] for host in allocation_of(placed, "cpu") for r in host["ranks"]]
+    ranks = [r.rank for host in allocation_of(placed, "cpu") for r in host.ranks]
     assert ranks == list(range(count))
 
 
-def node(name: str, slots: int, kind: str = "cpu", **more: object) -> NodeFacts:
+def node(name: str, slots: int, kind: str = "cpu", **more: Any) -> NodeFacts:
     return NodeFacts(
         id=name,
         name=name,
         state=more.get("state", NodeState.READY),
         removing=bool(more.get("removing", False)),
-        silent_seconds=0.0,
+        seconds_since_heartbeat=0.0,
         devices=tuple(DeviceFacts(i, kind) for i in range(slots)),
     )
 
 
-def job(number: int, workers: int, **more: object) -> JobFacts:
-    fields = {
+def job(number: int, workers: int, **more: Any) -> JobFacts:
+    fields: dict[str, Any] = {
         "id": f"job{number}",
         "number": number,
         "priority": 0,
@@ -143,7 +143,7 @@ def test_what_is_behind_does_not_overtake() -> None:
     assert first.placed is None
     assert first.reason == "needs 4 CPU slots; 3 of 4 are free, job runs holds 1"
     assert second.reason == (
-        "needs 1 CPU slot; waits behind job job1, which needs 4 and comes first"
+        "needs 1 CPU slot; waiting for job job1 (4 CPU slots), ahead in the queue"
     )
 
 
@@ -165,26 +165,28 @@ def test_a_job_for_a_kind_of_device_that_is_not_there_is_told_of_the_other(
 
 
 def test_a_job_is_told_of_a_drain_that_keeps_devices_of_its_kind_from_it() -> None:
-    def told(*nodes: NodeFacts, device: str = "cpu") -> str:
+    def reason(*nodes: NodeFacts, device: str = "cpu") -> str:
         facts = ClusterFacts(nodes=nodes, jobs=(job(1, 3, device=device),))
         return schedule(NOW, facts, OPTIONS)[0].reason
 
     drained = node("a", 4, state=NodeState.DRAINED)
-    undrain = "take the drain back with `trainhall nodes undrain a`"
+    undrain = "undrain it with `trainhall nodes undrain a`"
     add = "add a node with `trainhall nodes add`"
-    assert told(drained).endswith(f"has no CPU slot in service (a is drained): {undrain}, or {add}")
-    assert told(drained, node("b", 2)).endswith(f"{undrain}, {add}, or ask for fewer workers")
-    assert told(drained, device="cuda").endswith(f"has no GPU: {add}")
-    assert told(node("a", 4, state=NodeState.LOST)).endswith(f"(a is lost): {add}")
+    assert reason(drained).endswith(
+        f"has no CPU slot in service (a is drained): {undrain}, or {add}"
+    )
+    assert reason(drained, node("b", 2)).endswith(f"{undrain}, {add}, or ask for fewer workers")
+    assert reason(drained, device="cuda").endswith(f"has no GPU: {add}")
+    assert reason(node("a", 4, state=NodeState.LOST)).endswith(f"(a is lost): {add}")
 
 
 def test_a_shortage_is_told_of_a_job_that_the_cluster_could_not_hold() -> None:
     grants = (GrantFacts("a", 0, "runs", 1), GrantFacts("a", 1, "runs", 1))
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 2),), grants=grants)
     assert shortage(NOW, facts, OPTIONS, job(9, 2)) is None
-    told = shortage(NOW, facts, OPTIONS, job(9, 3))
-    assert told is not None
-    assert told.startswith("needs 3 CPU slots; the whole cluster has 2 CPU slots")
+    reason = shortage(NOW, facts, OPTIONS, job(9, 3))
+    assert reason is not None
+    assert reason.startswith("needs 3 CPU slots; the whole cluster has 2 CPU slots")
 
 
 def test_auto_takes_gpus_where_there_are_any() -> None:
@@ -207,8 +209,8 @@ def test_auto_takes_gpus_where_there_are_any() -> None:
     [
         (NodeState.LOST, False, "a is lost"),
         (NodeState.DRAINING, True, "a is being removed"),
-        (NodeState.SUSPECT, False, "a is not heard"),
-        (NodeState.PENDING, False, "no node has joined yet: node a was announced and is expected"),
+        (NodeState.SUSPECT, False, "a is unreachable"),
+        (NodeState.PENDING, False, "no node has joined yet: node a is registered, not yet joined"),
     ],
 )
 def test_only_ready_nodes_get_work(state: NodeState, removing: bool, word: str) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import combinations
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.scheduling import (
+from support.cluster.scheduling import (
     NOW,
     attempt,
     busy_clusters,
@@ -20,12 +21,12 @@ from support.scheduling import (
     step,
 )
 
-from trainhall.cluster.facts import ClusterFacts, JobFacts, NodeState
-from trainhall.cluster.lifecycle import JobState
+from trainhall.cluster.lifecycle.states import JobState, NodeState
 from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.scheduling.preemption import Candidate, make_room
-from trainhall.cluster.scheduling.quotas import Quotas
 from trainhall.cluster.scheduling.scheduler import Pass, QueueEntry, schedule
+from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts
 
 OPTIONS = ClusterOptions()
 
@@ -213,7 +214,7 @@ def test_what_ends_before_may_use_what_is_kept() -> None:
     assert found["job3"].placed is not None
     assert found["job4"].placed is None, "it would end after 700 s"
     assert found["job5"].placed is None, "nobody knows how long it takes"
-    assert found["job5"].reason.endswith("waits behind job job2, which needs 4 and comes first")
+    assert found["job5"].reason.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
 
 
 def test_what_a_reservation_does_not_need_is_free_for_all() -> None:
@@ -236,6 +237,7 @@ def test_a_reservation_is_never_delayed_while_the_estimates_hold(facts: ClusterF
     if not scheduling.reservations or scheduling.reservations[0].at is None:
         return
     first = scheduling.reservations[0]
+    assert first.at is not None
     after = facts
     for entry in entries:
         if entry.placed is not None:
@@ -253,7 +255,8 @@ def test_a_large_job_does_not_starve_among_small_ones() -> None:
     nodes = (node("a", 4), node("b", 4))
     facts = cluster(nodes, [], [job(n, 1) for n in range(20)])
     large = job(1000, 8, queued_at=NOW + timedelta(seconds=1))
-    now, started, number, ends = NOW, None, 2000, {}
+    now, started, number = NOW, None, 2000
+    ends: dict[str, int] = {}
     for second in range(120):
         now = NOW + timedelta(seconds=second)
         ended = {job_id for job_id, at in ends.items() if at <= second}
@@ -286,10 +289,10 @@ def test_a_job_of_lower_priority_makes_room() -> None:
         [job(3, 2, priority=1)],
     )
     (entry,) = schedule(NOW, facts, OPTIONS)
-    assert entry.reason == "needs 2 CPU slots; job s makes room for it"
+    assert entry.reason == "needs 2 CPU slots; job s is being preempted for it"
     assert [c.job.id for c in entry.make_room] == ["s"], "it has run for the least time"
-    told = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
-    (entry,) = schedule(NOW, told, OPTIONS)
+    pausing = replace(facts, attempts=(facts.attempts[0], replace(facts.attempts[1], goal="pause")))
+    (entry,) = schedule(NOW, pausing, OPTIONS)
     assert entry.make_room == ()
     assert "job s, which is ending, holds 2" in entry.reason
 
@@ -306,7 +309,7 @@ def test_a_job_of_lower_priority_makes_room() -> None:
     ],
 )
 def test_who_makes_no_room(
-    options: ClusterOptions, other: dict[str, object], mine: dict[str, object]
+    options: ClusterOptions, other: dict[str, Any], mine: dict[str, Any]
 ) -> None:
     facts = cluster(
         [node("a", 2), node("b", 2)],
@@ -430,8 +433,8 @@ def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
     facts = cluster(nodes, runs, waiting)
     asked = {e.job.id: [c.job.id for c in e.make_room] for e in schedule(NOW, facts, OPTIONS)}
     assert asked == {"job1002": ["r303"], "job1001": []}
-    told = tuple(replace(a, goal="pause") if a.job_id == "r303" else a for a in facts.attempts)
-    entries = schedule(NOW, replace(facts, attempts=told), OPTIONS)
+    pausing = tuple(replace(a, goal="pause") if a.job_id == "r303" else a for a in facts.attempts)
+    entries = schedule(NOW, replace(facts, attempts=pausing), OPTIONS)
     assert not any(entry.make_room for entry in entries), "nor while it saves"
 
 

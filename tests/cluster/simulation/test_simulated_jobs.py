@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from support.working import WorkingCluster, spec
 
-from trainhall.cluster.simulation.curves import model_of
-from trainhall.cluster.simulation.work import Fate
+from trainhall.cluster.simulation.workload.curves import model_of
+from trainhall.cluster.simulation.workload.work import Fate
 from trainhall.db.database import Database
 from trainhall.monitoring.logs import read_logs
 from trainhall.monitoring.metrics import read_metrics
@@ -42,8 +42,8 @@ async def test_a_job_from_its_submission_to_its_result(hall: WorkingCluster) -> 
     assert "step 20/100  checkpoint saved" in text
     assert "completed at step 100/100" in text
     assert "\x1b[" in text, "some of it is coloured"
-    told = {event.kind for event in await hall.events(job_id)}
-    assert {"state", "attempt", "checkpoint", "note"} <= told
+    kinds = {event.kind for event in await hall.events(job_id)}
+    assert {"state", "attempt", "checkpoint", "note"} <= kinds
     assert not any(host.attempts for host in hall.nodes.values()), "nothing is left on the hosts"
 
 
@@ -70,7 +70,7 @@ async def test_checkpoints_of_the_store_are_whole_and_retained(hall: WorkingClus
         assert await service.verify(checkpoint.id) == []
     await service.pin(kept[1].id)
     await hall.until(job_id, "completed")
-    await service.housekeep()
+    await service.uploads.housekeep()
     left = await service.list(job_id)
     assert [(c.step, c.pinned) for c in left.items] == [(100, False), (80, False), (40, True)]
     await service.unpin(kept[1].id)
@@ -137,7 +137,7 @@ async def test_what_never_fits_fails_and_says_why(hall: WorkingCluster) -> None:
     job_id = await hall.submit(name="large", recovery={"max_restarts": 3})
     job = await hall.until(job_id, "failed")
     assert "CUDA out of memory" in job.reason
-    assert "failed twice in the same way without a new step" in job.reason
+    assert "failed twice with the same error before a new step; not retrying" in job.reason
     page = await read_logs(hall.coordinator.db, job_id, stream="stderr")
     assert any("OutOfMemoryError" in line.text for line in page.items)
     causes = [
@@ -183,7 +183,7 @@ async def test_a_host_that_lost_its_power(hall: WorkingCluster) -> None:
     assert job.attempt == 2
     (first, second) = await hall.coordinator.jobs.attempts(job_id)
     assert first.state == "lost"
-    assert second.allocation[0]["node_name"] != name
+    assert second.allocation[0].node_name != name
     await hall.come_back(hall.host(name))
     await hall.let_pass(10)
     assert not hall.host(name).attempts, "the void attempt is forgotten"
@@ -255,16 +255,16 @@ async def test_devices_follow_the_work(hall: WorkingCluster) -> None:
 
 
 async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database], tmp_path) -> None:  # type: ignore[no-untyped-def]
-    told = []
+    outcomes = []
     for number, db in enumerate(sqlite_twins):
         hall = await WorkingCluster.started(db, tmp_path / str(number), seed=5)
         hall.fates["again", 1] = Fate("killed", 33, 1)
         job_id = await hall.submit(workers=3, name="again")
         await hall.until(job_id, "completed")
         events = [(e.kind, e.reason, e.time) for e in await hall.events(job_id)]
-        told.append((job_id, events, await hall.curve(job_id, "loss")))
+        outcomes.append((job_id, events, await hall.curve(job_id, "loss")))
         await hall.close()
-    assert told[0] == told[1]
+    assert outcomes[0] == outcomes[1]
 
 
 def test_tasks_of_ones_own_have_parameters_of_their_own() -> None:
@@ -278,14 +278,17 @@ async def test_a_simulated_host_plans_and_what_it_foretold_is_measured(
     job_id = await hall.submit(workers=2, parallelism={"strategy": "auto"})
     job = await hall.until(job_id, "completed")
     assert job.plan is not None
-    assert job.plan["told"] == "ddp (data 2)"
-    assert job.plan["measured"]["steps"] == 100
-    assert 0 < job.plan["error"]["step_seconds"] < 0.5
+    assert job.plan.summary == "ddp (data 2)"
+    assert job.plan.measured is not None
+    assert job.plan.measured.steps == 100
+    assert job.plan.error is not None
+    assert 0 < job.plan.error["step_seconds"] < 0.5
     again = await hall.submit(workers=2, parallelism={"strategy": "auto"})
     corrected = await hall.until(again, "completed")
     assert corrected.plan is not None
-    assert corrected.plan["calibration"]["runs"] == 1
-    assert abs(corrected.plan["error"]["step_seconds"]) < job.plan["error"]["step_seconds"]
+    assert corrected.plan.calibration.runs == 1
+    assert corrected.plan.error is not None
+    assert abs(corrected.plan.error["step_seconds"]) < job.plan.error["step_seconds"]
 
 
 async def test_a_simulated_host_says_when_nothing_fits(hall: WorkingCluster) -> None:

@@ -49,7 +49,7 @@ async def fill(database: SimulatedDatabase) -> None:
             session.add(each)
 
 
-async def told(session: AsyncSession, statement: Any, **given: Any) -> list[list[Any]]:
+async def rows_of(session: AsyncSession, statement: Any, **given: Any) -> list[list[Any]]:
     """What three runs of a statement tell: SQLAlchemy's own, and two past it."""
     return [[tuple(row) for row in await session.execute(statement, given)] for _ in range(3)]
 
@@ -58,12 +58,12 @@ async def test_columns_and_objects_are_the_same(database: SimulatedDatabase) -> 
     await fill(database)
     for context in (database.session, database.transaction):
         async with context() as session:
-            by_alchemy, *planned = await told(session, _LABELS)
+            by_alchemy, *planned = await rows_of(session, _LABELS)
             assert by_alchemy == [
                 ("a", {"rack": [1, None]}, False, NOW), ("b", {}, True, NOW),
             ]  # fmt: skip
             assert planned == [by_alchemy] * 2
-            for run in await told(session, _IN_STATES, but="b"):
+            for run in await rows_of(session, _IN_STATES, but="b"):
                 ((found, length),) = run
                 assert (found.id, found.labels, found.created_at) == (
                     "a",
@@ -71,9 +71,9 @@ async def test_columns_and_objects_are_the_same(database: SimulatedDatabase) -> 
                     NOW,
                 )
                 assert length == 1
-            assert await told(session, _SINCE, since=NOW) == [[("a",), ("b",)]] * 3
-            assert await told(session, _LIST, names=["b", "c", "a"]) == [[("a",), ("b",)]] * 3
-            assert await told(session, _LIST, names=["b"]) == [[("b",)]] * 3
+            assert await rows_of(session, _SINCE, since=NOW) == [[("a",), ("b",)]] * 3
+            assert await rows_of(session, _LIST, names=["b", "c", "a"]) == [[("a",), ("b",)]] * 3
+            assert await rows_of(session, _LIST, names=["b"]) == [[("b",)]] * 3
             row = (await session.execute(_LABELS)).first()
             assert row is not None
             assert (row.name, row.removing) == ("a", False)
@@ -90,7 +90,7 @@ async def test_a_row_is_one_object_in_a_session(database: SimulatedDatabase) -> 
             None,
         )
         first.reason = "changed"
-        for run in await told(session, _IN_STATES, but="b"):
+        for run in await rows_of(session, _IN_STATES, but="b"):
             assert run[0][0] is first
         assert first.reason == "changed"
         # Another look at a locked row tells what is there now, and is no change of its own.
@@ -99,6 +99,7 @@ async def test_a_row_is_one_object_in_a_session(database: SimulatedDatabase) -> 
             result = await session.execute(_RENAME, given)
             assert result.one() == (name, {"n": name})
             again = await session.get(Node, "a", with_for_update=True)
+            assert again is not None
             assert again is first
             assert (first.name, first.labels, first.reason) == (name, {"n": name}, "changed")
     async with database.session() as session:

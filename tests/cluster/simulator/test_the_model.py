@@ -14,7 +14,8 @@ from trainhall.cluster.simulator.ranks import Group, Rank, Storage
 from trainhall.cluster.simulator.shim import SEND_OFF_SECONDS, Folder, Shim
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.simulator.world import World
-from trainhall.training.link import EXIT_COMPLETED, CheckpointPlan, Launch, Outcome, RankPlace
+from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
+from trainhall.training.link.status import EXIT_COMPLETED, Outcome
 from trainhall.training.spec.parse import validate_spec
 
 STEPS = 7
@@ -44,14 +45,14 @@ def play(work: Coroutine[Any, Any, None]) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_step_follows_the_last_one(seed: int) -> None:
     """A rank may fall between the last step and the end."""
-    others = [SimpleNamespace(step=STEPS, told=STEPS, unsure=[]) for _ in range(2)]
+    others = [SimpleNamespace(step=STEPS, reported_step=STEPS, unsure=[]) for _ in range(2)]
     fallen = cast(Rank, SimpleNamespace(was_first=True))
     group = Group(
         launch(), Storage(), random.Random(seed), now=lambda: 0.0, looks_on=cast(Any, None),
         ranks=cast(dict[int, Rank], dict(enumerate(others, start=1))), step=STEPS,
     )  # fmt: skip
     group._break_off(fallen)
-    assert {(rank.step, rank.told) for rank in others} == {(STEPS, STEPS)}
+    assert {(rank.step, rank.reported_step) for rank in others} == {(STEPS, STEPS)}
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -82,7 +83,7 @@ def test_a_rank_that_comes_after_the_job_was_completed_ends_with_it() -> None:
         loop = asyncio.get_running_loop()
         host = World(1, Story(loop.time)).add_host(2)
         places = [
-            RankPlace(rank=i, local_rank=i, device_kind="cuda", device_index=i) for i in range(2)
+            RankSlot(rank=i, local_rank=i, device_kind="cuda", device_index=i) for i in range(2)
         ]
         first = launch().model_copy(update={"in_place": True, "ranks": places[:1]})
         folder = Folder(first)

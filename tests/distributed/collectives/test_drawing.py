@@ -5,10 +5,10 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from trainhall.distributed.collectives import draw
-from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
-from trainhall.distributed.collectives.ring import Ring, RingAllGather, RingReduceScatter
+from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.ring import Ring, RingAllGather, RingReduceScatter
+from trainhall.distributed.collectives.algorithms.tree import TreeBroadcast
 from trainhall.distributed.collectives.schedule import Schedule
-from trainhall.distributed.collectives.tree import TreeBroadcast
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -14,14 +14,19 @@ from typing import TypeVar
 import numpy as np
 import pytest
 import torch
-from support import collective_ranks
-from support.attempts import rank_server
-from support.gloo_ranks import gloo_ranks
+from support.cluster.attempts import rank_server
+from support.groups import collective as collective_ranks
+from support.groups.gloo import gloo_ranks
 
-from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.ring import Ring, RingAllGather
 from trainhall.distributed.collectives.communicator import Communicator
-from trainhall.distributed.collectives.errors import BadInput, CollectiveError, PeerLost, TimedOut
-from trainhall.distributed.collectives.ring import Ring, RingAllGather
+from trainhall.distributed.collectives.errors import (
+    CollectiveError,
+    CollectiveInputError,
+    CollectiveTimeoutError,
+    PeerLostError,
+)
 from trainhall.distributed.collectives.schedule import Schedule
 from trainhall.distributed.collectives.simulate import simulate
 from trainhall.distributed.gloo import Gloo
@@ -73,9 +78,9 @@ def test_types_that_numpy_lacks_are_added_up() -> None:
 
 def test_every_rank_is_told_what_the_others_bring() -> None:
     def work(transport: Gloo) -> str:
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(CollectiveInputError) as raised:
             Communicator(transport, timeout=PATIENCE).agree(torch.zeros(4 + transport.rank))
-        return str(told.value)
+        return str(raised.value)
 
     message = (
         "ranks bring different numbers or types of elements: 4 of torch.float32 on rank 0; 5 of "
@@ -91,10 +96,10 @@ def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> No
         if transport.rank == 1:
             given_up.wait(PATIENCE)
             return ""
-        with pytest.raises(TimedOut) as told:
+        with pytest.raises(CollectiveTimeoutError) as raised:
             Communicator(transport, timeout=0.05).run(Ring(2), torch.ones(100))
         given_up.wait(PATIENCE)
-        return str(told.value)
+        return str(raised.value)
 
     assert run_ranks(2, work)[0] == (
         "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 200 of 200 bytes to get "
@@ -151,9 +156,9 @@ def test_a_rank_that_left_is_lost_to_all_others_at_once() -> None:
         left.wait(PATIENCE)
         if transport.rank == 1:
             return ""
-        with pytest.raises(PeerLost) as told:
+        with pytest.raises(PeerLostError) as raised:
             communicator.run(Ring(3), torch.ones(100))
-        return str(told.value)
+        return str(raised.value)
 
     _, *others = sorted(run_ranks(3, work))
     for message in others:
@@ -162,13 +167,16 @@ def test_a_rank_that_left_is_lost_to_all_others_at_once() -> None:
         )
 
 
+@pytest.mark.processes
 def test_a_killed_rank_ends_the_collective_on_all_others(tmp_path: Path) -> None:
     with rank_server() as ranks:
-        codes = ranks.call("support.collective_ranks:lose_one", 4, tmp_path)
+        codes = ranks.call("support.groups.collective:lose_one", 4, tmp_path)
     assert codes == [0, -9, 0, 0]
-    told = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
-    assert set(told) == {str(rank) for rank in range(4) if rank != collective_ranks.DIES}
-    assert told["2"].startswith("PeerLost: rank 1 is gone (")
-    for text in told.values():
-        assert re.match(r"PeerLost: rank \d is gone \([^/]+\): round \d \(reduce-scatter\)", text)
+    messages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
+    assert set(messages) == {str(rank) for rank in range(4) if rank != collective_ranks.DIES}
+    assert messages["2"].startswith("PeerLostError: rank 1 is gone (")
+    for text in messages.values():
+        assert re.match(
+            r"PeerLostError: rank \d is gone \([^/]+\): round \d \(reduce-scatter\)", text
+        )
         assert "still had 1,000 of 1,000 bytes to" in text

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.ring import Ring
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.collectives.errors import (
-    BadInput,
-    BadSchedule,
     CollectiveError,
-    PeerLost,
-    TimedOut,
-    Violation,
+    CollectiveInputError,
+    CollectiveTimeoutError,
+    PeerLostError,
+    ScheduleError,
+    ScheduleViolationError,
 )
 from trainhall.distributed.collectives.in_process import InProcess, run_ranks, run_schedule
 from trainhall.distributed.collectives.message import Array, Header
-from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.simulate import simulate
 from trainhall.distributed.collectives.transport import Line
 
@@ -49,7 +49,7 @@ def test_tensors_smaller_than_the_world(elements: int) -> None:
 
 
 def test_many_collectives_follow_each_other() -> None:
-    def work(transport: InProcess) -> list[int]:
+    def work(transport: InProcess) -> list[list[int]]:
         communicator = Communicator(transport, timeout=PATIENCE)
         sums = []
         for step in range(30):
@@ -62,9 +62,9 @@ def test_many_collectives_follow_each_other() -> None:
 
 
 def failures(world_size: int, work: Callable[[InProcess], object]) -> list[Exception]:
-    with pytest.raises(ExceptionGroup) as told:
+    with pytest.raises(ExceptionGroup) as raised:
         run_ranks(world_size, work)
-    return list(told.value.exceptions)
+    return list(raised.value.exceptions)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,7 +81,7 @@ def test_a_rank_that_dies_ends_the_collective_on_all_others(name: str, dies: int
         communicator.run(schedule, tensor)
 
     errors = failures(5, work)
-    lost = [error for error in errors if isinstance(error, PeerLost)]
+    lost = [error for error in errors if isinstance(error, PeerLostError)]
     assert len(errors) == 5
     assert len(lost) == 4
     for error in lost:
@@ -102,7 +102,7 @@ def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> No
             given_up.wait(PATIENCE)
 
     (error,) = failures(2, work)
-    assert isinstance(error, TimedOut)
+    assert isinstance(error, CollectiveTimeoutError)
     assert str(error) == (
         "rank 0 gave up after 0.05 s: round 0 (reduce-scatter) still had 400 of 400 bytes to get "
         "from rank 1"
@@ -114,7 +114,7 @@ def test_a_broken_group_stays_broken() -> None:
         if transport.rank == 1:
             return
         communicator = Communicator(transport, timeout=PATIENCE)
-        with pytest.raises(PeerLost, match=r"rank 1 is gone \(rank 1 has finished\)"):
+        with pytest.raises(PeerLostError, match=r"rank 1 is gone \(rank 1 has finished\)"):
             communicator.run(Ring(2), np.ones(4))
         communicator.run(Ring(2), np.ones(4))
 
@@ -150,16 +150,16 @@ def test_a_wrong_message_ends_the_collective_on_all_ranks() -> None:
 
     errors = failures(3, work)
     assert len(errors) == 3
-    (violation,) = [error for error in errors if isinstance(error, Violation)]
+    (violation,) = [error for error in errors if isinstance(error, ScheduleViolationError)]
     assert violation.name == "step"
     assert all("step: expected" in str(error) for error in errors)
 
 
 def test_every_rank_is_told_what_the_others_bring() -> None:
-    with pytest.raises(ExceptionGroup) as told:
+    with pytest.raises(ExceptionGroup) as raised:
         run_schedule(Ring(3), [np.zeros(4), np.zeros(5), np.zeros(4, np.float32)])
-    errors = told.value.exceptions
-    assert [type(error) for error in errors] == [BadInput] * 3
+    errors = raised.value.exceptions
+    assert [type(error) for error in errors] == [CollectiveInputError] * 3
     assert {str(error) for error in errors} == {
         "ranks bring different numbers or types of elements: 4 of float64 on rank 0; 5 of float64 "
         "on rank 1; 4 of float32 on rank 2"
@@ -170,4 +170,4 @@ def test_a_schedule_for_another_world_is_refused() -> None:
     def work(transport: InProcess) -> None:
         Communicator(transport, timeout=PATIENCE).run(Ring(3), np.ones(4))
 
-    assert [type(error) for error in failures(2, work)] == [BadSchedule] * 2
+    assert [type(error) for error in failures(2, work)] == [ScheduleError] * 2

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.broken_wires import BrokenWires, Fault, Forger
 
-from trainhall.distributed.collectives.algorithms import NAMES, all_reduce
-from trainhall.distributed.collectives.errors import Violation
+from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
+from trainhall.distributed.collectives.algorithms.ring import Ring
+from trainhall.distributed.collectives.errors import ScheduleViolationError
 from trainhall.distributed.collectives.message import Message, seal
-from trainhall.distributed.collectives.ring import Ring
 from trainhall.distributed.collectives.schedule import Leg, Phase, Receive, Round, Schedule, Send
 from trainhall.distributed.collectives.simulate import Wires, simulate
 
@@ -36,7 +36,7 @@ def test_a_lost_repeated_reordered_or_damaged_message_is_always_detected(
     messages = simulate(schedule, tensors).messages
     assume(messages > 0)
     wires = BrokenWires(fault, int(place * messages), bit=bit)
-    with pytest.raises(Violation):
+    with pytest.raises(ScheduleViolationError):
         simulate(schedule, tensors, wires=wires, choose=order.randrange)
 
 
@@ -52,9 +52,9 @@ def test_a_lost_repeated_reordered_or_damaged_message_is_always_detected(
     ],
 )
 def test_a_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
-    with pytest.raises(Violation) as told:
+    with pytest.raises(ScheduleViolationError) as raised:
         simulate(Ring(2), [np.ones(4)] * 2, wires=BrokenWires(fault, number))
-    assert told.value.name == name
+    assert raised.value.name == name
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,11 @@ def test_a_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
     ],
 )
 def test_the_first_thing_that_is_wrong_is_named(claims: dict[str, Any], name: str) -> None:
-    with pytest.raises(Violation, match=rf"^{name}: expected chunk \d of step 7, round 0") as told:
+    with pytest.raises(
+        ScheduleViolationError, match=rf"^{name}: expected chunk \d of step 7, round 0"
+    ) as raised:
         simulate(Ring(3), [np.ones(6)] * 3, step=7, wires=Forger(**claims))
-    assert told.value.name == name
+    assert raised.value.name == name
 
 
 def test_a_message_of_another_length_is_named() -> None:
@@ -79,7 +81,7 @@ def test_a_message_of_another_length_is_named() -> None:
         def send(self, source: int, destination: int, message: Message) -> None:
             self.deliver(source, destination, seal(message.header, message.payload[:1]))
 
-    with pytest.raises(Violation, match=r"^length: .* got 1 for 2$"):
+    with pytest.raises(ScheduleViolationError, match=r"^length: .* got 1 for 2$"):
         simulate(Ring(2), [np.ones(4)] * 2, wires=Cutting())
 
 
@@ -106,14 +108,16 @@ def test_a_schedule_that_waits_for_itself_ends() -> None:
         return Round(1, Phase.REDUCE, receive=Receive(peer, range(1), add=True))
 
     circle = Listed(3, ((waits(1),), (waits(2),), (waits(0),)))
-    with pytest.raises(Violation, match=r"waits for chunk 0 of round 1 \(reduce\) from rank"):
+    with pytest.raises(
+        ScheduleViolationError, match=r"waits for chunk 0 of round 1 \(reduce\) from rank"
+    ):
         simulate(circle, [np.ones(2)] * 3)
 
 
 def test_a_message_that_nobody_wants_is_named() -> None:
     spam = Listed(2, ((Round(0, Phase.REDUCE, Send(1, range(1))),), ()))
     with pytest.raises(
-        Violation, match=r"rank 1 is done, and has another message: chunk 0"
-    ) as told:
+        ScheduleViolationError, match=r"rank 1 is done, and has another message: chunk 0"
+    ) as raised:
         simulate(spam, [np.ones(2)] * 2)
-    assert told.value.name == "unexpected"
+    assert raised.value.name == "unexpected"

@@ -16,37 +16,37 @@ SHAPES = [(512, 256, 3, 3), (512,), (1000, 512)]
 SLOW, FAST = Link(50e-6, 12.5e6), Link(1e-6, 100e9)
 
 
-def told(name: str, link: Link, ranks: int = 2, bucket_bytes: float = 1e9) -> Forecast:
+def forecast_of(name: str, link: Link, ranks: int = 2, bucket_bytes: float = 1e9) -> Forecast:
     gradients = Gradients(SHAPES, torch.float32, bucket_bytes, torch.device("cpu"))
     return forecast(name, 0.01, gradients, [range(ranks)], {LinkClass.HOST: link})
 
 
 def test_what_is_sent_whole_takes_what_a_ring_takes() -> None:
     size = 4 * (512 * 256 * 9 + 512 + 1000 * 512)
-    assert told("none", SLOW).seconds == pytest.approx(2 * 50e-6 + size / 12.5e6)
-    assert told("fp16", SLOW).sending_seconds == pytest.approx(2 * 50e-6 + size / 2 / 12.5e6)
-    eight = told("none", SLOW, bucket_bytes=size / 8)
+    assert forecast_of("none", SLOW).seconds == pytest.approx(2 * 50e-6 + size / 12.5e6)
+    assert forecast_of("fp16", SLOW).sending_seconds == pytest.approx(2 * 50e-6 + size / 2 / 12.5e6)
+    eight = forecast_of("none", SLOW, bucket_bytes=size / 8)
     assert eight.seconds == pytest.approx(16 * 50e-6 + size / 12.5e6)
 
 
 def test_a_hundredth_is_worth_it_on_a_slow_network_alone() -> None:
     for name in ("topk", "powersgd"):
         # What it computes by itself is measured, and would be long on a busy machine.
-        assert told(name, SLOW).sending_seconds < told("none", SLOW).seconds / 5
-        assert told(name, FAST).seconds > told("none", FAST).seconds
+        assert forecast_of(name, SLOW).sending_seconds < forecast_of("none", SLOW).seconds / 5
+        assert forecast_of(name, FAST).seconds > forecast_of("none", FAST).seconds
 
 
 def test_pairs_are_gathered_so_more_ranks_cost_more() -> None:
-    two, eight = (told("topk", SLOW, ranks).sending_seconds for ranks in (2, 8))
+    two, eight = (forecast_of("topk", SLOW, ranks).sending_seconds for ranks in (2, 8))
     assert eight > 6 * two
 
 
 def test_links_between_hosts_count_where_there_are_some() -> None:
     gradients = Gradients(SHAPES, torch.float32, 1e9, torch.device("cpu"))
     within, links = [[0, 1]], {LinkClass.HOST: FAST, LinkClass.RACK: SLOW}
-    assert forecast("none", 1, gradients, within, links) != told("none", SLOW)
+    assert forecast("none", 1, gradients, within, links) != forecast_of("none", SLOW)
     between = forecast("none", 1, gradients, [[0], [1]], links)
-    assert between.seconds == pytest.approx(told("none", SLOW).seconds)
+    assert between.seconds == pytest.approx(forecast_of("none", SLOW).seconds)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,5 +75,5 @@ def test_only_some_of_a_large_model_is_computed() -> None:
 
 def test_what_training_draws_stays() -> None:
     state = torch.get_rng_state()
-    told("powersgd", SLOW)
+    forecast_of("powersgd", SLOW)
     assert torch.equal(torch.get_rng_state(), state)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from support.attempts import RankServer
-from support.traced_saves import NOT_TRACED, state
+from support.cluster.attempts import RankServer
+from support.storage.traced_saves import NOT_TRACED, state
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.manifest import verify_folder
-from trainhall.training.checkpoint.names import scan
+from trainhall.training.checkpoint.format.manifest import verify_folder
+from trainhall.training.checkpoint.format.names import scan
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="strace is of Linux"),
@@ -60,7 +60,7 @@ def save(
     shutil.copytree(begun, folder)
     order = {"strace": options, "keep": keep, "go_on": go_on}
     (folder / "order.json").write_text(json.dumps(order))
-    (code,) = ranks.call("support.traced_saves:run", 1, folder)
+    (code,) = ranks.call("support.storage.traced_saves:run", 1, folder)
     if code == NOT_TRACED:
         pytest.skip("STRACE MAY NOT TRACE HERE: no kills")
     return code
@@ -136,7 +136,7 @@ def save_sharded(
     """Save step 2 on two ranks, one of them under strace; their exit codes."""
     shutil.copytree(begun, folder)
     (folder / "order.json").write_text(json.dumps({"strace": options, "rank": rank}))
-    codes = ranks.call("support.traced_saves:run_sharded", 2, folder)
+    codes = ranks.call("support.storage.traced_saves:run_sharded", 2, folder)
     if NOT_TRACED in codes:
         pytest.skip("STRACE MAY NOT TRACE HERE: no kills")
     return codes
@@ -181,8 +181,8 @@ def test_a_call_that_fails_is_reported_and_the_next_save_succeeds(
     for i, (name, number) in enumerate(calls):
         folder = tmp_path / f"{name}-{number}"
         error = numbers[i % len(numbers)]
-        told = f"inject={name}:error={errno.errorcode[error]}:when={number}"
-        fail = ["-e", f"trace={name}", "-e", told]
+        injection = f"inject={name}:error={errno.errorcode[error]}:when={number}"
+        fail = ["-e", f"trace={name}", "-e", injection]
         code = save(ranks, begun, folder, fail, go_on=True)
         assert code == error, (name, number, os.strerror(error))
         step, steps = newest(folder)

@@ -15,23 +15,27 @@ from typing import Any
 
 import pytest
 import torch
-from support.forged import forge
-from support.traced_saves import state
+from support.cluster.forged import forge
+from support.storage.traced_saves import state
 
-from trainhall.cluster.agent.transfer import verified
-from trainhall.training.checkpoint import manifest as manifests
+from trainhall.cluster.agent.shipping.checkpoint_transfer import verified
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.errors import CheckpointError, NoGoodCheckpoint, NotReadable
 from trainhall.training.checkpoint.export import export
-from trainhall.training.checkpoint.manifest import (
+from trainhall.training.checkpoint.format import manifest as manifests
+from trainhall.training.checkpoint.format.errors import (
+    CheckpointError,
+    NoGoodCheckpointError,
+    UnreadableCheckpointError,
+)
+from trainhall.training.checkpoint.format.manifest import (
     FORMAT_VERSION,
     encode_manifest,
     read_files,
     read_manifest,
     verify_folder,
 )
-from trainhall.training.checkpoint.names import MANIFEST, scan
-from trainhall.training.checkpoint.removal import retire
+from trainhall.training.checkpoint.format.names import MANIFEST, scan
+from trainhall.training.checkpoint.format.removal import retire
 from trainhall.training.spec.recovery import CheckpointSpec
 
 OLD, NEW = "step-00000001-a1-g1", "step-00000002-a1-g1"
@@ -64,7 +68,7 @@ def test_a_thousand_damages_are_all_found_before_use(saver: Checkpointer) -> Non
         file.write_bytes(data)
         target = state(0)
         if i % 25:
-            with pytest.raises(NoGoodCheckpoint) as caught:
+            with pytest.raises(NoGoodCheckpointError) as caught:
                 saver.load([NEW], target)
             notes, expected = caught.value.notes, 0
         else:
@@ -100,7 +104,7 @@ def test_a_folder_that_was_removed_by_hand_is_passed_over(saver: Checkpointer) -
     assert loaded is not None
     assert (loaded.name, loaded.notes[0].reason) == (OLD, "gone")
     shutil.rmtree(saver.folder)
-    with pytest.raises(NoGoodCheckpoint, match="expected a folder, found nothing"):
+    with pytest.raises(NoGoodCheckpointError, match="expected a folder, found nothing"):
         saver.load([NEW, OLD], state(0))
 
 
@@ -138,10 +142,10 @@ def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
     loaded = saver.load([NEW, OLD], state(0))
     assert loaded is not None
     assert (loaded.name, loaded.notes[0].reason) == (OLD, reason)
-    with pytest.raises(NoGoodCheckpoint) as caught:
+    with pytest.raises(NoGoodCheckpointError) as caught:
         saver.load([NEW], state(0))
     # A host may be to blame for the one, and none for the other.
-    assert isinstance(caught.value, NotReadable) == (reason == "unreadable")
+    assert isinstance(caught.value, UnreadableCheckpointError) == (reason == "unreadable")
 
 
 def test_checkpoints_that_are_all_gone_may_lie_on_storage_that_is_not_mounted(
@@ -149,13 +153,13 @@ def test_checkpoints_that_are_all_gone_may_lie_on_storage_that_is_not_mounted(
 ) -> None:
     for name in (NEW, OLD):
         (saver.folder / name).rename(saver.folder / f"away-{name}")
-    with pytest.raises(NotReadable):
+    with pytest.raises(UnreadableCheckpointError):
         saver.load([NEW, OLD], state(0))
     (saver.folder / f"away-{OLD}").rename(saver.folder / OLD)
     (saver.folder / OLD / SHARD).write_bytes(b"")
-    with pytest.raises(NoGoodCheckpoint) as caught:
+    with pytest.raises(NoGoodCheckpointError) as caught:
         saver.load([NEW, OLD], state(0))
-    assert not isinstance(caught.value, NotReadable), "it is there, and damaged"
+    assert not isinstance(caught.value, UnreadableCheckpointError), "it is there, and damaged"
 
 
 class Trap:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.checkpoint_writer import write
+from support.storage.checkpoint_writer import write
 
-from trainhall.training.checkpoint.draft import Draft
-from trainhall.training.checkpoint.manifest import Manifest
-from trainhall.training.checkpoint.names import PartialName, Token, scan
+from trainhall.training.checkpoint.format.draft import Draft
+from trainhall.training.checkpoint.format.manifest import Manifest
+from trainhall.training.checkpoint.format.names import PartialName, Token, scan
 
 
 def manifest_of(draft: Draft, token: Token) -> Manifest:

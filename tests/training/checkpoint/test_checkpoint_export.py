@@ -13,20 +13,20 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 from torch import nn
 from typer.testing import CliRunner
 
-from trainhall.cli import checkpoints as command
-from trainhall.cli.errors import CliError, Usage
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.checkpoints import commands as command
 from trainhall.cli.main import app
 from trainhall.training.checkpoint import export as exporting
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.errors import BadCheckpoint, NoModel
 from trainhall.training.checkpoint.export import export
+from trainhall.training.checkpoint.format.errors import BadCheckpointError, NoModelError
+from trainhall.training.common.weights_hash import weights_sha256
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
-from trainhall.training.weights import weights_sha256
 
 JOB = {
     "name": "export",
@@ -50,13 +50,13 @@ def test_the_file_loads_into_the_plain_model(
     run = ranks.run(tmp_path, spec)
     assert set(run.codes) == {0}, run.stderr()
     file = tmp_path / "model.safetensors"
-    told = export(tmp_path / "checkpoints" / run.event("checkpoint")["name"], file)
+    exported = export(tmp_path / "checkpoints" / run.event("checkpoint")["name"], file)
     model = build_task(validate_spec(spec)).build_model()
     model.load_state_dict(load_file(file))
     digest = weights_sha256(sorted(model.state_dict().items()))
     assert digest == run.event("completed")["weights_sha256"]
-    assert (told["step"], told["size"]) == (2, file.stat().st_size)
-    assert told["tensors"] == len(model.state_dict())
+    assert (exported["step"], exported["size"]) == (2, file.stat().st_size)
+    assert exported["tensors"] == len(model.state_dict())
     with safe_open(file, framework="pt") as opened:
         assert opened.metadata() == {"format": "pt", "job_id": "job", "step": "2"}
 
@@ -97,7 +97,9 @@ def test_a_script_s_model_is_found_in_its_state(tmp_path: Path) -> None:
     export(saved(tmp_path / "c", state), tmp_path / "m")
     nn.Linear(2, 1).load_state_dict(load_file(tmp_path / "m"))
     other = saved(tmp_path / "other", {"state": {"net": model.state_dict(), "seen": tensor()}})
-    with pytest.raises(NoModel, match=r"no weights under the key 'model'.* it holds net, seen"):
+    with pytest.raises(
+        NoModelError, match=r"no weights under the key 'model'.* it holds net, seen"
+    ):
         export(other, tmp_path / "n")
 
 
@@ -112,7 +114,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
         export(folder, tmp_path / "m")
     shard = folder / "tensors-00000-00000.safetensors"
     shard.write_bytes(shard.read_bytes()[:-1])
-    with pytest.raises(BadCheckpoint, match=shard.name):
+    with pytest.raises(BadCheckpointError, match=shard.name):
         export(folder, tmp_path / "n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["c", "m"]
     assert (tmp_path / "m").read_bytes() == b"mine"
@@ -164,10 +166,10 @@ def test_the_command_takes_a_folder_with_checkpoints(tmp_path: Path) -> None:
     saved(tmp_path / "out" / "checkpoints", {"model": {"a": tensor()}})
     done = run(tmp_path / "out", tmp_path / "m", "-o", "json")
     assert done.exception is None, done.exception
-    told = json.loads(done.stdout)
-    assert (told["path"], told["tensors"], told["step"]) == (str(tmp_path / "m"), 1, 1)
+    exported = json.loads(done.stdout)
+    assert (exported["path"], exported["tensors"], exported["step"]) == (str(tmp_path / "m"), 1, 1)
     again = run(tmp_path / "out", tmp_path / "m")
-    assert isinstance(again.exception, Usage)
+    assert isinstance(again.exception, UsageError)
     assert "exists already" in str(again.exception)
     nowhere = run(tmp_path / "out", tmp_path / "no" / "m")
     assert "is in a folder that does not exist" in str(nowhere.exception)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.checkpoint_writer import write
+from support.storage.checkpoint_writer import write
 
-from trainhall.training.checkpoint.errors import BadCheckpoint
-from trainhall.training.checkpoint.manifest import (
+from trainhall.training.checkpoint.format.errors import BadCheckpointError
+from trainhall.training.checkpoint.format.manifest import (
     FileRecord,
     Manifest,
     decode_manifest,
@@ -160,7 +160,7 @@ def test_a_listed_path_stays_within_the_folder(path: str) -> None:
                 }
             )
         )
-    except BadCheckpoint:
+    except BadCheckpointError:
         return
     inside = Path("/folder")
     assert inside in Path(os.path.normpath(inside / path)).parents
@@ -207,7 +207,7 @@ def test_a_pickle_in_the_manifests_place_is_not_opened(checkpoint: Path) -> None
     "fields", [None, [], 3, {}, {"format_version": 1}, {"format_version": "2"}]
 )
 def test_what_is_no_manifest_is_refused(fields: Any) -> None:
-    with pytest.raises(BadCheckpoint, match=r"manifest\.json"):
+    with pytest.raises(BadCheckpointError, match=r"manifest\.json"):
         decode_manifest(seal(fields))
 
 
@@ -229,10 +229,12 @@ def test_a_manifest_comes_back(good: Path) -> None:
     assert isinstance(manifest, Manifest)
 
 
+@pytest.mark.processes
 def test_verifying_needs_no_torch() -> None:
     code = (
         "import sys\n"
-        "import trainhall.training.checkpoint.removal, trainhall.training.checkpoint.manifest\n"
+        "import trainhall.training.checkpoint.format.removal\n"
+        "import trainhall.training.checkpoint.format.manifest\n"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainhall.training.checkpoint.names import (
+from trainhall.training.checkpoint.format.names import (
     CheckpointName,
     PartialName,
     Token,

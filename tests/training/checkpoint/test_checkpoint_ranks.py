@@ -8,28 +8,28 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed.checkpoint as dcp
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.draft import Draft
-from trainhall.training.checkpoint.manifest import Manifest
-from trainhall.training.checkpoint.names import Token
+from trainhall.training.checkpoint.format.draft import Draft
+from trainhall.training.checkpoint.format.manifest import Manifest
+from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.checkpoint.storage import SafetensorsReader, SafetensorsWriter
 
 
 def call(ranks: RankServer, function: str, world_size: int, folder: Path) -> None:
-    codes = ranks.call(f"support.checkpoint_ranks:{function}", world_size, folder)
+    codes = ranks.call(f"support.groups.checkpoint:{function}", world_size, folder)
     errors = [p.read_text() for p in sorted(folder.glob("ranks/*/stderr.log"))]
     shutil.rmtree(folder / "ranks")
     assert codes == [0] * world_size, "\n".join(errors)
 
 
 def save_alone(folder: Path, step: int) -> str:
-    told: list[str] = []
-    checkpointer = Checkpointer(folder, ("job", 1, 1), None, lambda c: told.append(c.name))
+    messages: list[str] = []
+    checkpointer = Checkpointer(folder, ("job", 1, 1), None, lambda c: messages.append(c.name))
     checkpointer.save(step, {"model": {"weight": torch.full((4,), float(step))}})
     checkpointer.wait()
-    return told[0]
+    return messages[0]
 
 
 def test_replicated_ranks_save_and_load_while_they_train(ranks: RankServer, tmp_path: Path) -> None:
@@ -50,11 +50,11 @@ def test_all_ranks_take_the_same_checkpoint(ranks: RankServer, tmp_path: Path) -
     assert first == second == {"name": new, "notes": []}
 
     first, second = outcomes(ranks, tmp_path, [new, old], [old])
-    told = f"{new} was not used: rank 1 does not have it"
-    assert first == second == {"name": old, "notes": [told]}
+    message = f"{new} was not used: rank 1 does not have it"
+    assert first == second == {"name": old, "notes": [message]}
     first, second = outcomes(ranks, tmp_path, [old], [new, old])
-    told = f"{new} was not used: rank 0 does not have it"
-    assert first == second == {"name": old, "notes": [told]}
+    message = f"{new} was not used: rank 0 does not have it"
+    assert first == second == {"name": old, "notes": [message]}
 
     # Nobody missed an older one.
     for names in ([new], [new, old]), ([new, old], [new]):
@@ -101,8 +101,8 @@ def test_ranks_of_a_host_share_the_hashing(ranks: RankServer, tmp_path: Path) ->
             data[-1] ^= 1
             path.write_bytes(data)
         call(ranks, "share_the_hashing", 2, tmp_path)
-        told = [json.loads((tmp_path / f"hashed{rank}.json").read_text()) for rank in range(2)]
-        (first, why), (second, same) = told
+        hashed = [json.loads((tmp_path / f"hashed{rank}.json").read_text()) for rank in range(2)]
+        (first, why), (second, same) = hashed
         assert first, "one rank did all the work"
         assert sorted(first + second) == ["state.json", "tensors-00000-00000.safetensors"]
         assert why == same

@@ -4,13 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.checkpoint_writer import write
+from support.storage.checkpoint_writer import write
 
-from trainhall.training.checkpoint import removal
-from trainhall.training.checkpoint.draft import Draft
-from trainhall.training.checkpoint.errors import NotRemoved
-from trainhall.training.checkpoint.names import CheckpointName, Token, removed_name, scan
-from trainhall.training.checkpoint.removal import (
+from trainhall.training.checkpoint.format import removal
+from trainhall.training.checkpoint.format.draft import Draft
+from trainhall.training.checkpoint.format.errors import NotRemovedError
+from trainhall.training.checkpoint.format.names import CheckpointName, Token, removed_name, scan
+from trainhall.training.checkpoint.format.removal import (
     remove_checkpoint,
     remove_leftovers,
     retire,
@@ -41,7 +41,7 @@ def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
     missing = tmp_path / "step-00000011-a1-g1"
     before = sorted(tmp_path.rglob("*"))
     for path in (home, empty, link, file, missing, tmp_path, Path("/")):
-        with pytest.raises(NotRemoved, match=str(path)):
+        with pytest.raises(NotRemovedError, match=str(path)):
             remove_checkpoint(path)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -107,5 +107,5 @@ def test_whatever_has_a_checkpoints_name_can_be_made_to_vanish(tmp_path: Path) -
     (tmp_path / removed_name(CheckpointName(8, 1, 1))).mkdir()
     vanish(bare)  # finishes what was cut short
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NotRemoved, match="not named"):
+    with pytest.raises(NotRemovedError, match="not named"):
         vanish(tmp_path)

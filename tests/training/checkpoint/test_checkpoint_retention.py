@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainhall.training.checkpoint.names import CheckpointName
-from trainhall.training.checkpoint.retention import Candidate, verdicts
+from trainhall.training.checkpoint.format.names import CheckpointName
+from trainhall.training.checkpoint.format.retention import Candidate, verdicts
 from trainhall.training.spec import SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.recovery import CheckpointSpec
@@ -17,13 +17,13 @@ def at(step: int, *, attempt: int = 1, pinned: bool = False, **metrics: Any) -> 
 
 def kept(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
     """The reasons of those that stay, by step."""
-    told = zip(candidates, verdicts(rule, candidates), strict=True)
-    return {c.name.step: verdict.reason for c, verdict in told if verdict.keep}
+    with_verdicts = zip(candidates, verdicts(rule, candidates), strict=True)
+    return {c.name.step: verdict.reason for c, verdict in with_verdicts if verdict.keep}
 
 
 def given_up(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
-    told = zip(candidates, verdicts(rule, candidates), strict=True)
-    return {c.name.step: verdict.reason for c, verdict in told if not verdict.keep}
+    with_verdicts = zip(candidates, verdicts(rule, candidates), strict=True)
+    return {c.name.step: verdict.reason for c, verdict in with_verdicts if not verdict.keep}
 
 
 LOSSES = [at(s, eval_loss=loss) for s, loss in ((10, 0.5), (20, 0.1), (30, 0.3), (40, 0.4))]
@@ -65,7 +65,8 @@ def test_one_may_stay_for_several_reasons_and_takes_the_place_of_none() -> None:
 )
 def test_what_is_better_is_said_by_the_name_or_the_mode(metric: str, mode: Any, best: int) -> None:
     rule = CheckpointSpec(keep_latest=1, keep_best=1, metric=metric, metric_mode=mode)
-    found = [at(10, **{metric: 1}), at(20, **{metric: 2}), at(30)]
+    scores: list[dict[str, Any]] = [{metric: 1}, {metric: 2}, {}]
+    found = [at(10 * number, **score) for number, score in enumerate(scores, 1)]
     assert set(kept(rule, *found)) == {30, best}
 
 
@@ -88,14 +89,14 @@ def test_a_later_attempt_is_newer_whatever_its_step() -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "field", "words"),
     [
-        ({"keep_best": 1}, "checkpoint.metric", "needs the name of a metric"),
+        ({"keep_best": 1}, "checkpoint.metric", "keep_best needs a metric"),
         ({"metric": "eval_loss"}, "checkpoint.metric", "keep_best: 1"),
         (
             {"keep_best": 1, "metric": "reward"},
             "checkpoint.metric_mode",
-            "less (min) or more (max) of reward is better",
+            "is a lower or a higher reward better?",
         ),
-        ({"metric_mode": "min"}, "checkpoint.metric_mode", "belongs to a metric"),
+        ({"metric_mode": "min"}, "checkpoint.metric_mode", "needs a metric"),
         ({"keep_best": 1, "metric": "a_loss", "metric_mode": "less"}, "checkpoint.metric_mode", ""),
     ],
 )
@@ -114,8 +115,8 @@ def test_what_a_restored_job_goes_back_to_stays_beside_the_newest() -> None:
     def left(*written: int) -> list[int]:
         own = [at(step, attempt=2) for step in written]
         lineage = [str(c.name) for c in (*reversed(own), *before[1::-1])]
-        told = zip([*before, *own], verdicts(rule, [*before, *own], lineage), strict=True)
-        return [c.name.step for c, verdict in told if verdict.keep]
+        with_verdicts = zip([*before, *own], verdicts(rule, [*before, *own], lineage), strict=True)
+        return [c.name.step for c, verdict in with_verdicts if verdict.keep]
 
     assert left() == [10, 20, 30, 40]
     assert left(25) == [20, 40, 25]

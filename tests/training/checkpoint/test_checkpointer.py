@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.forged import forge
+from support.cluster.forged import forge
 from torch import Tensor, nn
 
 from trainhall.training.checkpoint.checkpointer import Checkpointer
-from trainhall.training.checkpoint.draft import Committed, Draft
-from trainhall.training.checkpoint.errors import NoGoodCheckpoint, StateMismatch
-from trainhall.training.checkpoint.manifest import read_manifest, verify_folder
-from trainhall.training.checkpoint.names import Token, scan
+from trainhall.training.checkpoint.format.draft import Committed, Draft
+from trainhall.training.checkpoint.format.errors import NoGoodCheckpointError, StateMismatchError
+from trainhall.training.checkpoint.format.manifest import read_manifest, verify_folder
+from trainhall.training.checkpoint.format.names import Token, scan
 
 
 class Job:
@@ -233,7 +233,7 @@ def test_a_better_one_that_no_host_could_get_is_told(job: Job) -> None:
     assert str(note) == (
         "step-00000009-a1-g1 was not used: no host has a good copy: it is not in the store"
     )
-    with pytest.raises(NoGoodCheckpoint, match="no host has a good copy"):
+    with pytest.raises(NoGoodCheckpointError, match="no host has a good copy"):
         job.checkpointer.load([], small_state(), lacking=lacking)
 
 
@@ -241,7 +241,9 @@ def test_a_damaged_one_is_not_read_at_all(job: Job) -> None:
     name = job.save(1, {"model": {"a": torch.ones(3), "b": torch.ones(3)}})
     (job.folder / name / "state.json").write_bytes(b"{}")
     target = {"model": {"a": torch.zeros(3), "b": torch.zeros(3)}}
-    with pytest.raises(NoGoodCheckpoint, match=r"state\.json: expected \d+ bytes, found 2 bytes"):
+    with pytest.raises(
+        NoGoodCheckpointError, match=r"state\.json: expected \d+ bytes, found 2 bytes"
+    ):
         job.checkpointer.load([name], target)
     assert target["model"]["a"].tolist() == [0, 0, 0]
 
@@ -272,9 +274,9 @@ def test_the_first_difference_is_named(
 ) -> None:
     state = {"model": {"a": torch.ones(2), "b": torch.ones(2)}, "n": 1}
     name = job.save(1, state)
-    target = {"model": {"a": torch.zeros(2), "b": torch.zeros(2)}, "n": 0}
+    target: dict[str, Any] = {"model": {"a": torch.zeros(2), "b": torch.zeros(2)}, "n": 0}
     change(target)
-    with pytest.raises(StateMismatch, match=f"^{name} does not fit: {message}"):
+    with pytest.raises(StateMismatchError, match=f"^{name} does not fit: {message}"):
         job.checkpointer.load([name], target)
     assert target["model"]["a"].sum() == 0
 
@@ -306,7 +308,7 @@ def test_a_failing_disk_is_reported_and_training_goes_on(
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(*((os, "fsync") if call == "fsync" else (Path, call)), fail)
+    monkeypatch.setattr(os if call == "fsync" else Path, call, fail)
     job.checkpointer.save(2, small_state(2.0))
     job.checkpointer.wait()
     monkeypatch.undo()
@@ -360,8 +362,8 @@ def test_a_callback_that_fails_ends_nothing(tmp_path: Path, caplog: Any) -> None
     job.checkpointer.save(1, small_state())
     job.checkpointer.wait()
     assert [found.name.step for found in scan(tmp_path)] == [1]
-    assert "telling so failed" in caplog.text
-    assert "so did telling so" in caplog.text
+    assert "its callback failed" in caplog.text
+    assert "so did its callback" in caplog.text
 
 
 def test_a_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
@@ -397,6 +399,6 @@ def test_files_that_contradict_each_other_are_refused(
     path.write_text(json.dumps(document))
     forge(job.folder / name)
     target = small_state(0.0)
-    with pytest.raises(NoGoodCheckpoint, match=message):
+    with pytest.raises(NoGoodCheckpointError, match=message):
         job.checkpointer.load([name], target)
     assert target["model"]["weight"].tolist() == [0.0] * 8

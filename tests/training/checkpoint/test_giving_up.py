@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from trainhall.training.checkpoint import draft
-from trainhall.training.checkpoint.checkpointer import Checkpointer, GivenUp
-from trainhall.training.checkpoint.draft import Committed, Draft
-from trainhall.training.checkpoint.names import scan
+from trainhall.training.checkpoint.checkpointer import Checkpointer, SaveAbandonedError
+from trainhall.training.checkpoint.format import draft
+from trainhall.training.checkpoint.format.draft import Committed, Draft
+from trainhall.training.checkpoint.format.names import scan
 
 STATE = {"model": {"weight": torch.ones(8)}, "extra": {}}
 
@@ -50,7 +50,7 @@ def test_it_commits_nothing_though_all_is_written(
     monkeypatch.setattr(draft, "fsync_folder", then_give_up)
     saved.save()
     assert saved.committed == []
-    assert [type(error) for error in saved.errors] == [GivenUp]
+    assert [type(error) for error in saved.errors] == [SaveAbandonedError]
     assert list(scan(saved.folder)) == []
     assert list(saved.folder.iterdir()) == [], "nor does it leave anything"
 
@@ -58,19 +58,19 @@ def test_it_commits_nothing_though_all_is_written(
 def test_whoever_gives_it_up_waits_for_a_rename_under_way(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    order: list[str] = []
     begins, goes_on = threading.Event(), threading.Event()
     rename = Path.rename
 
     def slowly(path: Path, target: Any) -> Path:
         begins.set()
         assert goes_on.wait(30)
-        told.append("renamed")
+        order.append("renamed")
         return rename(path, target)
 
     def give_up() -> None:
         saved.checkpointer.give_up()
-        told.append("given up")
+        order.append("given up")
 
     monkeypatch.setattr(Path, "rename", slowly)
     saved.checkpointer.save(1, STATE)
@@ -81,7 +81,7 @@ def test_whoever_gives_it_up_waits_for_a_rename_under_way(
     goes_on.set()
     other.join()
     saved.checkpointer.wait()
-    assert told == ["renamed", "given up"]
+    assert order == ["renamed", "given up"]
     assert [committed.step for committed in saved.committed] == [1]
 
 
@@ -97,11 +97,11 @@ def test_that_its_folder_was_cleaned_away_is_no_news(
 
     monkeypatch.setattr(Draft, "write", cleaned)
     saved.save()
-    assert [type(error) for error in saved.errors] == [GivenUp]
+    assert [type(error) for error in saved.errors] == [SaveAbandonedError]
 
 
 def test_nothing_is_begun_any_more(saved: Saved) -> None:
     saved.checkpointer.give_up()
     saved.save()
-    assert [type(error) for error in saved.errors] == [GivenUp]
+    assert [type(error) for error in saved.errors] == [SaveAbandonedError]
     assert not saved.folder.exists()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainhall.training.checkpoint.errors import NotSaved
-from trainhall.training.checkpoint.names import Token
+from trainhall.training.checkpoint.format.errors import NotSavedError
+from trainhall.training.checkpoint.format.names import Token
 from trainhall.training.sdk import checkpoints
 from trainhall.training.sdk.checkpoints import Checkpoints
 
@@ -17,28 +17,30 @@ def test_a_failed_save_names_the_step_of_the_rank_that_failed(
     blocked.touch()
     unsaved: list[tuple[int, str]] = []
 
-    def not_saved(step: int, told: str) -> None:
-        unsaved.append((step, told))
+    def not_saved(step: int, message: str) -> None:
+        unsaved.append((step, message))
 
     saves = Checkpoints(
         blocked / "checkpoints", Token("job", 1, 1), [], {}, None,
         shared_by_hosts=False, committed=lambda done: None, not_saved=not_saved,
     )  # fmt: skip
     saves.save({"weight": 1}, 3, {})
-    with pytest.raises(NotSaved, match="rank 0 could not save the checkpoint of step 3: NotADir"):
+    with pytest.raises(
+        NotSavedError, match="rank 0 could not save the checkpoint of step 3: NotADir"
+    ):
         saves.finish()
     ((step, why),) = unsaved
     assert step == 3
     assert why.startswith("the checkpoint of step 3 was not saved: NotADirectoryError")
 
     # The ranks may be at different steps; each tells its own.
-    told: list[str | None] = []
+    messages: list[str | None] = []
 
     def gathered(group: object, error: str | None) -> list[str | None]:
-        told.append(error)
+        messages.append(error)
         return [None, error]
 
     monkeypatch.setattr(checkpoints, "all_errors", gathered)
-    with pytest.raises(NotSaved, match="rank 1 could not save the checkpoint of step 3"):
+    with pytest.raises(NotSavedError, match="rank 1 could not save the checkpoint of step 3"):
         saves.finish()
-    assert "step 3" in str(told)
+    assert "step 3" in str(messages)

@@ -43,6 +43,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.processes
 def test_a_process_ends_while_threads_of_its_groups_are_at_work() -> None:
     """It was ended by SIGABRT; and a script of its own end leaves its groups as they are."""
     ended = subprocess.run(

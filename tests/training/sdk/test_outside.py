@@ -18,6 +18,7 @@ def run(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[str]
     )  # fmt: skip
 
 
+@pytest.mark.processes
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
     text = """
 assert not {"torch", "pydantic", "fastapi", "numpy"} & set(sys.modules)
@@ -34,6 +35,7 @@ assert "Trainer" in dir(th) or "Trainer" in th.__all__
     assert done.stderr.splitlines() == ["step 1  loss 0.5", "step 2  eval/loss 1"]
 
 
+@pytest.mark.processes
 def test_a_script_leaves_as_it_would(tmp_path: Path) -> None:
     assert run("th.leave()", tmp_path).returncode == 0
     assert run("th.init()\nsys.exit(3)", tmp_path).returncode == 3
@@ -41,10 +43,11 @@ def test_a_script_leaves_as_it_would(tmp_path: Path) -> None:
     assert (failed.returncode, failed.stderr.count("ValueError: wrong")) == (1, 1)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("th.init(total_steps=0)", "total_steps must be a whole number above 0, not 0"),
+        ("th.init(total_steps=0)", "total_steps must be an integer above 0, not 0"),
         ("th.init(total_steps='5')", "not '5'"),
         ("th.report(loss='x')", "loss must be a number, not str"),
         ("th.nothing", "has no attribute 'nothing'"),
@@ -54,6 +57,7 @@ def test_wrong_use_is_told(tmp_path: Path, text: str, why: str) -> None:
     assert why in run(text, tmp_path).stderr.splitlines()[-1]
 
 
+@pytest.mark.processes
 def test_a_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
     """Nobody listens at the port: joining would fail, or wait."""
     env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
@@ -68,6 +72,7 @@ assert "torch" not in sys.modules
     assert (done.returncode, done.stderr) == (0, "step 1  loss 2\n")
 
 
+@pytest.mark.processes
 def test_a_fork_is_no_rank(tmp_path: Path) -> None:
     text = """
 import os
@@ -87,6 +92,7 @@ for call in (th.should_stop, th.leave, th.checkpoint.load, lambda: th.checkpoint
     assert all("a process that the script started" in line for line in lines)
 
 
+@pytest.mark.processes
 def test_a_broken_mark_of_an_attempt_is_no_attempt(tmp_path: Path) -> None:
     """Left over in a shell: the folder is gone, or there never was one."""
     env = {"TRAINHALL_ATTEMPT_FOLDER": str(tmp_path / "gone"), "TRAINHALL_WRITER": "0-aa",

@@ -2,16 +2,17 @@
 
 import math
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.attempts import read_tables
+from support.cluster.attempts import read_tables
 from support.waiting import eventually
 
-from trainhall.training.link import MetricSpool
+from trainhall.training.link.spool import MetricSpool
 from trainhall.training.sdk import reporting
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal
 
@@ -25,6 +26,10 @@ class Kept:
 
     def flush(self) -> None:
         pass
+
+
+def _has_tables(path: Path, number: int) -> bool:
+    return path.exists() and len(list(read_tables(path.read_bytes()))) == number
 
 
 def test_numbers_of_every_kind_are_taken() -> None:
@@ -55,7 +60,7 @@ def test_numbers_of_every_kind_are_taken() -> None:
         ({"a\nb": 1}, None, "1 to 128 printable"),
         ({"x" * 129: 1}, None, "1 to 128 printable"),
         ({"loss": 1}, -1, "0 or above"),
-        ({"loss": 1}, 1.5, "whole number"),
+        ({"loss": 1}, 1.5, "an integer"),
         ({"loss": 1}, 2**63, "0 or above"),
         ({f"m{i}": i for i in range(1001)}, None, "more than 1000 different"),
     ],
@@ -72,7 +77,8 @@ def test_what_is_no_metric_is_refused_as_a_whole(values: Any, step: Any, why: st
 def test_steps_count_up_unless_they_are_given() -> None:
     kept = Kept()
     reporter = Reporter(kept)
-    for step in (None, None, 10, None, np.int64(4), None):
+    steps: list[Any] = [None, None, 10, None, np.int64(4), None]
+    for step in steps:
         reporter.report({"loss": 1}, step)
     assert [step for step, _ in kept.points] == [1, 2, 10, 11, 4, 12]
     reporter.report({}, None)
@@ -116,7 +122,7 @@ def test_a_value_that_cannot_be_read_ends_no_thread(
         spooled.take(step, {"loss": 0.5})
         eventually(
             "the next to be written",
-            lambda step=step: path.exists() and len(list(read_tables(path.read_bytes()))) == step,
+            partial(_has_tables, path, step),
         )
     assert [r.getMessage() for r in caplog.records] == [
         "metrics were lost: RuntimeError: the device is gone"

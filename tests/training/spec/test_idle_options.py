@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from trainhall.cluster.respec import changed_spec
+from trainhall.cluster.jobs.spec_changes import changed_spec
 from trainhall.training.spec import JobSpec, SpecError, parse_spec
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.strategies import with_parallelism
@@ -31,45 +31,47 @@ def parsed(**parts: Any) -> JobSpec:
     return parse_spec(json.dumps(document(**parts)), "json")
 
 
-@pytest.mark.parametrize(("parts", "field", "value", "told"), [
+@pytest.mark.parametrize(("parts", "field", "value", "message"), [
     ({"parallelism": {"schedule": "zbv"}}, "parallelism.schedule", "zbv",
-     "is for strategy pipeline: under ddp it would do nothing; leave it out, or set "
-     "parallelism.strategy to pipeline"),
+     "has no effect under strategy ddp; leave it out, or set parallelism.strategy to pipeline"),
     ({"parallelism": {"strategy": "model", "schedule": "zbv"}}, "parallelism.schedule", "zbv",
-     "is for strategy pipeline: under model"),
+     "has no effect under strategy model"),
     ({"parallelism": {"reshard_after_forward": False}}, "parallelism.reshard_after_forward",
-     "false", "is for strategy fsdp: under ddp"),
+     "false", "has no effect under strategy ddp"),
     ({"parallelism": {"strategy": "fsdp", "gradient_sync": {"bucket_mb": 1}}},
-     "parallelism.gradient_sync.bucket_mb", "1.0", "is for strategy ddp: under fsdp"),
+     "parallelism.gradient_sync.bucket_mb", "1.0", "has no effect under strategy fsdp"),
     ({"parallelism": {"strategy": "parameter_server", "gradient_sync": {"bucket_mb": 1}},
       "resources": {"workers": 3}},
-     "parallelism.gradient_sync.bucket_mb", "1.0", "is for strategy ddp: under parameter_server"),
+     "parallelism.gradient_sync.bucket_mb", "1.0", "has no effect under strategy parameter_server"),
     ({"parallelism": {"schedule": "gpipe"}, "script": {"path": "/a.py"}},
      "parallelism.schedule", "gpipe", "is for tasks"),
+    ({"parallelism": {"strategy": "fsdp", "gradient_sync": {"measure_links": True}}},
+     "parallelism.gradient_sync.measure_links", "true", "has no effect under strategy fsdp"),
     ({"parallelism": {"gradient_sync": {"bucket_mb": 1}}, "script": {"path": "/a.py"}},
      "parallelism.gradient_sync.bucket_mb", "1.0", "is for tasks"),
     ({"task": OWN, "parallelism": {"sequence_parallel": True}}, "parallelism.sequence_parallel",
-     "true", "tensor is 1 here; leave it out, or give parallelism.tensor above 1"),
+     "true", "needs tensor above 1, under strategy tensor, fsdp or pipeline; leave it out"),
     ({"task": OWN, "parallelism": {"strategy": "fsdp", "sequence_parallel": True}},
-     "parallelism.sequence_parallel", "true", "tensor is 1 here"),
+     "parallelism.sequence_parallel", "true", "needs tensor above 1"),
     ({"training": {"logical_shards": 6}}, "training.logical_shards", "6",
      "leave it out, or set training.reproducible to true"),
-    ({"training": {"momentum": 0.5}}, "training.momentum", "0.5", "is for optimizer sgd"),
+    ({"training": {"momentum": 0.5}}, "training.momentum", "0.5",
+     "has no effect with optimizer adamw"),
     ({"training": {"learning_rate_schedule": {"kind": "cosine", "decay_every": 5}}},
-     "training.learning_rate_schedule.decay_every", "5", "is for kind step: cosine would ignore"),
+     "training.learning_rate_schedule.decay_every", "5", "has no effect with kind cosine"),
     ({"training": {"learning_rate_schedule": {"decay_factor": 0.5}}},
-     "training.learning_rate_schedule.decay_factor", "0.5", "is for kind step"),
+     "training.learning_rate_schedule.decay_factor", "0.5", "has no effect with kind constant"),
     ({"training": {"learning_rate_schedule": {"final_ratio": 0.5}}},
-     "training.learning_rate_schedule.final_ratio", "0.5", "is for kind cosine: constant would"),
+     "training.learning_rate_schedule.final_ratio", "0.5", "has no effect with kind constant"),
 ])  # fmt: skip
 def test_what_would_do_nothing_is_refused(
-    parts: dict[str, Any], field: str, value: str, told: str
+    parts: dict[str, Any], field: str, value: str, message: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
         parsed(**parts)
     (problem,) = refused.value.problems
     assert (problem.field, problem.value) == (field, value)
-    assert told in problem.message
+    assert message in problem.message
 
 
 def test_all_that_would_do_nothing_is_named_at_once() -> None:

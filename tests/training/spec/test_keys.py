@@ -11,7 +11,7 @@ from trainhall.training.spec.parse import validate_spec
 DIGITS = {"name": "a", "task": {"name": "digits"}, "training": {"steps": 1}}
 
 
-def told(data: dict[str, Any]) -> list[tuple[str, str]]:
+def errors(data: dict[str, Any]) -> list[tuple[str, str]]:
     with pytest.raises(SpecError) as caught:
         validate_spec({**DIGITS, **data})
     return [(problem.field, problem.message) for problem in caught.value.problems]
@@ -48,11 +48,17 @@ def told(data: dict[str, Any]) -> list[tuple[str, str]]:
 def test_a_key_in_a_wrong_place_or_of_another_name_is_told_where_it_is(
     data: dict[str, Any], field: str, meant: str
 ) -> None:
-    assert (field, f"unknown key; did you mean {meant}?") in told(data)
+    assert (field, f"unknown key; did you mean {meant}?") in errors(data)
+
+
+@pytest.mark.parametrize("key", ["secrets", "command", "image"])
+def test_a_key_of_another_system_gets_no_wrong_suggestion(key: str) -> None:
+    ((_, message),) = errors({key: "x"})
+    assert message.startswith("unknown key; known here: checkpoint, code, ")
 
 
 def test_a_key_of_several_parts_is_not_guessed() -> None:
-    ((_, message),) = told({"resources": {"path": "/x"}})
+    ((_, message),) = errors({"resources": {"path": "/x"}})
     assert message.startswith("unknown key; known here: device, ")
 
 
@@ -64,11 +70,9 @@ def test_what_others_call_a_key_leads_to_one_that_there_is() -> None:
 
 
 def test_a_task_or_a_script_given_as_text_is_told_how_it_is_written() -> None:
-    assert told({"task": "digits"}) == [
-        ("task", "must be a mapping of keys; write task: {name: digits}")
-    ]
-    ((field, message),) = told({"task": None, "script": "train.py"})
+    assert errors({"task": "digits"}) == [("task", "must be an object; write task: {name: digits}")]
+    ((field, message),) = errors({"task": None, "script": "train.py"})
     assert (field, message) == (
-        "script", "must be a mapping of keys; write script: {path: train.py}"
+        "script", "must be an object; write script: {path: train.py}"
     )  # fmt: skip
-    assert told({"task": "a {b"}) == [("task", "must be a mapping of keys; write task: {name: …}")]
+    assert errors({"task": "a {b"}) == [("task", "must be an object; write task: {name: …}")]

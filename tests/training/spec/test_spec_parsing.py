@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from trainhall.training.spec import MAX_SPEC_BYTES, JobSpec, SpecError, parse_spec
 from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.recovery import MetricMode, MetricSpec
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FORMATS = st.sampled_from(["json", "yaml"])
@@ -114,9 +115,9 @@ def problems(document: Any) -> dict[str, str]:
         ({"script": {"path": "a.py"}}, "script.path", "must be an absolute path on every node"),
         ({"training": {"steps": 1, "epochs": 1}}, "training.epochs", "give one"),
         ({"training": {"steps": 0}}, "training.steps", "must be at least 1"),
-        ({"training": {"steps": "many"}}, "training.steps", "must be a whole number"),
-        ({"training": {"steps": 1.5}}, "training.steps", "must be a whole number"),
-        ({"training": {"steps": [1]}}, "training.steps", "must be a whole number"),
+        ({"training": {"steps": "many"}}, "training.steps", "must be an integer"),
+        ({"training": {"steps": 1.5}}, "training.steps", "must be an integer"),
+        ({"training": {"steps": [1]}}, "training.steps", "must be an integer"),
         ({"training": {"learning_rate": "x"}}, "training.learning_rate", "must be a number"),
         (
             {"training": {"precision": "BF-16"}},
@@ -128,9 +129,9 @@ def problems(document: Any) -> dict[str, str]:
             "resources.device",
             "must be one of auto, cpu, cuda",
         ),
-        ({"training": 3}, "training", "must be a mapping of keys"),
-        ({"name": 7}, "name", "must be text; put it in quotes"),
-        ({"name": None}, "name", "is empty; it must be text"),
+        ({"training": 3}, "training", "must be an object"),
+        ({"name": 7}, "name", "must be a string; put it in quotes"),
+        ({"name": None}, "name", "is empty; it must be a string"),
         ({"name": ""}, "name", "must not be empty"),
         ({"name": "x" * 129}, "name", "may have at most 128 characters"),
         ({"task": {}}, "task.name", "is missing"),
@@ -148,24 +149,24 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"resources": {"workers": 3}},
             "training.global_batch_size",
-            "the nearest that does is 63",
+            "not divisible by 3 (3 workers); the nearest valid size is 63",
         ),
         (
             {"resources": {"workers": 40}},
             "training.global_batch_size",
-            "by 40 workers × 1 accumulation rounds = 40; the nearest that does is 80",
+            "not divisible by 40 (40 workers); the nearest valid size is 80",
         ),
         ({"parallelism": {"data": 2}}, "parallelism.data", "number of workers"),
         ({"parallelism": {"shard": 2}}, "parallelism.shard", "strategy ddp has no degree `shard`"),
         (
             {"parallelism": {"strategy": "fsdp", "data": 2}},
             "parallelism.data",
-            "does not divide the number of workers, 1",
+            "the number of workers, 1, is not divisible by data 2",
         ),
         (
             {"parallelism": {"strategy": "tensor"}, "resources": {"workers": 3}},
             "parallelism.tensor",
-            "the 256 hidden units of 0 do not divide by tensor 3; choose a divisor of 256",
+            "the 256 hidden units of 0 are not divisible by tensor 3; choose a divisor of 256",
         ),
         (
             {
@@ -174,7 +175,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.tensor",
-            "declares no layers that tensor parallelism can divide",
+            "declares no layers that tensor parallelism can split",
         ),
         (
             {
@@ -187,7 +188,7 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"parallelism": {"sequence_parallel": True}},
             "parallelism.sequence_parallel",
-            "tensor is 1 here",
+            "needs tensor above 1",
         ),
         (
             {
@@ -196,7 +197,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.sequence_parallel",
-            "9 positions do not divide by tensor 2",
+            "9 positions are not divisible by tensor 2",
         ),
         (
             {
@@ -205,12 +206,12 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 4},
             },
             "parallelism.tensor",
-            "the 6 heads of blocks.0.attention.query_key_value do not divide by tensor 4",
+            "the 6 heads of blocks.0.attention.query_key_value are not divisible by tensor 4",
         ),
         (
             {"parallelism": {"strategy": "pipeline"}, "resources": {"workers": 4}},
             "parallelism.pipeline",
-            "the model's 2 layers cannot be cut into pipeline 4 = 4 stages",
+            "2 layers, fewer than the 4 stages of pipeline 4; choose",
         ),
         (
             {
@@ -218,7 +219,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.pipeline",
-            "2 layers cannot be cut into pipeline 2 × 2 stages each = 4 stages",
+            "fewer than the 4 stages of pipeline 2 × 2 stages per rank",
         ),
         (
             {
@@ -231,12 +232,12 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"parallelism": {"strategy": "pipeline"}},
             "parallelism.pipeline",
-            "with pipeline 1 divides nothing; take more workers, or ddp",
+            "needs at least 2 stages; use more workers, or ddp",
         ),
         (
             {"parallelism": {"strategy": "pipeline", "tensor": 2}, "resources": {"workers": 2}},
             "parallelism.pipeline",
-            "2 workers / tensor 2 leave pipeline 1, which divides nothing; take more workers, a "
+            "2 workers / tensor 2 leave pipeline 1, which splits nothing; use more workers, a "
             "smaller tensor, or ddp",
         ),
         (
@@ -245,7 +246,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 4},
             },
             "parallelism.pipeline",
-            "4 workers / (data 2 × tensor 2) leave pipeline 1, which divides nothing; take more "
+            "4 workers / (data 2 × tensor 2) leave pipeline 1, which splits nothing; use more "
             "workers, a smaller data or tensor, or ddp",
         ),
         (
@@ -254,7 +255,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.pipeline",
-            "with pipeline 1 divides nothing; give a larger `pipeline`, or choose ddp",
+            "needs at least 2 stages; give a larger `pipeline`, or choose ddp",
         ),
         (
             {
@@ -262,12 +263,12 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "training.global_batch_size",
-            "1 workers × 1 accumulation rounds × 3 micro-batches = 3; the nearest that does is 63",
+            "not divisible by 3 (3 micro-batches); the nearest valid size is 63",
         ),
         (
             {"parallelism": {"strategy": "model", "microbatches": 2}, "resources": {"workers": 2}},
             "parallelism.microbatches",
-            "is for strategy pipeline: model has no stages that a batch could pass in parts",
+            "is for strategy pipeline: model does not split a batch",
         ),
         (
             {
@@ -275,7 +276,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.servers",
-            "2 of 2 workers as servers leave 0 to train; give at most 1",
+            "with 2 servers, 0 of 2 workers are left to train; give at most 1",
         ),
         (
             {"parallelism": {"servers": 1}, "resources": {"workers": 2}},
@@ -298,18 +299,17 @@ def problems(document: Any) -> dict[str, str]:
         (
             synchronised(compression="topk") | {"training": {"precision": "fp16"}},
             "parallelism.gradient_sync.compression",
-            "with precision fp16 each step's gradients have a scale of their own",
+            "with precision fp16 every step may have another loss scale",
         ),
         (
             synchronised(algorithm="tree", compression="topk"),
             "parallelism.gradient_sync.algorithm",
-            "each rank chooses other numbers: it is gathered, which is for native and ring",
+            "they are gathered, which only native and ring can do",
         ),
         (
             synchronised("fsdp", algorithm="ring"),
             "parallelism.gradient_sync.algorithm",
-            "is for strategy ddp, where every rank has a gradient of the whole model to be "
-            "averaged; the collectives of fsdp are its own",
+            "is for strategy ddp; fsdp has its own collectives",
         ),
         (
             synchronised("parameter_server", compression="topk"),
@@ -319,12 +319,12 @@ def problems(document: Any) -> dict[str, str]:
         (
             {**synchronised(algorithm="ring"), "training": {"reproducible": True}},
             "parallelism.gradient_sync.algorithm",
-            "reproducible training adds in that of one tree",
+            "its order of additions depends on the number of ranks",
         ),
         (
             {**synchronised(algorithm="ring"), "script": {"path": "/a.py"}, "task": None},
             "parallelism.gradient_sync.algorithm",
-            "a script combines its gradients itself",
+            "a script combines its own gradients",
         ),
         (
             {
@@ -332,7 +332,7 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 2},
             },
             "parallelism.servers",
-            "3 servers are more than the 2 workers, and these are what serves; give at most 2",
+            "3 servers are more than the 2 workers; give at most 2",
         ),
         (
             {"parallelism": {"strategy": "fspd"}},
@@ -342,12 +342,12 @@ def problems(document: Any) -> dict[str, str]:
         (
             {"script": {"path": "/a.py"}, "task": None, "parallelism": {"strategy": "fsdp"}},
             "parallelism.strategy",
-            "a script spreads its model itself",
+            "a script distributes its own model",
         ),
         (
             {"training": {"reproducible": True}, "resources": {"workers": 6}},
             "training.logical_shards",
-            "6 workers cannot share 4 logical shards: 2 would have none; give at least 6",
+            "4 logical shards are fewer than the 6 workers; give at least 6",
         ),
         (
             {
@@ -372,13 +372,13 @@ def problems(document: Any) -> dict[str, str]:
                 "resources": {"workers": 3},
             },
             "training.global_batch_size",
-            "64 does not divide by 6 logical shards × 2 accumulation rounds = 12; the nearest that "
-            "does is 60",
+            "batch size 64 is not divisible by 12 (6 logical shards × 2 accumulation steps); the "
+            "nearest valid size is 60",
         ),
         (
             {"training": {"reproducible": True, "compile": True}},
             "training.compile",
-            "bits would differ",
+            "results would not be bit-identical",
         ),
         (
             {"training": {"reproducible": True, "logical_shards": 0}},
@@ -448,9 +448,9 @@ def test_every_wrong_field_is_named_at_once() -> None:
         ("a: {b: 1\nc: 2\nd: 3", "line 1, column 4: this '{' is not closed"),
         ("a: [1, 2\nb: 3", "line 1, column 4: this '[' is not closed"),
         ("x: {y: [1, 99999999999999999999]}", "x.y.1: the number needs more than 64 bits"),
-        ("- 1", "a mapping of keys, not a list"),
-        ("", "not nothing"),
-        ("x" * (MAX_SPEC_BYTES + 1), f"the limit is {MAX_SPEC_BYTES}"),
+        ("- 1", "must be an object with keys; this one is a list"),
+        ("", "this one is empty"),
+        ("x" * (MAX_SPEC_BYTES + 1), f"the limit is {MAX_SPEC_BYTES:,}"),
     ],
 )
 def test_dangerous_yaml_is_refused_by_place(text: str, words: str) -> None:
@@ -483,6 +483,26 @@ def test_overrides_are_yaml_values() -> None:
 def test_a_spec_survives_its_own_json() -> None:
     spec = parse_spec(json.dumps({**MINIMAL, "training": {"learning_rate": "1e-3"}}), "json")
     assert parse_spec(spec.model_dump_json(), "json") == spec
+
+
+def test_a_script_has_no_sections_of_tasks() -> None:
+    spec = parse_spec(json.dumps({"name": "mine", "script": {"path": "/train.py"}}), "json")
+    document = spec.model_dump(mode="json")
+    assert not {"task", "training", "parallelism"} & set(document)
+    assert JobSpec.model_validate(document) == spec
+
+
+def test_a_main_metric_has_a_name_and_a_goal() -> None:
+    task = {"name": "a", "task": {"name": "digits"}}
+    good = {**task, "metric": {"name": "val/f1", "goal": "max"}}
+    assert parse_spec(json.dumps(good), "json").metric == MetricSpec(
+        name="val/f1", goal=MetricMode.MAX
+    )
+    assert problems({**task, "metric": {"name": "val/f1"}}) == {"metric.goal": "is missing"}
+    assert set(problems({**task, "metric": {"name": "", "goal": "up"}})) == {
+        "metric.name",
+        "metric.goal",
+    }
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda p: p.name)

@@ -4,18 +4,18 @@ from typing import get_args
 
 from pydantic_core.core_schema import ErrorType
 
-from trainhall.training.spec.wording import in_words
+from trainhall.training.spec.wording import error_message
 
 
 def test_every_kind_of_error_is_told_even_without_its_context() -> None:
     kinds = get_args(ErrorType)
     assert "string_too_short" in kinds
     for kind in kinds:
-        told = in_words({"type": kind, "msg": "Value error, as pydantic says", "input": ""})
-        assert told
-        assert not told.startswith("Value error")
+        message = error_message({"type": kind, "msg": "Value error, as pydantic says", "input": ""})
+        assert message
+        assert not message.startswith("Value error")
 
 
 def test_the_key_of_a_mapping_may_be_too_short() -> None:
     error = {"type": "string_too_short", "msg": "String should have at least 1 character"}
-    assert in_words(error) == "String should have at least 1 character"
+    assert error_message(error) == "String should have at least 1 character"

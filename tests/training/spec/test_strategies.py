@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from trainhall.parallelism.degrees import StrategyName
-from trainhall.training.spec import JobSpec, NotPlanned, SpecError
+from trainhall.training.spec import JobSpec, NotPlannedError, SpecError
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.strategies import candidates, with_mesh, with_parallelism
 
@@ -24,7 +24,7 @@ def auto(workers: int = 4, **more: Any) -> JobSpec:
 
 
 @pytest.mark.parametrize(
-    ("more", "field", "told"),
+    ("more", "field", "message"),
     [
         ({"parallelism": {"shard": 2}}, "parallelism.shard", "auto chooses the degrees"),
         ({"parallelism": {"servers": 1}}, "parallelism.servers", "auto chooses the degrees"),
@@ -36,23 +36,23 @@ def auto(workers: int = 4, **more: Any) -> JobSpec:
         (
             {"training": {"global_batch_size": 7, "gradient_accumulation": 2}},
             "training.global_batch_size",
-            "7 does not divide by 1 worker × 2 accumulation rounds",
+            "batch size 7 is not divisible by 2 (2 accumulation steps)",
         ),
     ],
 )
-def test_what_auto_cannot_have_is_refused(more: dict[str, Any], field: str, told: str) -> None:
+def test_what_auto_cannot_have_is_refused(more: dict[str, Any], field: str, message: str) -> None:
     with pytest.raises(SpecError) as refused:
         auto(**more)
     (problem,) = refused.value.problems
     assert problem.field == field
-    assert told in problem.message
+    assert message in problem.message
 
 
 def test_what_a_strategy_decides_is_unknown_until_it_is_planned() -> None:
     spec = auto()
     assert spec.is_auto
     for ask in (lambda: spec.strategy, lambda: spec.degrees):
-        with pytest.raises(NotPlanned, match="no plan was made yet"):
+        with pytest.raises(NotPlannedError, match="no plan was made yet"):
             ask()
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
-from trainhall.training.link import TracePlan
-from trainhall.training.verify.compare import Judge, NotComparable
+from trainhall.training.link.launch import TracePlan
+from trainhall.training.verify.compare import Judge, NotComparableError
 from trainhall.training.verify.snapshot import Snapshot
 from trainhall.training.verify.tolerance import TOLERANCES
 
@@ -37,7 +37,7 @@ def compared(
     folder: Path,
     job: dict[str, Any],
     reference: Path,
-    function: str = "support.rank_server:train",
+    function: str = "support.groups.rank_server:train",
 ) -> Steps:
     """What each step of a job computes otherwise than the reference."""
     plan = TracePlan(reference=str(reference), record=False, dtype="float64")
@@ -202,7 +202,7 @@ def test_a_planted_bug_is_seen_at_the_first_step_and_its_layer_named(
     if bug == "lost_addition":
         workers, parallelism = 3, synchronised("ring")  # two ranks have another schedule
     spec = job(kind, workers, parallelism)
-    found = compared(ranks, tmp_path, spec, serial[kind], f"support.trace_ranks:{bug}")
+    found = compared(ranks, tmp_path, spec, serial[kind], f"support.ranks.trace:{bug}")
     assert (found[0]["first"]["kind"], found[0]["first"]["name"]) == first
     assert max(found[0][kind] for kind in ("gradient", "gradient_norm")) > 1e-3
 
@@ -240,5 +240,5 @@ def test_nan_differs_and_other_parameters_cannot_be_compared() -> None:
     assert nan["first"]["name"] == "a"
     assert nan["gradient"] != nan["gradient"]
     other = Snapshot(1, 1.0, 2.0, {"b": torch.ones(2)}, {})
-    with pytest.raises(NotComparable, match="the gradient of a is in one of the runs alone"):
+    with pytest.raises(NotComparableError, match="the gradient of a is in one of the runs alone"):
         judge.compare(snapshot(3.0), other)

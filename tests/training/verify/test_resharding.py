@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.attempts import RankServer
+from support.cluster.attempts import RankServer
 
 MODEL = {"name": "language_model", "params": {"size": "tiny", "context": 8, "dropout": 0.1}}
 
@@ -26,7 +26,7 @@ Loaded = tuple[dict[str, torch.Tensor], dict[str, Any], dict[int, Any]]
 
 def load(ranks: RankServer, folder: Path, attempt: int, name: str, job: dict[str, Any]) -> Loaded:
     found = ranks.run(
-        folder, job, attempt=attempt, resume=[name], function="support.trace_ranks:loaded"
+        folder, job, attempt=attempt, resume=[name], function="support.ranks.trace:loaded"
     )
     assert set(found.codes) == {0}, found.stderr()
     path = found.folder.path
@@ -75,8 +75,8 @@ def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(
     assert any(name.startswith("optimizer/") and t.abs().max() > 0 for name, t in tensors.items())
     _, _, random = load(ranks, tmp_path, 3, name, spec(*saved))
     for attempt, other in enumerate(others, start=4):
-        found, told, streams = load(ranks, tmp_path, attempt, name, spec(*other))
-        assert told == facts
+        found, reported, streams = load(ranks, tmp_path, attempt, name, spec(*other))
+        assert reported == facts
         assert found.keys() == tensors.keys()
         for key, tensor in tensors.items():
             assert torch.equal(found[key], tensor), key

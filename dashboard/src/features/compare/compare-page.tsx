@@ -1,18 +1,18 @@
 import { ActionIcon, Group, Select, Skeleton, Stack, Title, Tooltip } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useQueries, useQueryClient } from "@tanstack/react-query";
+import { keepPreviousData, useQueries, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { jobOptions } from "@/shared/api/get-job";
-import { useJobs } from "@/shared/api/list-jobs";
+import { listJobsOptions } from "@/client/@tanstack/react-query.gen";
+import { jobOptions } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
-import type { Axis, Range } from "@/shared/curves/axis";
-import { Chart } from "@/shared/curves/chart";
-import { CurveControls } from "@/shared/curves/controls";
-import controls from "@/shared/curves/controls.module.css";
-import { look } from "@/shared/curves/palette";
-import { type CurveView, rangeOf } from "@/shared/curves/view";
+import { Chart } from "@/shared/curves/chart/chart";
+import { look } from "@/shared/curves/chart/palette";
+import { CurveControls } from "@/shared/curves/controls/controls";
+import controls from "@/shared/curves/controls/controls.module.css";
+import { type CurveView, rangeOf } from "@/shared/curves/controls/view";
+import type { Axis, Range } from "@/shared/curves/data/axis";
 import { count, metric } from "@/shared/format";
 import { JobLive, originOf } from "@/shared/live/job-live";
 import { spansMagnitudes } from "@/shared/live/metric-names";
@@ -23,30 +23,30 @@ import { AnchorLink } from "@/shared/ui/links";
 import { StateBadge } from "@/shared/ui/state-badge";
 import classes from "./compare-page.module.css";
 import { type Compared, panelsOf } from "./panels";
-import { added, MOST_JOBS, type Places, placesOf, removed, textOf } from "./places";
+import { added, formatSlots, MAX_JOBS, parseSlots, removed, type Slots } from "./slots";
 import { SpecDifferences } from "./spec-differences";
 
 const route = getRouteApi("/compare");
-/** With many jobs drawing is dear, and nobody reads ten plots four times a second. */
+/** Drawing many jobs is expensive, and nobody reads ten plots four times a second. */
 const REDRAW_MS = 500;
 const TIMING = ["step_seconds"];
 const TYPING_MS = 150;
 
-/** Several jobs on one plot a metric, and in what their specs differ. */
+/** Several jobs on one chart per metric, and the differences of their specs. */
 export default function ComparePage() {
   const view = route.useSearch();
   const navigate = route.useNavigate();
-  const places = useMemo(() => placesOf(view.jobs), [view.jobs]);
-  const ids = useMemo(() => places.filter((id) => id !== null), [places]);
+  const slots = useMemo(() => parseSlots(view.jobs), [view.jobs]);
+  const ids = useMemo(() => slots.filter((id) => id !== null), [slots]);
   const queries = useQueries({ queries: ids.map((id) => jobOptions(id)) });
   const jobs = queries.flatMap(({ data }) => (data ? [data] : []));
   useTitle(jobs.length > 0 ? `Compare ${jobs.map((job) => job.name).join(", ")}` : "Compare");
-  const put = (next: Places) =>
+  const put = (next: Slots) =>
     void navigate({
-      search: (old) => ({ ...old, jobs: textOf(next) || undefined }),
+      search: (old) => ({ ...old, jobs: formatSlots(next) || undefined }),
       resetScroll: false,
     });
-  const gone = ids.filter((_, i) => {
+  const missing = ids.filter((_, i) => {
     const error = queries[i]?.error;
     return error instanceof ApiError && error.status === 404;
   });
@@ -56,11 +56,11 @@ export default function ComparePage() {
         <Title order={1} size="h3">
           Compare
         </Title>
-        <AddJob places={places} onAdd={(id) => put(added(places, id))} />
+        <AddJob slots={slots} onAdd={(id) => put(added(slots, id))} />
       </Group>
       {ids.length === 0 ? (
         <Empty title="No jobs to compare">
-          Tick some in the <AnchorLink to="/jobs">list of jobs</AnchorLink>, or add one here.
+          Select jobs in the <AnchorLink to="/jobs">list</AnchorLink>, or add one here.
         </Empty>
       ) : null}
       <ul className={classes.jobs} aria-label="Compared jobs">
@@ -68,23 +68,25 @@ export default function ComparePage() {
           <JobKey
             key={job.id}
             job={job}
-            place={places.indexOf(job.id)}
-            onRemove={() => put(removed(places, job.id))}
+            slot={slots.indexOf(job.id)}
+            onRemove={() => put(removed(slots, job.id))}
           />
         ))}
-        {gone.map((id) => (
+        {missing.map((id) => (
           <li key={id} className={classes.job}>
-            <span>There is no job {id}</span>
-            <Remove name={id} onRemove={() => put(removed(places, id))} />
+            <span>Job {id} not found</span>
+            <Remove name={id} onRemove={() => put(removed(slots, id))} />
           </li>
         ))}
       </ul>
       <SpecDifferences jobs={jobs} />
-      {ids.length > 0 && jobs.length === 0 && gone.length === 0 ? <Skeleton height={300} /> : null}
+      {ids.length > 0 && jobs.length === 0 && missing.length === 0 ? (
+        <Skeleton height={300} />
+      ) : null}
       {jobs.length > 0 ? (
         <Plots
           jobs={jobs}
-          places={places}
+          slots={slots}
           view={view}
           onView={(change) =>
             void navigate({
@@ -101,12 +103,12 @@ export default function ComparePage() {
 
 interface PlotsProps {
   jobs: Job[];
-  places: Places;
+  slots: Slots;
   view: CurveView;
   onView: (change: CurveView) => void;
 }
 
-function Plots({ jobs, places, view, onView }: PlotsProps) {
+function Plots({ jobs, slots, view, onView }: PlotsProps) {
   const { x = "step", smooth = 0, log = false, from, to } = view;
   const [dragged, setDragged] = useState<number | null>(null);
   const range = useMemo(() => rangeOf({ from, to }), [from, to]);
@@ -117,8 +119,9 @@ function Plots({ jobs, places, view, onView }: PlotsProps) {
     const shown = live.window.value;
     return [
       {
-        label: named(job, jobs),
-        place: places.indexOf(job.id),
+        label: labelOf(job, jobs),
+        slot: slots.indexOf(job.id),
+        mainMetric: job.main_metric?.name,
         all: live.curves,
         shown: range !== null && shown?.ready ? shown.store : live.curves,
         origin: originOf(job),
@@ -154,12 +157,12 @@ function Plots({ jobs, places, view, onView }: PlotsProps) {
 function NoPoints({ lives }: { lives: Map<string, JobLive> }) {
   const all = [...lives.values()];
   if (all.length === 0 || all.some((live) => live.status.value.phase === "connecting")) {
-    return <Empty title="Reading…" />;
+    return <Empty title="Loading…" />;
   }
-  return <Empty title="No points yet">None of them reports metrics.</Empty>;
+  return <Empty title="No points yet">These jobs report no metrics.</Empty>;
 }
 
-/** Follow every compared job; renders again when one has read something, or has a new series. */
+/** Follows every compared job; renders again when one has loaded, or has a new series. */
 function useLives(ids: string, range: Range | null, axis: Axis): Map<string, JobLive> {
   const queries = useQueryClient();
   const followed = useRef(new Map<string, JobLive>());
@@ -189,7 +192,7 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
   );
   useEffect(() => {
     const all = [...lives.values()];
-    const told = () =>
+    const update = () =>
       render(
         all
           .map(({ curves, window, status }) => [
@@ -199,11 +202,11 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
           ])
           .join(";"),
       );
-    const leave = all.flatMap(({ curves, window, status }) =>
-      [curves, window, status].map((each) => each.subscribe(told)),
+    const unsubscribe = all.flatMap(({ curves, window, status }) =>
+      [curves, window, status].map((each) => each.subscribe(update)),
     );
     return () => {
-      for (const each of leave) each();
+      for (const each of unsubscribe) each();
     };
   }, [lives]);
   useEffect(() => {
@@ -212,9 +215,9 @@ function useLives(ids: string, range: Range | null, axis: Axis): Map<string, Job
   return lives;
 }
 
-function JobKey({ job, place, onRemove }: { job: Job; place: number; onRemove: () => void }) {
-  const { color, dash } = look(place);
-  const loss = job.metrics.loss as number | string | undefined;
+function JobKey({ job, slot, onRemove }: { job: Job; slot: number; onRemove: () => void }) {
+  const { color, dash } = look(slot);
+  const main = job.main_metric;
   return (
     <li className={classes.job}>
       <svg width="22" height="6" aria-hidden="true">
@@ -239,7 +242,7 @@ function JobKey({ job, place, onRemove }: { job: Job; place: number; onRemove: (
       <StateBadge state={job.state} reason={job.reason} />
       <span className={classes.facts}>
         step {count(job.step)}
-        {loss === undefined ? "" : ` · loss ${metric(loss)}`}
+        {main === null ? "" : ` · ${main.name} ${metric(main.value)}`}
       </span>
       <Remove name={job.name} onRemove={onRemove} />
     </li>
@@ -248,12 +251,12 @@ function JobKey({ job, place, onRemove }: { job: Job; place: number; onRemove: (
 
 function Remove({ name, onRemove }: { name: string; onRemove: () => void }) {
   return (
-    <Tooltip label="Take it out">
+    <Tooltip label="Remove">
       <ActionIcon
         variant="subtle"
         color="gray"
         size="sm"
-        aria-label={`Take out ${name}`}
+        aria-label={`Remove ${name}`}
         onClick={onRemove}
       >
         <CancelIcon />
@@ -262,12 +265,15 @@ function Remove({ name, onRemove }: { name: string; onRemove: () => void }) {
   );
 }
 
-function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void }) {
+function AddJob({ slots, onAdd }: { slots: Slots; onAdd: (id: string) => void }) {
   const [text, setText] = useState("");
   const [search] = useDebouncedValue(text, TYPING_MS);
-  const jobs = useJobs({ search });
-  const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
-  const others = all.filter((job) => !places.includes(job.id));
+  const jobs = useQuery({
+    ...listJobsOptions({ query: { search: search.trim() || undefined } }),
+    placeholderData: keepPreviousData,
+  });
+  const all = jobs.data?.items ?? [];
+  const others = all.filter((job) => !slots.includes(job.id));
   return (
     <Select
       size="xs"
@@ -278,8 +284,8 @@ function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void
       aria-label="Add a job"
       placeholder="Add a job"
       nothingFoundMessage="No other job"
-      disabled={places.filter((id) => id !== null).length >= MOST_JOBS}
-      data={others.map((job) => ({ value: job.id, label: named(job, all) }))}
+      disabled={slots.filter((id) => id !== null).length >= MAX_JOBS}
+      data={others.map((job) => ({ value: job.id, label: labelOf(job, all) }))}
       value={null}
       onChange={(id) => {
         if (id === null) return;
@@ -290,8 +296,8 @@ function AddJob({ places, onAdd }: { places: Places; onAdd: (id: string) => void
   );
 }
 
-/** The job's name; with its id where others have the same. */
-function named(job: Job, among: readonly Job[]): string {
-  const alone = among.every((other) => other.id === job.id || other.name !== job.name);
-  return alone ? job.name : `${job.name} (${job.id.slice(0, 6)})`;
+/** The job's name, with its id where others have the same name. */
+function labelOf(job: Job, among: readonly Job[]): string {
+  const isUnique = among.every((other) => other.id === job.id || other.name !== job.name);
+  return isUnique ? job.name : `${job.name} (${job.id.slice(0, 6)})`;
 }

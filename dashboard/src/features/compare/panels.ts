@@ -1,17 +1,18 @@
-import { type Curve, hasPoints } from "@/shared/curves/curve";
-import { look } from "@/shared/curves/palette";
-import type { CurveStore } from "@/shared/curves/store";
+import { look } from "@/shared/curves/chart/palette";
+import { type Curve, hasPoints } from "@/shared/curves/data/curve";
+import type { CurveStore } from "@/shared/curves/data/store";
 import { duration, metric, si } from "@/shared/format";
 import { isKnown } from "@/shared/live/metric-names";
 
-/** A job on the plots: where its points are, and the place that gives it its look. */
+/** A compared job: its points, and the slot that decides its colour. */
 export interface Compared {
   label: string;
-  place: number;
-  /** All of its points, and those that are drawn now. */
+  slot: number;
+  mainMetric: string | undefined;
+  /** All points, and those to draw: with a zoom only the window's. */
   all: CurveStore;
   shown: CurveStore;
-  /** Where its elapsed time is 0, in seconds since the epoch. */
+  /** The zero of relative time, in seconds since the epoch. */
   origin: number;
 }
 
@@ -24,17 +25,18 @@ export interface Panel {
 
 const ORDER: [name: string, title: string, format?: Panel["format"]][] = [
   ["loss", "Loss"],
-  ["eval_loss", "Held-out loss"],
+  ["eval_loss", "Validation loss"],
   ["accuracy", "Accuracy"],
-  ["eval_accuracy", "Held-out accuracy"],
+  ["eval_accuracy", "Validation accuracy"],
   ["samples_per_second", "Samples per second", si],
   ["step_seconds", "Step time", duration],
   ["learning_rate", "Learning rate"],
   ["gradient_norm", "Gradient norm"],
 ];
 
-/** One chart a metric, with a curve of every job that reports it. */
+/** One chart per metric, main metrics first, with a curve of every job that reports it. */
 export function panelsOf(jobs: readonly Compared[]): Panel[] {
+  const mainMetrics = new Set(jobs.map(({ mainMetric }) => mainMetric));
   const custom = new Set(jobs.flatMap(({ all }) => all.names().filter((name) => !isKnown(name))));
   const names = [...ORDER, ...[...custom].sort().map((name): [string, string] => [name, name])];
   return names
@@ -47,17 +49,18 @@ export function panelsOf(jobs: readonly Compared[]): Panel[] {
         .filter(({ job, curve }) => hasPoints({ ...curve, store: job.all }))
         .map(({ curve }) => curve),
     }))
-    .filter(({ curves }) => curves.length > 0);
+    .filter(({ curves }) => curves.length > 0)
+    .sort((a, b) => Number(mainMetrics.has(b.name)) - Number(mainMetrics.has(a.name)));
 }
 
-function curveOf({ shown, label, place, origin }: Compared, name: string): Curve {
-  const evaluated = name.startsWith("eval_");
+function curveOf({ shown, label, slot, origin }: Compared, name: string): Curve {
+  const isEvaluation = name.startsWith("eval_");
   return {
     store: shown,
     name,
     label,
     origin,
-    ...look(place),
-    ...(evaluated ? { dots: true, exact: true } : {}),
+    ...look(slot),
+    ...(isEvaluation ? { dots: true, exact: true } : {}),
   };
 }

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { specDifferences } from "./spec-diff";
 
 describe("specDifferences", () => {
-  it("tells only the keys that differ, one value a spec", () => {
+  it("has only the keys that differ, one value per spec", () => {
     const spec = (rate: number, hidden: number[]) => ({
       name: `rate-${rate}`,
       task: { name: "digits", params: { hidden } },
@@ -14,7 +14,7 @@ describe("specDifferences", () => {
     ]);
   });
 
-  it("takes null for what is left out", () => {
+  it("treats null like a missing key", () => {
     const [difference] = specDifferences([
       { script: { path: "a.py" }, task: null },
       { script: null },
@@ -23,7 +23,7 @@ describe("specDifferences", () => {
     expect(specDifferences([{ task: null }, {}])).toEqual([]);
   });
 
-  it("has nothing to tell of one spec, or of equal ones", () => {
+  it("is empty for one spec or equal ones", () => {
     expect(specDifferences([{ a: 1 }])).toEqual([]);
     expect(specDifferences([{ a: { b: "1" } }, { a: { b: "1" } }])).toEqual([]);
   });

@@ -1,11 +1,11 @@
 export interface Difference {
   /** Dotted, as in `training.learning_rate`. */
   key: string;
-  /** One a spec, in their order; null where it does not say. */
+  /** One per spec, in order; null where a spec does not have the key. */
   values: (string | null)[];
 }
 
-/** The keys in which specs differ, in order. A job's name says nothing about what it does. */
+/** The keys in which specs differ, in order, without the job's name. */
 export function specDifferences(specs: readonly Record<string, unknown>[]): Difference[] {
   const flat = specs.map((spec) => flattened(spec));
   const keys = new Set(flat.flatMap((each) => [...each.keys()]));
@@ -16,7 +16,7 @@ export function specDifferences(specs: readonly Record<string, unknown>[]): Diff
     .filter(({ values }) => new Set(values).size > 1);
 }
 
-/** Leaves by their dotted keys. Lists are leaves; null says as much as leaving the key out. */
+/** Leaves by their dotted keys. Lists are leaves; null is the same as leaving the key out. */
 function flattened(
   value: Record<string, unknown>,
   prefix = "",

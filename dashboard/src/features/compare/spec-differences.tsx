@@ -4,23 +4,23 @@ import { NOTHING } from "@/shared/format";
 import classes from "./compare-page.module.css";
 import { specDifferences } from "./spec-diff";
 
-/** In what the specs of jobs differ; nothing when there is nothing to compare. */
+/** A table of the spec keys in which jobs differ; nothing for a single job. */
 export function SpecDifferences({ jobs }: { jobs: Job[] }) {
   if (jobs.length < 2) return null;
   const differences = specDifferences(jobs.map((job) => job.spec));
   if (differences.length === 0) {
     return (
       <Text size="sm" c="dimmed">
-        Their specs are the same but for the name.
+        Identical configs.
       </Text>
     );
   }
   return (
     <div className="app-card">
-      <table className={`app-table ${classes.diff}`} aria-label="Differences of the specs">
+      <table className={`app-table ${classes.diff}`} aria-label="Spec differences">
         <thead>
           <tr>
-            <th scope="col">In the spec</th>
+            <th scope="col">Spec key</th>
             {jobs.map((job) => (
               <th key={job.id} scope="col">
                 {job.name}

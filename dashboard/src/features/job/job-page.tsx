@@ -1,27 +1,26 @@
 import { Skeleton, Stack, Tabs } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
-import { useJob } from "@/shared/api/get-job";
+import { lazy, Suspense, useState } from "react";
+import { CheckpointsTab } from "@/features/job/checkpoints/checkpoints-tab";
+import { GradientsTab } from "@/features/job/gradients/gradients-tab";
+import { Header } from "@/features/job/header/header";
+import { LogsTab } from "@/features/job/logs/logs-tab";
+import { TimelineTab } from "@/features/job/timeline/timeline-tab";
+import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
 import type { Job } from "@/shared/api/types";
 import type { JobLive } from "@/shared/live/job-live";
-import { LiveContext, useJobLive } from "@/shared/live/use-job-live";
+import { useJobLive } from "@/shared/live/use-job-live";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
-import { CheckpointsTab } from "./checkpoints-tab";
-import { GradientsTab } from "./gradients-tab";
-import { Header } from "./header";
 import classes from "./job-page.module.css";
-import { LogsTab } from "./logs-tab";
-import { firstTab, isTab, TABS, type Tab } from "./tabs";
-import { TimelineTab } from "./timeline-tab";
+import { firstTab, isTab, type Tab, tabsOf } from "./tabs";
 
-// The plotting library comes with the curves alone.
-const CurvesTab = lazy(() => import("./curves-tab"));
-// And the writer of YAML with the spec.
-const SpecTab = lazy(() => import("./spec-tab"));
+// Split off: only the curves need the plotting library, and only the spec the writer of YAML.
+const CurvesTab = lazy(() => import("@/features/job/curves/curves-tab"));
+const SpecTab = lazy(() => import("@/features/job/spec/spec-tab"));
 
 const route = getRouteApi("/jobs/$jobId");
 
@@ -29,7 +28,7 @@ const LABELS: Record<Tab, string> = {
   curves: "Curves",
   gradients: "Gradients",
   logs: "Logs",
-  timeline: "What happened",
+  timeline: "Timeline",
   checkpoints: "Checkpoints",
   spec: "Spec",
 };
@@ -45,7 +44,7 @@ export default function JobPage() {
       return (
         <Problem
           error={job.error}
-          what="The job could not be read"
+          what="Could not load the job"
           onRetry={() => void job.refetch()}
         />
       );
@@ -54,18 +53,18 @@ export default function JobPage() {
   }
   if (live === null) return <Skeleton height={420} />;
   return (
-    <LiveContext value={live}>
-      <Stack gap="lg">
-        <Header job={job.data} live={live} />
-        <JobTabs job={job.data} live={live} />
-      </Stack>
-    </LiveContext>
+    <Stack gap="lg">
+      <Header job={job.data} live={live} />
+      <JobTabs key={job.data.id} job={job.data} live={live} />
+    </Stack>
   );
 }
 
 function JobTabs({ job, live }: { job: Job; live: JobLive }) {
-  const first = firstTab(job);
-  const { tab = first } = route.useSearch();
+  const first = useFirstTab(job);
+  const tabs = tabsOf(job);
+  const search = route.useSearch();
+  const tab = search.tab && tabs.includes(search.tab) ? search.tab : first;
   const navigate = route.useNavigate();
   return (
     <Tabs
@@ -79,8 +78,8 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
         });
       }}
     >
-      <Tabs.List aria-label="Parts of the job" className={classes.tabs ?? ""}>
-        {TABS.map((name) => (
+      <Tabs.List aria-label="Job sections" className={classes.tabs ?? ""}>
+        {tabs.map((name) => (
           <Tabs.Tab key={name} value={name}>
             {LABELS[name]}
           </Tabs.Tab>
@@ -100,12 +99,23 @@ function JobTabs({ job, live }: { job: Job; live: JobLive }) {
   );
 }
 
+/** Stays while the page is open, so that a script's first metric does not close the logs. */
+function useFirstTab(job: Job): Tab {
+  const [first, setFirst] = useState(() => firstTab(job));
+  const [waits, setWaits] = useState(job.attempt === 0);
+  if (waits && job.attempt > 0) {
+    setWaits(false);
+    setFirst(firstTab(job));
+  }
+  return first;
+}
+
 function UnknownJob({ id }: { id: string }) {
   return (
-    <Empty title="There is no such job">
+    <Empty title="Job not found">
       No job has the id <code>{id}</code>.{" "}
       <AnchorLink to="/jobs" size="sm">
-        Go to the jobs
+        Back to all jobs
       </AnchorLink>
     </Empty>
   );

@@ -1,4 +1,4 @@
-import { isFinal, type Job } from "@/shared/api/types";
+import { isFinished, type Job } from "@/shared/api/types";
 
 export const TABS = ["curves", "gradients", "logs", "timeline", "checkpoints", "spec"] as const;
 export type Tab = (typeof TABS)[number];
@@ -7,18 +7,27 @@ export function isTab(value: unknown): value is Tab {
   return TABS.includes(value as Tab);
 }
 
-/** What an address says about the tab; nothing when it names none. */
+/** The tab of a URL, if it names one. */
 export function tabOf(value: unknown): { tab?: Tab } {
   return isTab(value) ? { tab: value } : {};
 }
 
-/** Whether a job ended before its first step: then there will be no curves. */
-export function endedWithoutStep({ state, step }: Pick<Job, "state" | "step">): boolean {
-  return isFinal(state) && step === 0;
+/** Whether a job ended before its first step, so that it will have no curves. */
+export function endedWithoutStep(job: Pick<Job, "finished_at" | "step">): boolean {
+  return isFinished(job) && job.step === 0;
 }
 
-/** Where a job's page opens: a script reports nothing unless it uses the SDK, but it prints. */
-export function firstTab(job: Pick<Job, "state" | "step" | "spec">): Tab {
-  if (job.spec.script) return "logs";
+/** The tab that a job's page opens on: the one that has something to show. */
+export function firstTab(
+  job: Pick<Job, "attempt" | "finished_at" | "metrics" | "step" | "spec">,
+): Tab {
+  if (job.attempt === 0) return "timeline";
+  // A script reports metrics only if it uses the SDK.
+  if (job.spec.script) return Object.keys(job.metrics).length > 0 ? "curves" : "logs";
   return endedWithoutStep(job) ? "timeline" : "curves";
+}
+
+/** The tabs of a job: gradients of a script are never recorded. */
+export function tabsOf(job: Pick<Job, "spec">): readonly Tab[] {
+  return job.spec.script ? TABS.filter((tab) => tab !== "gradients") : TABS;
 }

@@ -1,15 +1,15 @@
 import { Button, Code, Group, Skeleton, Stack, TextInput, Title } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { getRouteApi } from "@tanstack/react-router";
-import { useState } from "react";
-import { useJobs } from "@/shared/api/list-jobs";
-import { useSummary } from "@/shared/api/read-summary";
+import { useCallback, useMemo, useRef, useState } from "react";
+import { useSummary } from "@/shared/api/cluster";
 import { count } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
 import { PlusIcon, SearchIcon } from "@/shared/ui/icons";
 import { ButtonLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
+import { type PageRange, useJobList } from "./api/job-list";
 import { counted, FILTERS, type Filter, matches } from "./filters";
 import classes from "./jobs-page.module.css";
 import { JobsTable } from "./jobs-table";
@@ -19,13 +19,31 @@ const TYPING_MS = 150;
 
 export default function JobsPage() {
   useTitle("Jobs");
-  const { show = "all", search = "" } = route.useSearch();
+  const { show = "all", search = "", selected: ids } = route.useSearch();
   const navigate = route.useNavigate();
-  const [ticked, setTicked] = useState<string[]>([]);
   const [asked] = useDebouncedValue(search, TYPING_MS);
-  const jobs = useJobs({ states: FILTERS[show].states, search: asked });
-  const all = jobs.data?.pages.flatMap((page) => page.items) ?? [];
-  const shown = all.filter((job) => matches(job, show, search));
+  const [onScreen, setOnScreen] = useState<PageRange>([0, 0]);
+  const jobs = useJobList({ states: FILTERS[show].states, search: asked }, onScreen);
+  const rows = (jobs.data?.pages ?? []).flatMap(({ items }, page) =>
+    items.flatMap((job) => (matches(job, show, search) ? [{ job, page }] : [])),
+  );
+  const pages = useRef<number[]>([]);
+  pages.current = rows.map(({ page }) => page);
+  const onRows = useCallback((first: number, last: number) => {
+    const { current } = pages;
+    const range: PageRange = [current[first] ?? 0, current[last] ?? current.at(-1) ?? 0];
+    setOnScreen((before) => (before.join() === range.join() ? before : range));
+  }, []);
+  const selected = useMemo(() => ids?.split(",") ?? [], [ids]);
+  const select = useCallback(
+    (next: string[]) =>
+      void navigate({
+        search: (old) => ({ ...old, selected: next.join() || undefined }),
+        replace: true,
+        resetScroll: false,
+      }),
+    [navigate],
+  );
   return (
     <Stack gap="md">
       <Group justify="space-between">
@@ -33,18 +51,13 @@ export default function JobsPage() {
           Jobs
         </Title>
         <Group gap="xs">
-          {ticked.length > 0 ? (
+          {selected.length > 0 ? (
             <>
-              <Button size="xs" variant="subtle" color="gray" onClick={() => setTicked([])}>
+              <Button size="xs" variant="subtle" color="gray" onClick={() => select([])}>
                 Clear
               </Button>
-              <ButtonLink
-                to="/compare"
-                search={{ jobs: ticked.join(",") }}
-                size="xs"
-                variant="default"
-              >
-                Compare {count(ticked.length)}
+              <ButtonLink to="/compare" search={{ jobs: ids }} size="xs" variant="default">
+                Compare {count(selected.length)}
               </ButtonLink>
             </>
           ) : null}
@@ -79,20 +92,27 @@ export default function JobsPage() {
       {jobs.error ? (
         <Problem
           error={jobs.error}
-          what="The jobs could not be read"
+          what="The jobs could not be loaded"
           onRetry={() => void jobs.refetch()}
         />
       ) : null}
       {jobs.isPending && !jobs.error ? <Skeleton height={240} /> : null}
-      {shown.length > 0 ? <JobsTable jobs={shown} ticked={ticked} onTick={setTicked} /> : null}
-      {jobs.data && shown.length === 0 && !jobs.isPlaceholderData && asked === search ? (
+      {rows.length > 0 ? (
+        <JobsTable
+          jobs={rows.map(({ job }) => job)}
+          selected={selected}
+          onSelect={select}
+          onScreen={onRows}
+        />
+      ) : null}
+      {jobs.data && rows.length === 0 && !jobs.isPlaceholderData && asked === search ? (
         show === "all" && search.trim() === "" ? (
           <NoJobs />
         ) : (
-          <Empty title="No job matches">Choose another state or another search.</Empty>
+          <Empty title="No job matches">Change the state filter or the search.</Empty>
         )
       ) : null}
-      {jobs.hasNextPage ? (
+      {jobs.hasNextPage && !jobs.isPlaceholderData ? (
         <Button
           variant="default"
           size="xs"
@@ -100,7 +120,7 @@ export default function JobsPage() {
           onClick={() => void jobs.fetchNextPage()}
           style={{ alignSelf: "center" }}
         >
-          Older jobs
+          Load more
         </Button>
       ) : null}
     </Stack>
@@ -135,7 +155,7 @@ function NoJobs() {
       <Stack align="center" gap="sm">
         <div>
           Submit one from the command line with <Code>trainhall submit examples/digits.yaml</Code>,
-          or write it here.
+          or write a spec here.
         </div>
         <ButtonLink to="/new" size="xs" leftSection={<PlusIcon />}>
           New job

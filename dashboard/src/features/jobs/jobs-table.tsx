@@ -1,47 +1,27 @@
 import { Checkbox, Progress, Text, Tooltip } from "@mantine/core";
-import {
-  createColumnHelper,
-  flexRender,
-  getCoreRowModel,
-  useReactTable,
-} from "@tanstack/react-table";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { plainText } from "@/shared/ansi";
-import { useLastLine } from "@/shared/api/last-line";
-import { isActive, type Job, tellsMore } from "@/shared/api/types";
-import { useOnScreen } from "@/shared/curves/on-screen";
-import { Sparkline } from "@/shared/curves/sparkline";
+import { lastLineOptions } from "@/shared/api/jobs";
+import { hasReason, isActive, type Job } from "@/shared/api/types";
+import { Sparkline } from "@/shared/curves/chart/sparkline";
 import { ranSeconds, useElapsed } from "@/shared/elapsed";
 import { count, duration, metric } from "@/shared/format";
 import { JobCommands } from "@/shared/job-commands";
+import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
-import { Cell, ROW_CARDS } from "@/shared/ui/row-cards";
 import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
 import { Ago } from "@/shared/ui/time";
-import { Told } from "@/shared/ui/told";
-import { useRecentLoss } from "./api/recent-loss";
+import { recentMetricOptions } from "./api/recent-metric";
 import classes from "./jobs-table.module.css";
 
-const column = createColumnHelper<Job>();
-
-const columns = [
-  column.display({
-    id: "select",
-    header: () => <span className="sr-only">Compare</span>,
-    meta: { width: "36px" },
-    cell: ({ row }) => (
-      <Checkbox
-        size="xs"
-        aria-label={`Compare ${row.original.name}`}
-        checked={row.getIsSelected()}
-        disabled={!row.getCanSelect()}
-        onChange={row.getToggleSelectedHandler()}
-      />
-    ),
-  }),
-  column.accessor("name", {
+const COLUMNS: Column<Job>[] = [
+  {
+    id: "name",
     header: "Job",
-    meta: { width: "20%" },
-    cell: ({ row: { original: job } }) => (
+    width: "20%",
+    cell: (job) => (
       <>
         <AnchorLink
           to="/jobs/$jobId"
@@ -56,111 +36,85 @@ const columns = [
         </Text>
       </>
     ),
-  }),
-  column.accessor("state", {
+  },
+  {
+    id: "state",
     header: "State",
-    meta: { width: "24%" },
-    cell: ({ row: { original: job } }) => (
+    width: "24%",
+    cell: (job) => (
       <>
         <StateBadge state={job.state} />
         <Reason job={job} />
       </>
     ),
-  }),
-  column.accessor("step", {
-    header: "Progress",
-    meta: { width: "18%" },
-    cell: ({ row: { original: job } }) => <JobProgress job={job} />,
-  }),
-  column.display({
-    id: "loss",
-    header: "Loss",
-    meta: { width: "17%" },
-    cell: ({ row: { original: job } }) => <Telling job={job} />,
-  }),
-  column.accessor("world_size", {
+  },
+  { id: "step", header: "Progress", width: "18%", cell: (job) => <JobProgress job={job} /> },
+  { id: "metric", header: "Metric", width: "17%", cell: (job) => <MetricOrLastLine job={job} /> },
+  {
+    id: "workers",
     header: "Workers",
-    meta: { width: "7%", right: true },
-    cell: (cell) => count(cell.getValue()),
-  }),
-  column.accessor("created_at", {
+    width: "7%",
+    right: true,
+    cell: (job) => count(job.world_size),
+  },
+  {
+    id: "submitted",
     header: "Submitted",
-    meta: { width: "8%", right: true },
-    cell: (cell) => <Ago value={cell.getValue()} />,
-  }),
-  column.display({
+    width: "8%",
+    right: true,
+    cell: (job) => <Ago value={job.created_at} />,
+  },
+  {
     id: "commands",
-    header: () => <span className="sr-only">Commands</span>,
-    meta: { width: "6%" },
-    cell: ({ row: { original: job } }) => <JobCommands job={job} compact />,
-  }),
+    header: "Commands",
+    hidden: true,
+    width: "6%",
+    cell: (job) => <JobCommands job={job} compact />,
+  },
 ];
-
-interface Meta {
-  width?: string;
-  right?: boolean;
-}
 
 interface Props {
   jobs: Job[];
-  /** Ids of the ticked jobs, in the order of their ticking. */
-  ticked: string[];
-  onTick: (ticked: string[]) => void;
+  /** Ids of the selected jobs, in the order of their selection. */
+  selected: string[];
+  onSelect: (selected: string[]) => void;
+  onScreen: (first: number, last: number) => void;
 }
 
-export function JobsTable({ jobs, ticked, onTick }: Props) {
-  const table = useReactTable({
-    data: jobs,
-    columns,
-    getCoreRowModel: getCoreRowModel(),
-    getRowId: (job) => job.id,
-    state: { rowSelection: Object.fromEntries(ticked.map((id) => [id, true])) },
-    onRowSelectionChange: (change) => {
-      const before = Object.fromEntries(ticked.map((id) => [id, true]));
-      const after = typeof change === "function" ? change(before) : change;
-      const kept = ticked.filter((id) => after[id]);
-      onTick([...kept, ...Object.keys(after).filter((id) => after[id] && !before[id])]);
-    },
-  });
+const rowKey = (job: Job) => job.id;
+const rowProps = (job: Job) => ({ "data-job": job.id });
+
+export function JobsTable({ jobs, selected, onSelect, onScreen }: Props) {
+  const columns = useMemo((): Column<Job>[] => {
+    const select: Column<Job> = {
+      id: "select",
+      header: "Compare",
+      hidden: true,
+      width: "36px",
+      cell: ({ id, name }) => (
+        <Checkbox
+          size="xs"
+          aria-label={`Compare ${name}`}
+          checked={selected.includes(id)}
+          onChange={({ currentTarget: { checked } }) =>
+            onSelect(checked ? [...selected, id] : selected.filter((each) => each !== id))
+          }
+        />
+      ),
+    };
+    return [select, ...COLUMNS];
+  }, [selected, onSelect]);
   return (
-    <div className={classes.frame}>
-      <table className={`${classes.table} ${ROW_CARDS}`} aria-label="Jobs">
-        <thead>
-          {table.getHeaderGroups().map((group) => (
-            <tr key={group.id}>
-              {group.headers.map((header) => {
-                const meta = header.column.columnDef.meta as Meta | undefined;
-                return (
-                  <th
-                    key={header.id}
-                    scope="col"
-                    style={{ width: meta?.width }}
-                    data-right={meta?.right}
-                  >
-                    {flexRender(header.column.columnDef.header, header.getContext())}
-                  </th>
-                );
-              })}
-            </tr>
-          ))}
-        </thead>
-        <tbody>
-          {table.getRowModel().rows.map((row) => (
-            <tr key={row.id} data-job={row.id}>
-              {row.getVisibleCells().map((cell) => (
-                <Cell
-                  key={cell.id}
-                  name={cell.column.id}
-                  data-right={(cell.column.columnDef.meta as Meta | undefined)?.right}
-                >
-                  {flexRender(cell.column.columnDef.cell, cell.getContext())}
-                </Cell>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label="Jobs"
+      columns={columns}
+      rows={jobs}
+      rowKey={rowKey}
+      rowProps={rowProps}
+      className={classes.table}
+      cards
+      onScreen={onScreen}
+    />
   );
 }
 
@@ -183,13 +137,13 @@ function JobProgress({ job }: { job: Job }) {
   );
 }
 
-/** What a state is due to; of a job that just completed, how long it ran. */
+/** The reason of a state; for a job without one, how long it ran. */
 function Reason({ job }: { job: Job }) {
-  const text = tellsMore(job) ? job.reason : ran(job);
+  const text = hasReason(job) ? job.reason : ran(job);
   return (
     <Tooltip label={text} multiline maw={420} openDelay={300} disabled={text === ""}>
       <Text size="xs" c="dimmed" lineClamp={2} className={classes.reason ?? ""}>
-        <Told text={text} />
+        <LinkedText text={text} />
       </Text>
     </Tooltip>
   );
@@ -200,49 +154,51 @@ function ran(job: Job): string {
   return `ran ${duration(ranSeconds(job, 0))}`;
 }
 
-/** Of a job that counts no steps. */
+/** How long a job without a step count has run. */
 function Elapsed({ job }: { job: Job }) {
   return useElapsed(job);
 }
 
-/** Its loss; of a script that reports none, the last that it wrote. */
-function Telling({ job }: { job: Job }) {
-  const loss = job.metrics.loss as number | string | null | undefined;
-  const silent = Boolean(job.spec.script) && (loss === undefined || loss === null);
-  return silent ? <LastLine job={job} /> : <LiveLoss job={job} loss={loss} />;
+/** The main metric; for a script that reports none, the last line of its output. */
+function MetricOrLastLine({ job }: { job: Job }) {
+  const silent = Boolean(job.spec.script) && job.main_metric === null;
+  return silent ? <LastLine job={job} /> : <MainMetric job={job} />;
 }
 
 function LastLine({ job }: { job: Job }) {
-  const [cell, visible] = useOnScreen<HTMLDivElement>();
-  const line = useLastLine(job.id, isActive(job.state), visible && job.attempt > 0);
+  const line = useQuery({
+    ...lastLineOptions(job.id, isActive(job)),
+    enabled: job.attempt > 0,
+  });
   const text = line.data ? plainText(line.data.text) : "";
   return (
-    <div ref={cell}>
-      <Text size="xs" c="dimmed" ff="monospace" lineClamp={2} title={text}>
-        {text}
-      </Text>
-    </div>
+    <Text size="xs" c="dimmed" ff="monospace" lineClamp={2} title={text}>
+      {text}
+    </Text>
   );
 }
 
-interface LossProps {
-  job: Job;
-  loss: number | string | null | undefined;
-}
-
-function LiveLoss({ job, loss }: LossProps) {
-  const [cell, visible] = useOnScreen<HTMLDivElement>();
-  const recent = useRecentLoss(job.id, job.state, visible && job.step > 0);
+function MainMetric({ job }: { job: Job }) {
+  const recent = useQuery(recentMetricOptions(job));
+  const main = job.main_metric;
   return (
-    <div className={classes.loss} ref={cell}>
-      {job.step > 0 ? (
+    <div className={classes.metric}>
+      {main === null || main.value === null ? null : (
         <>
-          <Sparkline values={recent.data ?? []} label={`Loss of ${job.name} over its steps`} />
-          <Text size="sm" className="numbers" title="Loss of the last step">
-            {metric(loss)}
-          </Text>
+          <Sparkline
+            values={recent.data?.values ?? []}
+            label={`${recent.data?.name ?? main.name} of ${job.name} over its steps`}
+          />
+          <div className={classes.value} title={`Latest ${main.name}`}>
+            <Text size="sm" className="numbers">
+              {metric(main.value)}
+            </Text>
+            <Text size="xs" c="dimmed" truncate>
+              {main.name}
+            </Text>
+          </div>
         </>
-      ) : null}
+      )}
     </div>
   );
 }

@@ -3,80 +3,73 @@ import type { Device } from "@/shared/api/types";
 import { bytes, celsius, percent, watts } from "@/shared/format";
 import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
+import { type Column, Table } from "@/shared/ui/table";
 import classes from "./nodes.module.css";
 
-interface Props {
-  node: string;
-  devices: Device[];
-  /** Names of jobs, by their ids. */
-  names: Map<string, string>;
-}
+const COLUMNS: Column<Device>[] = [
+  {
+    id: "device",
+    header: "Device",
+    cell: (device) => (
+      <>
+        <span className="numbers">{device.index}</span> {deviceName(device)}
+        {device.gone ? <Gone /> : null}
+      </>
+    ),
+  },
+  { id: "job", header: "Job", cell: (device) => <Holder device={device} /> },
+  {
+    id: "utilization",
+    header: "Utilization",
+    cell: (device) => (
+      <Meter
+        label={`Utilization of device ${device.index}`}
+        value={device.utilization}
+        text={percent(device.utilization)}
+      />
+    ),
+  },
+  {
+    id: "memory",
+    header: "Memory",
+    cell: (device) => (
+      <Meter
+        label={`Memory of device ${device.index}`}
+        value={share(device.memory_used, device.memory_total)}
+        text={`${bytes(device.memory_used)} / ${bytes(device.memory_total)}`}
+        warnAt={95}
+      />
+    ),
+  },
+];
 
-export function DeviceTable({ node, devices, names }: Props) {
+const SENSORS: Column<Device>[] = [
+  {
+    id: "temperature",
+    header: "Temperature",
+    right: true,
+    cell: (device) => celsius(device.temperature),
+  },
+  { id: "power", header: "Power", right: true, cell: (device) => watts(device.power) },
+];
+
+export function DeviceTable({ node, devices }: { node: string; devices: Device[] }) {
   const hasSensors = devices.some((device) => device.temperature !== null || device.power !== null);
   return (
-    <div className={classes.scroll}>
-      <table className={`app-table ${classes.devices}`} aria-label={`Devices of ${node}`}>
-        <thead>
-          <tr>
-            <th scope="col">Device</th>
-            <th scope="col">Job</th>
-            <th scope="col">Utilisation</th>
-            <th scope="col">Memory</th>
-            {hasSensors ? (
-              <>
-                <th scope="col" className="right">
-                  Temperature
-                </th>
-                <th scope="col" className="right">
-                  Power
-                </th>
-              </>
-            ) : null}
-          </tr>
-        </thead>
-        <tbody>
-          {devices.map((device) => (
-            <tr key={device.index}>
-              <td>
-                <span className="numbers">{device.index}</span> {deviceName(device)}
-                {device.gone ? <Gone /> : null}
-              </td>
-              <td>
-                <Holder device={device} names={names} />
-              </td>
-              <td>
-                <Meter
-                  label={`Utilisation of device ${device.index}`}
-                  value={device.utilization}
-                  text={percent(device.utilization)}
-                />
-              </td>
-              <td>
-                <Meter
-                  label={`Memory of device ${device.index}`}
-                  value={share(device.memory_used, device.memory_total)}
-                  text={`${bytes(device.memory_used)} / ${bytes(device.memory_total)}`}
-                  warnAt={95}
-                />
-              </td>
-              {hasSensors ? (
-                <>
-                  <td className="right">{celsius(device.temperature)}</td>
-                  <td className="right">{watts(device.power)}</td>
-                </>
-              ) : null}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label={`Devices of ${node}`}
+      columns={hasSensors ? [...COLUMNS, ...SENSORS] : COLUMNS}
+      rows={devices}
+      rowKey={(device) => device.index}
+      className={classes.devices}
+      bare
+    />
   );
 }
 
 function Gone() {
   return (
-    <Tooltip label="Its host does not have it any more. It goes once its job has given it back.">
+    <Tooltip label="Its host does not report it any more. It leaves the list when its job has released it.">
       <Text span size="sm" c="dimmed">
         , gone
       </Text>
@@ -84,7 +77,7 @@ function Gone() {
   );
 }
 
-function Holder({ device, names }: { device: Device; names: Map<string, string> }) {
+function Holder({ device }: { device: Device }) {
   if (!device.job_id) {
     return (
       <Text span size="sm" c="dimmed">
@@ -99,7 +92,7 @@ function Holder({ device, names }: { device: Device; names: Map<string, string> 
       size="sm"
       className={classes.holder ?? ""}
     >
-      {names.get(device.job_id) ?? device.job_id.slice(0, 12)}
+      {device.job_name}
     </AnchorLink>
   );
 }

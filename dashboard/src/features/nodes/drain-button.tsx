@@ -2,14 +2,14 @@ import { Button, Group, Modal, Stack, Text, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { ClusterNode } from "@/shared/api/types";
 import { plural } from "@/shared/format";
-import { useSetDrained } from "./api/drain-node";
+import { useSetDrained } from "./api/nodes";
 import { jobsOn } from "./node-sums";
 
-/** Takes a node out of use for a while, after asking why; or brings it back. */
+/** Drains a node, after asking why, or undrains it. */
 export function DrainButton({ node }: { node: ClusterNode }) {
   const [open, setOpen] = useState(false);
   const [reason, setReason] = useState("");
-  const change = useSetDrained();
+  const change = useSetDrained(node.id);
   const jobs = jobsOn(node.devices).length;
   if (node.drain_reason !== null) {
     return (
@@ -18,7 +18,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
         variant="light"
         loading={change.isPending}
         aria-label={`Undrain ${node.name}`}
-        onClick={() => change.mutate({ id: node.id, drained: false })}
+        onClick={() => change.mutate({ drained: false })}
       >
         Undrain
       </Button>
@@ -34,7 +34,7 @@ export function DrainButton({ node }: { node: ClusterNode }) {
         size="compact-xs"
         variant="subtle"
         aria-label={`Drain ${node.name}`}
-        // What is being removed drains for that.
+        // A node that is being removed drains for that.
         disabled={node.state === "draining"}
         onClick={() => setOpen(true)}
       >
@@ -44,18 +44,18 @@ export function DrainButton({ node }: { node: ClusterNode }) {
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            change.mutate({ id: node.id, drained: true, reason });
+            change.mutate({ drained: true, reason });
             close();
           }}
         >
           <Stack gap="sm">
             <Text size="sm">
-              It gets no new work until you undrain it
-              {jobs > 0 ? `, and ${plural(jobs, "job")} here will save and move` : ""}.
+              It gets no new work until you undrain it.
+              {jobs > 0 ? ` ${plural(jobs, "job")} on it will save and move.` : ""}
             </Text>
             <TextInput
               label="Reason"
-              placeholder="a new disk"
+              placeholder="replace the disk"
               maxLength={500}
               value={reason}
               onChange={(event) => setReason(event.currentTarget.value)}
@@ -63,10 +63,10 @@ export function DrainButton({ node }: { node: ClusterNode }) {
             />
             <Group justify="flex-end">
               <Button variant="default" size="xs" onClick={close}>
-                Keep
+                Go back
               </Button>
               <Button type="submit" size="xs">
-                Drain the node
+                Drain node
               </Button>
             </Group>
           </Stack>

@@ -8,26 +8,23 @@ import { AnchorLink } from "@/shared/ui/links";
 import { Meter } from "@/shared/ui/meter";
 import { StateBadge } from "@/shared/ui/state-badge";
 import { Ago } from "@/shared/ui/time";
-import { useRemoveNode } from "./api/remove-node";
+import { useRemoveNode } from "./api/nodes";
 import { DeviceTable, share } from "./device-table";
 import { DrainButton } from "./drain-button";
 import { NodeEvents } from "./node-events";
+import { jobsOn } from "./node-sums";
 import classes from "./nodes.module.css";
 
-// The plotting library comes with a history alone.
+// The plotting library is loaded with a history only.
 const NodeHistory = lazy(async () => ({ default: (await import("./node-history")).NodeHistory }));
 
 interface Props {
   node: ClusterNode;
-  names: Map<string, string>;
-}
-
-interface CardProps extends Props {
   onClose: () => void;
 }
 
-/** A node with each of its devices. */
-export function NodeCard({ node, names, onClose }: CardProps) {
+/** A node with all of its devices. */
+export function NodeCard({ node, onClose }: Props) {
   const remove = useRemoveNode();
   const [open, setOpen] = useState(false);
   const busy = node.devices.filter((device) => device.job_id).length;
@@ -54,7 +51,7 @@ export function NodeCard({ node, names, onClose }: CardProps) {
             {facts(node).join(" · ")}
             {node.last_seen_at ? (
               <>
-                {" · seen "}
+                {" · last heartbeat "}
                 <Ago value={node.last_seen_at} />
               </>
             ) : null}
@@ -65,15 +62,15 @@ export function NodeCard({ node, names, onClose }: CardProps) {
             </Text>
           ) : null}
           {node.drain_reason && !node.reason.startsWith(node.drain_reason) ? (
-            <Text size="sm">To be drained: {node.drain_reason}</Text>
+            <Text size="sm">Will be drained: {node.drain_reason}</Text>
           ) : null}
         </div>
         <HostUse node={node} />
         <Confirm
           title={`Remove ${node.name}?`}
-          text={<WhatMoves node={node} names={names} />}
-          action="Remove the node"
-          onConfirm={() => remove.mutate(node.id)}
+          text={<Consequences node={node} />}
+          action="Remove node"
+          onConfirm={() => remove.mutate({ path: { node_id: node.id } })}
         >
           {(ask) => (
             <Tooltip label="Remove" openDelay={300}>
@@ -90,9 +87,7 @@ export function NodeCard({ node, names, onClose }: CardProps) {
           )}
         </Confirm>
       </header>
-      {node.devices.length > 0 ? (
-        <DeviceTable node={node.name} devices={node.devices} names={names} />
-      ) : null}
+      {node.devices.length > 0 ? <DeviceTable node={node.name} devices={node.devices} /> : null}
       <Group justify="space-between" className={classes.foot ?? ""}>
         <Text size="xs" c="dimmed">
           {node.devices.length > 0 ? `${busy} of ${node.devices.length} busy` : "no devices"}
@@ -106,7 +101,7 @@ export function NodeCard({ node, names, onClose }: CardProps) {
             aria-label={`History of ${node.name}`}
             onClick={() => setOpen(!open)}
           >
-            {open ? "Hide the history" : "History"}
+            {open ? "Hide history" : "History"}
           </Button>
         </Group>
       </Group>
@@ -120,37 +115,32 @@ export function NodeCard({ node, names, onClose }: CardProps) {
   );
 }
 
-/** What removing a node means, and for which jobs. */
-function WhatMoves({ node, names }: Props) {
-  const held = node.devices.flatMap(({ job_id }) => (job_id ? [job_id] : []));
-  const jobs = [...new Set(held)];
+/** The consequences of removing a node, with the jobs on it. */
+function Consequences({ node }: { node: ClusterNode }) {
+  const jobs = jobsOn(node.devices);
   return (
     <Stack gap="xs">
       {jobs.length === 0 ? (
-        <span>Nothing runs on it: it goes at once.</span>
+        <span>Nothing runs on it. It is removed at once.</span>
       ) : (
         <>
           <span>
-            It gets no new work. {jobs.length === 1 ? "This job saves" : "These jobs save"} and{" "}
-            {jobs.length === 1 ? "moves" : "move"} to other devices, or{" "}
-            {jobs.length === 1 ? "waits" : "wait"} for some; then the node goes:
+            It gets no new work. These jobs save and move to other devices, or wait until some are
+            free; then the node is removed:
           </span>
           <ul className={classes.moving}>
-            {jobs.map((id) => {
-              const devices = held.filter((each) => each === id).length;
-              return (
-                <li key={id}>
-                  <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} size="sm">
-                    {names.get(id) ?? id.slice(0, 12)}
-                  </AnchorLink>{" "}
-                  ({plural(devices, "device")} here)
-                </li>
-              );
-            })}
+            {jobs.map(({ id, name, devices }) => (
+              <li key={id}>
+                <AnchorLink to="/jobs/$jobId" params={{ jobId: id }} size="sm">
+                  {name}
+                </AnchorLink>{" "}
+                ({plural(devices, "device")} here)
+              </li>
+            ))}
           </ul>
         </>
       )}
-      <span>To come back, it has to be added again.</span>
+      <span>To use it again, add it as a new node.</span>
     </Stack>
   );
 }

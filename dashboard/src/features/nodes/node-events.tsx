@@ -1,41 +1,35 @@
 import { Skeleton } from "@mantine/core";
+import type { NodeEvent } from "@/shared/api/types";
 import { Problem } from "@/shared/ui/problem";
 import { StateBadge } from "@/shared/ui/state-badge";
+import { type Column, Table } from "@/shared/ui/table";
 import { Moment } from "@/shared/ui/time";
-import { useNodeEvents } from "./api/list-node-events";
+import { useNodeEvents } from "./api/nodes";
 import classes from "./nodes.module.css";
 
-/** What became of a node, the newest first: its states and what users wanted of it. */
+const COLUMNS: Column<NodeEvent>[] = [
+  { id: "time", header: "Time", cell: (event) => <Moment value={event.time} /> },
+  { id: "state", header: "State", cell: (event) => <StateBadge state={event.state} /> },
+  { id: "reason", header: "Reason", cell: (event) => event.reason },
+];
+
+/** The history of a node, the newest first: its states, and what users did to it. */
 export function NodeEvents({ id, name }: { id: string; name: string }) {
   const events = useNodeEvents(id);
-  if (events.error) return <Problem error={events.error} what="The events could not be read" />;
+  if (events.error) return <Problem error={events.error} what="The events could not be loaded" />;
   if (!events.data) return <Skeleton height={60} />;
+  const { items } = events.data;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
-    <section className={classes.events} aria-label={`What became of ${name}`} tabIndex={0}>
-      <table className="app-table" aria-label={`Events of ${name}`}>
-        <thead>
-          <tr>
-            <th scope="col">Time</th>
-            <th scope="col">State</th>
-            <th scope="col">Reason</th>
-          </tr>
-        </thead>
-        <tbody>
-          {events.data.toReversed().map(({ time, state, reason }, at) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: two events may be equal, and none moves
-            <tr key={events.data.length - at}>
-              <td>
-                <Moment value={time} />
-              </td>
-              <td>
-                <StateBadge state={state} />
-              </td>
-              <td>{reason}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+    <section className={classes.events} aria-label={`History of ${name}`} tabIndex={0}>
+      <Table
+        label={`Events of ${name}`}
+        columns={COLUMNS}
+        rows={items.toReversed()}
+        // Two events may be equal, and none is ever removed.
+        bare
+        rowKey={(event) => items.indexOf(event)}
+      />
     </section>
   );
 }

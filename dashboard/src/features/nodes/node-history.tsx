@@ -1,17 +1,17 @@
 import { SegmentedControl, Skeleton, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { nodeHistoryOptions } from "@/shared/api/read-node-history";
+import { nodeHistoryOptions } from "@/shared/api/cluster";
 import type { ClusterNode } from "@/shared/api/types";
-import { Chart } from "@/shared/curves/chart";
-import controls from "@/shared/curves/controls.module.css";
+import { Chart } from "@/shared/curves/chart/chart";
+import controls from "@/shared/curves/controls/controls.module.css";
 import { devicePanels } from "@/shared/devices/panels";
 import { Problem } from "@/shared/ui/problem";
 import classes from "./nodes.module.css";
 
 const HOURS = ["1", "6", "24", "48"];
 
-/** What a node's devices did: utilisation, memory, temperature and power over some hours. */
+/** Charts of a node's devices over some hours: utilization, memory, temperature and power. */
 export function NodeHistory({ node }: { node: ClusterNode }) {
   const [hours, setHours] = useState("1");
   const since = useMemo(
@@ -24,7 +24,7 @@ export function NodeHistory({ node }: { node: ClusterNode }) {
   });
   const noun = node.devices.some((device) => device.kind === "cuda") ? "GPU" : "slot";
   const panels = useMemo(() => {
-    const shown = (history.data ?? []).map((each) => ({
+    const shown = (history.data?.items ?? []).map((each) => ({
       label: `${noun} ${each.index}`,
       history: each,
     }));
@@ -40,12 +40,12 @@ export function NodeHistory({ node }: { node: ClusterNode }) {
         onChange={setHours}
       />
       {history.error && !history.data ? (
-        <Problem error={history.error} what="The history could not be read" />
+        <Problem error={history.error} what="The history could not be loaded" />
       ) : null}
       {history.isPending ? <Skeleton height={220} /> : null}
       {history.data && panels.length === 0 ? (
         <Text size="sm" c="dimmed">
-          Nothing was recorded in this time. A reading is kept every half minute.
+          No readings in this time. Devices are sampled every 30 s.
         </Text>
       ) : null}
       <div className={controls.grid}>

@@ -13,12 +13,13 @@ const device = (index: number, change: Partial<Device> = {}): Device => ({
   temperature: 40 + index,
   power: 100,
   job_id: null,
+  job_name: null,
   gone: false,
   ...change,
 });
 
 describe("a node in one line", () => {
-  it("sums its devices, without those that do not tell", () => {
+  it("sums its devices, without those that report nothing", () => {
     const silent = { utilization: null, temperature: null, power: null };
     expect(summed([device(0), device(1), device(2, silent)])).toEqual({
       utilization: 50,
@@ -30,11 +31,16 @@ describe("a node in one line", () => {
     expect(summed([]).utilization).toBeNull();
   });
 
-  it("tells each job once, with its devices", () => {
-    const held = [device(0, { job_id: "a" }), device(1, { job_id: "b" })];
-    expect(jobsOn([...held, device(2, { job_id: "a" }), device(3)])).toEqual([
-      { id: "a", devices: 2 },
-      { id: "b", devices: 1 },
+  it("lists each job once, with its devices", () => {
+    const held = [
+      device(0, { job_id: "a", job_name: "Nightly ranker" }),
+      device(1, { job_id: "b" }),
+    ];
+    expect(
+      jobsOn([...held, device(2, { job_id: "a", job_name: "Nightly ranker" }), device(3)]),
+    ).toEqual([
+      { id: "a", name: "Nightly ranker", devices: 2 },
+      { id: "b", name: "b", devices: 1 },
     ]);
   });
 
@@ -44,12 +50,11 @@ describe("a node in one line", () => {
       state: "suspect",
       address: "10.0.0.11",
       labels: { rack: "7" },
-      devices: [device(0, { job_id: "a1" })],
+      devices: [device(0, { job_id: "a1", job_name: "Nightly ranker" })],
     } as unknown as ClusterNode;
-    const names = new Map([["a1", "Nightly ranker"]]);
     for (const text of ["", "GPU-01", "susp", "rack=7", "a1", "nightly", "0.11"]) {
-      expect(isAbout(node, text, names), text).toBe(true);
+      expect(isAbout(node, text), text).toBe(true);
     }
-    expect(isAbout(node, "gpu-02", names)).toBe(false);
+    expect(isAbout(node, "gpu-02")).toBe(false);
   });
 });

@@ -22,14 +22,14 @@ const sent = (asked: Request[], path: string) =>
     return found as Request;
   });
 
-it("a node is drained after a question that says what moves, with the reason", async () => {
+it("a node is drained after a dialog that says what moves, with the reason", async () => {
   const asked = shown(<DrainButton node={NODE} />, { "POST /cluster/nodes/n1/drain": NODE });
   await userEvent.click(screen.getByRole("button", { name: "Drain gpu-07" }));
   const dialog = within(await screen.findByRole("dialog", { name: "Drain gpu-07?" }));
-  expect(dialog.getByText(/1 job here will save and move/)).toBeInTheDocument();
+  expect(dialog.getByText(/1 job on it will save and move/)).toBeInTheDocument();
   expect(asked).toEqual([]);
   await userEvent.type(dialog.getByLabelText("Reason"), " a new disk ");
-  await userEvent.click(dialog.getByRole("button", { name: "Drain the node" }));
+  await userEvent.click(dialog.getByRole("button", { name: "Drain node" }));
   expect(await (await sent(asked, "/n1/drain")).json()).toEqual({ reason: "a new disk" });
 });
 
@@ -40,7 +40,7 @@ it("a drained node is given work again at once", async () => {
   await sent(asked, "/n1/undrain");
 });
 
-it("what became of a node is told, the newest first", async () => {
+it("the events of a node are listed, the newest first", async () => {
   const event = (state: string, reason: string) => ({
     time: "2026-01-01T00:00:00Z",
     state,
@@ -62,10 +62,10 @@ it("what became of a node is told, the newest first", async () => {
   ]);
 });
 
-it("a device that its host no longer has is told as gone", async () => {
+it("a device that its host does not report any more is marked as gone", async () => {
   const there = { index: 0, kind: "cpu", name: "EPYC", job_id: null, gone: false };
   const devices = [there, { ...there, index: 1, gone: true }] as unknown as Device[];
-  shown(<DeviceTable node="gpu-07" devices={devices} names={new Map()} />, {});
+  shown(<DeviceTable node="gpu-07" devices={devices} />, {});
   const [, first, second] = within(
     await screen.findByRole("table", { name: "Devices of gpu-07" }),
   ).getAllByRole("row");

@@ -1,13 +1,14 @@
 import { Button, Code, Group, Skeleton, Stack, Text, Title } from "@mantine/core";
-import { useQueue } from "@/shared/api/read-queue";
 import type { QueueEntry } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import { useTitle } from "@/shared/title";
 import { Empty } from "@/shared/ui/empty";
+import { LinkedText } from "@/shared/ui/linked-text";
 import { AnchorLink } from "@/shared/ui/links";
 import { Problem } from "@/shared/ui/problem";
+import { type Column, Table } from "@/shared/ui/table";
 import { Ago, UtcTime } from "@/shared/ui/time";
-import { Told } from "@/shared/ui/told";
+import { useQueue } from "./api/queue";
 import classes from "./queue-page.module.css";
 import { QuotaSection } from "./quotas";
 
@@ -25,23 +26,23 @@ export default function QueuePage() {
         </Title>
         {total > 0 ? (
           <Text size="sm" c="dimmed" data-testid="waiting">
-            {total === 1 ? "1 job waits" : `${count(total)} jobs wait`}
-            {entries.length < total ? `, the first ${count(entries.length)} are shown` : ""}
+            {plural(total, "job")} waiting
+            {entries.length < total ? `, first ${count(entries.length)} shown` : ""}
           </Text>
         ) : null}
       </Group>
       {queue.error ? (
         <Problem
           error={queue.error}
-          what="The queue could not be read"
+          what="The queue could not be loaded"
           onRetry={() => void queue.refetch()}
         />
       ) : null}
       {queue.isPending && !queue.error ? <Skeleton height={160} /> : null}
       {queue.data && entries.length === 0 ? (
-        <Empty title="No job waits">
-          Every job that was submitted has started. <Code>trainhall submit --dry-run</Code> tells
-          when another one would.
+        <Empty title="The queue is empty">
+          Every submitted job has started. <Code>trainhall submit --dry-run</Code> shows when a new
+          job would start.
         </Empty>
       ) : null}
       {entries.length > 0 ? <QueueTable entries={entries} /> : null}
@@ -53,7 +54,7 @@ export default function QueuePage() {
           onClick={() => void queue.fetchNextPage()}
           style={{ alignSelf: "center" }}
         >
-          Later jobs
+          Load more
         </Button>
       ) : null}
       <QuotaSection />
@@ -61,65 +62,70 @@ export default function QueuePage() {
   );
 }
 
-/** Pages are read one after the other, and a job that comes back may stand on two of them. */
+/** Pages are read one after the other, so a job that is queued again may be on two of them. */
 function unique(entries: QueueEntry[]): QueueEntry[] {
   return [...new Map(entries.map((entry) => [entry.job_id, entry])).values()];
 }
 
+const COLUMNS: Column<QueueEntry>[] = [
+  {
+    id: "position",
+    header: "#",
+    right: true,
+    className: classes.position,
+    cell: (entry) => entry.position,
+  },
+  {
+    id: "job",
+    header: "Job",
+    className: classes.job,
+    cell: ({ job_id, name, needs, priority }) => (
+      <>
+        <AnchorLink to="/jobs/$jobId" params={{ jobId: job_id }}>
+          {name}
+        </AnchorLink>
+        <Text size="xs" c="dimmed">
+          {plural(needs.count, needs.device === "cpu" ? "CPU slot" : "GPU")}
+          {priority === 0 ? "" : ` · priority ${priority}`}
+        </Text>
+      </>
+    ),
+  },
+  { id: "reason", header: "Waiting for", cell: ({ reason }) => <LinkedText text={reason} /> },
+  {
+    id: "start",
+    header: "Expected start",
+    className: classes.time,
+    cell: (entry) => <ExpectedStart entry={entry} />,
+  },
+  {
+    id: "queued",
+    header: "Queued",
+    className: classes.time,
+    cell: (entry) => <Ago value={entry.queued_at} />,
+  },
+];
+
 function QueueTable({ entries }: { entries: QueueEntry[] }) {
   return (
-    <div className="app-card">
-      <table className={`app-table ${classes.table}`} aria-label="Queue">
-        <thead>
-          <tr>
-            <th scope="col" className={`right ${classes.position}`}>
-              #
-            </th>
-            <th scope="col" className={classes.job}>
-              Job
-            </th>
-            <th scope="col">Waits for</th>
-            <th scope="col" className={classes.time}>
-              Expected
-            </th>
-            <th scope="col" className={classes.time}>
-              Queued
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {entries.map((entry) => (
-            <Row key={entry.job_id} entry={entry} />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label="Queue"
+      columns={COLUMNS}
+      rows={entries}
+      rowKey={(entry) => entry.job_id}
+      className={classes.table}
+      cards
+    />
   );
 }
 
-function Row({ entry }: { entry: QueueEntry }) {
-  const device = entry.needs.device === "cpu" ? "CPU slot" : "GPU";
-  return (
-    <tr>
-      <td className="right">{entry.position}</td>
-      <td>
-        <AnchorLink to="/jobs/$jobId" params={{ jobId: entry.job_id }}>
-          {entry.name}
-        </AnchorLink>
-        <Text size="xs" c="dimmed">
-          {plural(entry.needs.count, device)}
-          {entry.priority === 0 ? "" : ` · priority ${entry.priority}`}
-        </Text>
-      </td>
-      <td>
-        <Told text={entry.reason} />
-      </td>
-      <td className={classes.time}>
-        {entry.earliest_start ? <UtcTime value={entry.earliest_start} /> : "not known"}
-      </td>
-      <td className={classes.time}>
-        <Ago value={entry.queued_at} />
-      </td>
-    </tr>
-  );
+function ExpectedStart({ entry: { can_start, earliest_start } }: { entry: QueueEntry }) {
+  if (!can_start) {
+    return (
+      <Text span inherit c="red">
+        never on this cluster
+      </Text>
+    );
+  }
+  return earliest_start ? <UtcTime value={earliest_start} /> : "unknown";
 }

@@ -1,7 +1,7 @@
 import { screen, within } from "@testing-library/react";
 import { describe, expect, it, vi } from "vitest";
 import { shown } from "@/test/shown";
-import { QuotaSection, toldOthers } from "./quotas";
+import { defaultLimits, QuotaSection } from "./quotas";
 
 const ADA = { kind: "user", name: "ada", limit: 8, used: 8, waiting: 2 };
 const BOB = { kind: "user", name: "bob", limit: null, used: 1, waiting: 0 };
@@ -24,10 +24,10 @@ describe("quotas", () => {
   });
 
   it("say what those have that are not listed", () => {
-    expect(toldOthers({ project: 16, user: null })).toBe(
-      "Each other project may hold 16 devices at once.",
+    expect(defaultLimits({ project: 16, user: null })).toBe(
+      "Every other project: at most 16 devices.",
     );
-    expect(toldOthers({ project: null, user: null })).toMatch(/^Whoever has no quota/);
+    expect(defaultLimits({ project: null, user: null })).toBe("No quota: unlimited.");
   });
 
   it("are not there where nobody holds or waits for anything", async () => {

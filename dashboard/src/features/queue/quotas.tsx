@@ -3,17 +3,42 @@ import type { Quota } from "@/shared/api/types";
 import { count, plural } from "@/shared/format";
 import { Meter } from "@/shared/ui/meter";
 import { Problem } from "@/shared/ui/problem";
-import { type Quotas, useQuotas } from "./api/read-quotas";
+import { type Column, Table } from "@/shared/ui/table";
+import { type Quotas, useQuotas } from "./api/queue";
 import classes from "./quotas.module.css";
 
-/** What projects and users hold of what they may hold; nothing where nobody has either. */
+const COLUMNS: Column<Quota>[] = [
+  {
+    id: "owner",
+    header: "Owner",
+    className: classes.name,
+    cell: ({ kind, name }) => (
+      <>
+        <Text span size="xs" c="dimmed">
+          {kind}
+        </Text>{" "}
+        {name}
+      </>
+    ),
+  },
+  { id: "used", header: "Devices in use", cell: (quota) => <Usage quota={quota} /> },
+  {
+    id: "waiting",
+    header: "Waiting jobs",
+    right: true,
+    className: classes.waiting,
+    cell: (quota) => count(quota.waiting),
+  },
+];
+
+/** The devices that projects and users hold, and their limits; hidden while there are none. */
 export function QuotaSection() {
   const quotas = useQuotas();
   if (quotas.error) {
     return (
       <Problem
         error={quotas.error}
-        what="The quotas could not be read"
+        what="The quotas could not be loaded"
         onRetry={() => void quotas.refetch()}
       />
     );
@@ -25,64 +50,42 @@ export function QuotaSection() {
         Projects and users
       </Title>
       <Text size="xs" c="dimmed" mb="xs">
-        {toldOthers(quotas.data.others)}
+        {defaultLimits(quotas.data.others)}
       </Text>
-      <div className="app-card">
-        <table className={`app-table ${classes.quotas}`} aria-labelledby="quotas">
-          <thead>
-            <tr>
-              <th scope="col">Whose</th>
-              <th scope="col">Devices held</th>
-              <th scope="col" className={`right ${classes.waiting}`}>
-                Waiting
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {quotas.data.items.map((quota) => (
-              <Row key={`${quota.kind} ${quota.name}`} quota={quota} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        label="Projects and users"
+        columns={COLUMNS}
+        rows={quotas.data.items}
+        rowKey={({ kind, name }) => `${kind} ${name}`}
+        className={classes.quotas}
+      />
     </section>
   );
 }
 
-function Row({ quota }: { quota: Quota }) {
-  const { kind, name, limit, used, waiting } = quota;
+function Usage({ quota: { kind, name, limit, used } }: { quota: Quota }) {
+  if (limit === null) {
+    return (
+      <Text span size="xs">
+        {plural(used, "device")}, no limit
+      </Text>
+    );
+  }
   return (
-    <tr>
-      <td className={classes.name}>
-        <Text span size="xs" c="dimmed">
-          {kind}
-        </Text>{" "}
-        {name}
-      </td>
-      <td>
-        {limit === null ? (
-          <Text span size="xs">
-            {plural(used, "device")}, no limit
-          </Text>
-        ) : (
-          <Meter
-            label={`Quota of ${kind} ${name}`}
-            value={limit > 0 ? (100 * used) / limit : 100}
-            text={`${count(used)} of ${count(limit)}`}
-            warnAt={100}
-          />
-        )}
-      </td>
-      <td className="right">{count(waiting)}</td>
-    </tr>
+    <Meter
+      label={`Quota of ${kind} ${name}`}
+      value={limit > 0 ? (100 * used) / limit : 100}
+      text={`${count(used)} of ${count(limit)}`}
+      warnAt={100}
+    />
   );
 }
 
-/** What those may hold that are not listed. */
-export function toldOthers({ project, user }: Quotas["others"]): string {
-  const told = [
-    project === null ? "" : `Each other project may hold ${plural(project, "device")} at once.`,
-    user === null ? "" : `Each other user may hold ${plural(user, "device")} at once.`,
+/** The limits of the projects and users that are not listed. */
+export function defaultLimits({ project, user }: Quotas["others"]): string {
+  const limits = [
+    project === null ? "" : `Every other project: at most ${plural(project, "device")}.`,
+    user === null ? "" : `Every other user: at most ${plural(user, "device")}.`,
   ].filter((text) => text !== "");
-  return told.join(" ") || "Whoever has no quota may hold all devices.";
+  return limits.join(" ") || "No quota: unlimited.";
 }

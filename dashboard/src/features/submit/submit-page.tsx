@@ -1,7 +1,7 @@
 import { Alert, Button, Group, Kbd, Select, Skeleton, Stack, Text, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { useJob } from "@/shared/api/get-job";
+import { useJob } from "@/shared/api/jobs";
 import { ApiError } from "@/shared/api/problem";
 import type { Outlook } from "@/shared/api/types";
 import { specText } from "@/shared/spec-text";
@@ -33,7 +33,7 @@ function FromJob({ id }: { id: string }) {
     return (
       <Problem
         error={job.error}
-        what="The job to begin with could not be read"
+        what="The job to copy could not be loaded"
         onRetry={() => void job.refetch()}
       />
     );
@@ -43,7 +43,7 @@ function FromJob({ id }: { id: string }) {
 
 function SpecForm({ initial, source }: { initial: string; source?: string }) {
   const [text, setText] = useState(initial);
-  // What the last answer was about: marks stay at their place only while the text is that text.
+  // The text of the latest answer: its marks are shown only while the text is unchanged.
   const [asked, setAsked] = useState("");
   const [key, setKey] = useState(randomKey);
   const navigate = route.useNavigate();
@@ -93,15 +93,15 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
           </Title>
           <Text size="sm" c="dimmed">
             {source
-              ? `Begins with the spec of ${source}, defaults written out.`
-              : "What to run, in YAML."}
+              ? `Starts from the spec of ${source}, with all defaults written out.`
+              : "Describe the job in YAML."}
           </Text>
         </div>
         <Select
           size="xs"
           w={200}
-          aria-label="Begin with an example"
-          placeholder="Begin with an example"
+          aria-label="Start from an example"
+          placeholder="Start from an example"
           data={Object.entries(EXAMPLES).map(([value, { label }]) => ({ value, label }))}
           value={null}
           onChange={(name) => {
@@ -139,8 +139,7 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
           <Problem error={error} what="The job was not submitted" onRetry={send} />
         ) : check.isSuccess && text === asked ? (
           <Alert color="teal" variant="light" icon={<CheckIcon />} role="status">
-            The spec is good.
-            {` ${toldOutlook(check.data.outlook)}`}
+            Valid. {outlookText(check.data.outlook)}
           </Alert>
         ) : null}
       </div>
@@ -173,9 +172,9 @@ function SpecForm({ initial, source }: { initial: string; source?: string }) {
   }
 }
 
-/** When the job would start that was checked. */
-function toldOutlook({ when, position, reason }: Outlook): string {
+/** When the checked job would start. */
+function outlookText({ when, position, reason }: Outlook): string {
   if (when === "now") return `It would start now, ${reason}.`;
-  if (when === "never") return `As the cluster is now, it would never start: ${reason}.`;
+  if (when === "never") return `It could never start on this cluster: ${reason}.`;
   return `It would be number ${position} in the queue: ${reason}.`;
 }

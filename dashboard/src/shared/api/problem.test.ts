@@ -1,49 +1,50 @@
 // @vitest-environment jsdom
-import { describe, expect, it } from "vitest";
-import { unwrap } from "./client";
+import { expect, it, vi } from "vitest";
+import { getJob } from "@/client";
+import "./client";
 import { ApiError } from "./problem";
 
-const answer = (status: number, error: unknown) =>
-  unwrap(Promise.resolve({ error, response: new Response(null, { status }) }));
+/** The outcome of a request that a coordinator answers so. */
+function asked(answer: () => Response | Promise<Response>): Promise<unknown> {
+  vi.stubGlobal("fetch", async () => answer());
+  return getJob({ path: { job_id: "j1" } });
+}
 
-describe("unwrap", () => {
-  it("hands out the data of a good answer", async () => {
-    const response = new Response(null, { status: 200 });
-    await expect(unwrap(Promise.resolve({ data: 7, response }))).resolves.toBe(7);
-  });
+const refused = (status: number, body: unknown) =>
+  asked(() => new Response(typeof body === "string" ? body : JSON.stringify(body), { status }));
 
-  it("throws problem details with their fields", async () => {
-    const error = await answer(422, {
-      title: "The job spec is not valid",
-      detail: "training.steps: too small",
-      errors: [{ field: "training.steps", message: "too small", value: 0 }, "junk", null],
-    }).catch((caught) => caught);
-    expect(error).toMatchObject({
-      status: 422,
-      title: "The job spec is not valid",
-      message: "training.steps: too small",
-      fields: [{ field: "training.steps", message: "too small", value: "0" }],
-    });
-  });
+it("a good answer is its data", async () => {
+  await expect(asked(() => Response.json({ id: "j1" }))).resolves.toEqual({ id: "j1" });
+});
 
-  it("takes answers that are no problem details", async () => {
-    const call = answer(500, "<html>oops</html>");
-    await expect(call).rejects.toBeInstanceOf(ApiError);
-    await expect(call).rejects.toMatchObject({ status: 500 });
+it("problem details are thrown with their fields", async () => {
+  const error = await refused(422, {
+    title: "The job spec is not valid",
+    detail: "training.steps: too small",
+    errors: [{ field: "training.steps", message: "too small", value: 0 }, "junk", null],
+  }).catch((caught) => caught);
+  expect(error).toBeInstanceOf(ApiError);
+  expect(error).toMatchObject({
+    status: 422,
+    title: "The job spec is not valid",
+    message: "training.steps: too small",
+    fields: [{ field: "training.steps", message: "too small", value: "0" }],
   });
+});
 
-  it("says that nothing answers, also when a gateway says it", async () => {
-    for (const call of [
-      unwrap(Promise.reject(new TypeError("Failed to fetch"))),
-      unwrap(Promise.resolve({ error: new TypeError("Failed to fetch") })),
-      answer(502, ""),
-    ]) {
-      await expect(call).rejects.toMatchObject({ status: 0 });
-    }
-  });
+it("an answer without problem details is an error, too", async () => {
+  const call = refused(500, "<html>oops</html>");
+  await expect(call).rejects.toBeInstanceOf(ApiError);
+  await expect(call).rejects.toMatchObject({ status: 500 });
+});
 
-  it("leaves an aborted request what it is", async () => {
-    const abort = new DOMException("aborted", "AbortError");
-    await expect(unwrap(Promise.reject(abort))).rejects.toBe(abort);
-  });
+it("no answer has the status 0, also when a gateway reports it", async () => {
+  const call = asked(() => Promise.reject(new TypeError("Failed to fetch")));
+  await expect(call).rejects.toMatchObject({ status: 0 });
+  await expect(refused(502, "")).rejects.toMatchObject({ status: 0 });
+});
+
+it("an aborted request stays an abort", async () => {
+  const abort = new DOMException("aborted", "AbortError");
+  await expect(asked(() => Promise.reject(abort))).rejects.toBe(abort);
 });

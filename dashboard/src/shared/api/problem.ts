@@ -1,4 +1,4 @@
-/** One complaint of the coordinator about one field, dotted ("training.steps"). */
+/** An error in one field of a spec, dotted ("training.steps"). */
 export interface FieldProblem {
   field: string;
   message: string;
@@ -19,12 +19,13 @@ export class ApiError extends Error {
     this.fields = fields;
   }
 
-  static unreachable(cause: unknown): ApiError {
-    if (cause instanceof ApiError || isAbort(cause)) throw cause;
+  /** The error of a request without an answer; an aborted one stays an AbortError. */
+  static unreachable(cause: unknown): unknown {
+    if (isAbort(cause)) return cause;
     return new ApiError(
       0,
-      "The coordinator does not answer",
-      "Jobs that run go on without it. This page tries again by itself.",
+      "The coordinator is unreachable",
+      "The coordinator is unreachable. Running jobs continue; this page retries automatically.",
     );
   }
 
@@ -34,13 +35,13 @@ export class ApiError extends Error {
     const detail = text(problem.detail) || (typeof body === "string" ? body.slice(0, 300) : "");
     // A gateway in front of the coordinator that cannot reach it says so with these.
     if ([502, 503, 504].includes(response.status) && !isRecord(body)) {
-      return new ApiError(0, "The coordinator does not answer", detail);
+      return new ApiError(0, "The coordinator is unreachable", detail);
     }
     return new ApiError(response.status, title, detail, fieldProblems(problem.errors));
   }
 }
 
-/** The same request would be refused again: asking once more is of no use. */
+/** Whether the same request would be refused again, so that a retry is of no use. */
 export function isRefused(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   return error.status >= 400 && error.status < 500 && ![408, 425, 429].includes(error.status);

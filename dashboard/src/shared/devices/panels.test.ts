@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { DeviceHistory } from "@/shared/api/types";
-import { seriesOf } from "@/shared/curves/curve";
+import { seriesOf } from "@/shared/curves/data/curve";
 import { devicePanels } from "./panels";
 
 const history = (index: number, power: number | null): DeviceHistory => ({
@@ -15,13 +15,13 @@ const history = (index: number, power: number | null): DeviceHistory => ({
 });
 
 describe("devicePanels", () => {
-  it("has a chart for what is told, and a curve for each device that tells it", () => {
+  it("has a chart per reported quantity and a curve per device", () => {
     const panels = devicePanels([
       { label: "a", history: history(0, null) },
       { label: "b", history: history(1, 300) },
     ]);
     expect(panels.map(({ title, curves }) => [title, curves.map((each) => each.label)])).toEqual([
-      ["Utilisation", ["a", "b"]],
+      ["Utilization", ["a", "b"]],
       ["Power", ["b"]],
     ]);
     const [, second] = panels[0]?.curves ?? [];

@@ -1,11 +1,11 @@
 import type { DeviceHistory } from "@/shared/api/types";
-import type { Curve } from "@/shared/curves/curve";
-import { look } from "@/shared/curves/palette";
-import { CurveStore } from "@/shared/curves/store";
+import { look } from "@/shared/curves/chart/palette";
+import type { Curve } from "@/shared/curves/data/curve";
+import { CurveStore } from "@/shared/curves/data/store";
 import { bytes, celsius, percent, watts } from "@/shared/format";
 
-/** A device on the charts: what it did, and what it is called there. */
-export interface Shown {
+/** The readings of a device, and its label on the charts. */
+export interface DeviceCurves {
   label: string;
   history: DeviceHistory;
 }
@@ -14,35 +14,35 @@ export interface DevicePanel {
   title: string;
   format: (value: number | null) => string;
   binary: boolean;
-  /** Values that are always in sight. */
+  /** Values that the vertical axis always includes. */
   limits: readonly number[];
   curves: Curve[];
 }
 
 const METRICS = [
-  ["utilization", "Utilisation", percent, [0, 100]],
+  ["utilization", "Utilization", percent, [0, 100]],
   ["memory_used", "Device memory", bytes, [0]],
   ["temperature", "Temperature", celsius, [20]],
   ["power", "Power", watts, [0]],
 ] as const;
 
-/** One chart for each thing that any of the devices tells; a curve a device. */
-export function devicePanels(devices: readonly Shown[], origin = 0): DevicePanel[] {
+/** One chart per quantity that a device reports, with one curve per device. */
+export function devicePanels(devices: readonly DeviceCurves[], origin = 0): DevicePanel[] {
   const store = new CurveStore();
   const curves = (metric: string): Curve[] =>
-    devices.flatMap(({ label, history }, place) => {
-      const told = history.points.filter((point) => value(point, metric) !== null);
-      if (told.length === 0) return [];
+    devices.flatMap(({ label, history }, index) => {
+      const readings = history.points.filter((point) => value(point, metric) !== null);
+      if (readings.length === 0) return [];
       store.append(
         metric,
-        place,
-        told.map((point, i) => ({
+        index,
+        readings.map((point, i) => ({
           step: i + 1,
           time: Date.parse(point.time) / 1000,
           value: value(point, metric),
         })),
       );
-      return [{ store, name: metric, rank: place, label, origin, exact: true, ...look(place) }];
+      return [{ store, name: metric, rank: index, label, origin, exact: true, ...look(index) }];
     });
   return METRICS.map(([metric, title, format, limits]) => ({
     title,

@@ -1,54 +1,71 @@
+/**
+ * The live store of a job's page.
+ *
+ *     websocket ─▶ JobStream ─▶ JobLive ─┬▶ curves, window: CurveStore ─▶ Chart (uPlot)
+ *     REST ──────────────────────────────┼▶ events, status: Signal ─────▶ React components
+ *                                        ├▶ logVersion: Signal ─────────▶ LogFeed, LogSearch ─▶ LogView
+ *                                        └▶ query cache (job, attempts, checkpoints, …)
+ *
+ * - `JobStream` (job-stream.ts) delivers the frames of the websocket in order, each once, over
+ *   reconnects, and asks for a full reload through REST when frames are no longer available.
+ * - `JobLive` is one per job and page (`useJobLive`). It appends the points of `metrics` frames to
+ *   `curves`. All other frames carry no data of their own: they make it read the new events, invalidate
+ *   the job's queries, or raise `logVersion`. REST stays the source of truth, so a missed frame delays
+ *   an update and corrupts nothing.
+ * - `CurveStore` holds a job's series in bounded memory (`CurveSeries` merges neighbours into buckets).
+ *   React never holds points: charts subscribe to the store and draw from it at their own pace. `window`
+ *   is a second store in full resolution while the charts are zoomed.
+ * - `Signal` is a value with subscribers (`useSignal`), for the few values that React renders at once.
+ * - `LogFeed` and `LogSearch` (features/job/logs) exist while the Logs tab is open. They page through
+ *   the log by REST cursors, and `logVersion` wakes them for new lines.
+ *
+ * Why not a store library: points arrive many times a second, and charts must draw them without a
+ * render of React. The rest would fit into one, but it is 30 lines (`Signal`).
+ */
+
 import type { QueryClient } from "@tanstack/react-query";
-import { jobOptions } from "@/shared/api/get-job";
-import { keys } from "@/shared/api/keys";
-import { listEvents } from "@/shared/api/list-events";
-import { readMetrics } from "@/shared/api/read-metrics";
+import { aboutJob, jobKey, jobOptions, readEvents, readSeries } from "@/shared/api/jobs";
 import type { Job, JobEvent, Series } from "@/shared/api/types";
-import { type Axis, type Range, stepsWithin } from "@/shared/curves/axis";
-import type { Sample } from "@/shared/curves/series";
-import { CurveStore } from "@/shared/curves/store";
+import { type Axis, type Range, stepsWithin } from "@/shared/curves/data/axis";
+import type { Sample } from "@/shared/curves/data/series";
+import { CurveStore } from "@/shared/curves/data/store";
 import { toNumber } from "@/shared/format";
-import { type Frame, JobStream, type Probe, type StreamStatus } from "@/shared/stream";
+import { type Frame, JobStream, type Probe, type StreamStatus } from "./job-stream";
 import { jobWideNames, TIMING } from "./metric-names";
 import { Signal } from "./signal";
 
 const HISTORY_POINTS = 1500;
-/** Points of per-rank series that are loaded in all; many ranks get fewer each. */
+/** Points of per-rank series in all; with many ranks each gets fewer. */
 const TIMING_BUDGET = 20_000;
-/** The API takes so many names at once. */
+/** Names per request that the API accepts. */
 const NAMES_AT_ONCE = 64;
 
-/** A part of the job's steps, read exactly, and what came since. */
+/** A zoomed range of steps in full resolution, with live points added. */
 export interface Window {
   first: number;
   last: number;
   store: CurveStore;
-  /** What is stored of it is there. */
+  /** The stored points are loaded. */
   ready: boolean;
 }
 
-/**
- * One job as it is now: its curves, its events, and news for whoever follows its logs.
- *
- * Points are taken from the stream as they come. Everything else that the stream tells is a reason to
- * read on through REST, behind what was read before.
- */
+/** One job as it is now: its curves, its events, and a signal for new log lines. */
 export class JobLive {
   readonly curves = new CurveStore();
-  readonly status = new Signal<StreamStatus>({ phase: "connecting", heardAt: null });
+  readonly status = new Signal<StreamStatus>({ phase: "connecting", lastResponseAt: null });
   readonly events = new Signal<JobEvent[]>([]);
-  readonly logNews = new Signal(0);
-  /** What is shown of the steps, when it is not all of them. */
+  readonly logVersion = new Signal(0);
+  /** The zoomed range; null: everything is shown. */
   readonly window = new Signal<Window | null>(null);
-  private wanted: { range: Range; axis: Axis } | null = null;
+  private zoomed: { range: Range; axis: Axis } | null = null;
   private readonly stream: JobStream;
   private readingEvents: Promise<void> | null = null;
-  private moreEvents = false;
+  private eventsOutdated = false;
 
   constructor(
     private readonly jobId: string,
     private readonly queries: QueryClient,
-    /** Which of the series that every rank has are read. */
+    /** The per-rank series to read. */
     private readonly timing: readonly string[] = TIMING,
   ) {
     this.stream = new JobStream({
@@ -70,73 +87,72 @@ export class JobLive {
 
   retryNow = (): void => this.stream.retryNow();
 
-  /** Read everything through REST. What it holds already is kept until the answers are there. */
+  /** Reads everything through REST. The old data stays until the responses are there. */
   private async reload(): Promise<void> {
     const job = await this.queries.fetchQuery({ ...jobOptions(this.jobId), staleTime: 0 });
     const [history] = await Promise.all([this.readHistory(job, {}), this.readEvents()]);
     this.curves.clear();
     fill(this.curves, history);
-    this.renewLists();
-    this.logNews.update((news) => news + 1);
+    this.invalidateQueries();
+    this.logVersion.update((version) => version + 1);
     await this.readWindow();
   }
 
   private async readHistory(
     job: Job,
-    steps: { fromStep?: number; toStep?: number },
+    steps: { from_step?: number; to_step?: number },
   ): Promise<Series[]> {
     const jobWide = jobWideNames(job.metrics);
     const parts: Promise<Series[]>[] = [];
     for (let i = 0; i < jobWide.length; i += NAMES_AT_ONCE) {
       const names = jobWide.slice(i, i + NAMES_AT_ONCE);
-      parts.push(readMetrics(this.jobId, { names, maxPoints: HISTORY_POINTS, ...steps }));
+      parts.push(readSeries(this.jobId, { names, max_points: HISTORY_POINTS, ...steps }));
     }
-    const maxPoints = timingPoints(job, this.timing.length);
-    parts.push(readMetrics(this.jobId, { names: this.timing, maxPoints, ...steps }));
+    const max_points = timingPoints(job, this.timing.length);
+    parts.push(readSeries(this.jobId, { names: [...this.timing], max_points, ...steps }));
     return (await Promise.all(parts)).flat();
   }
 
   /**
-   * Show a part of an axis: what is stored of its steps is read as exactly as a chart can draw it, and
-   * live points that fall into it are added. Null: show everything again.
+   * Zooms into a range of an axis: its points are read in the full resolution of a chart, and live points
+   * within it are added. Null: show everything again.
    */
   zoom(range: Range | null, axis: Axis): void {
-    this.wanted = range === null ? null : { range, axis };
+    this.zoomed = range === null ? null : { range, axis };
     void this.readWindow().catch(ignoreUntilNextTime);
   }
 
   private async readWindow(): Promise<void> {
-    const job = this.queries.getQueryData<Job>(keys.job(this.jobId));
-    const { wanted } = this;
-    if (wanted === null) return this.window.update(() => null);
+    const job = this.queries.getQueryData<Job>(jobKey(this.jobId));
+    const { zoomed } = this;
+    if (zoomed === null) return this.window.update(() => null);
     const origin = originOf(job);
-    const steps = stepsWithin(wanted.range, wanted.axis, this.curves.longest(), origin);
+    const steps = stepsWithin(zoomed.range, zoomed.axis, this.curves.longest(), origin);
     if (job === undefined || steps === null || steps.last < steps.first) return;
     const shown: Window = { ...steps, store: new CurveStore(), ready: false };
     this.window.update(() => shown);
-    const history = await this.readHistory(job, { fromStep: steps.first, toStep: steps.last });
+    const history = await this.readHistory(job, { from_step: steps.first, to_step: steps.last });
     if (this.window.value !== shown) return;
     fill(shown.store, history);
     this.window.update(() => ({ ...shown, ready: true }));
   }
 
   private deliver(frames: Frame[]): void {
-    let news = false;
+    let changed = false;
     let lines = false;
     for (const frame of frames) {
-      if (frame.type === "metrics") this.takePoints(frame);
+      if (frame.type === "metrics") this.appendPoints(frame);
       else if (frame.type === "log") lines = true;
-      else news = true;
-      if (frame.type === "state") this.takeState(frame);
+      else changed = true;
     }
-    if (lines) this.logNews.update((count) => count + 1);
-    if (news) {
+    if (lines) this.logVersion.update((version) => version + 1);
+    if (changed) {
       void this.readEvents().catch(ignoreUntilNextTime);
-      this.renewLists();
+      this.invalidateQueries();
     }
   }
 
-  private takePoints(frame: Frame): void {
+  private appendPoints(frame: Frame): void {
     const rank = typeof frame.rank === "number" ? frame.rank : null;
     const points = frame.points as Record<string, [number, number | string, number | string][]>;
     const shown = this.window.value;
@@ -155,61 +171,48 @@ export class JobLive {
     }
   }
 
-  /** Show a new state at once; the rest of the job is read again. */
-  private takeState(frame: Frame): void {
-    this.queries.setQueryData<Job>(keys.job(this.jobId), (job) =>
-      job === undefined
-        ? job
-        : {
-            ...job,
-            state: (frame.state as Job["state"]) ?? job.state,
-            reason: typeof frame.reason === "string" ? frame.reason : job.reason,
-          },
-    );
+  private invalidateQueries(): void {
+    void this.queries.invalidateQueries({ queryKey: aboutJob(this.jobId) });
   }
 
-  private renewLists(): void {
-    // The job itself, its attempts and its checkpoints share the beginning of their keys.
-    void this.queries.invalidateQueries({ queryKey: keys.job(this.jobId) });
-  }
-
-  /** One reader at a time; news while it reads make it read once more. */
+  /** One reader at a time; a frame that arrives meanwhile makes it read once more. */
   private readEvents(): Promise<void> {
     if (this.readingEvents) {
-      this.moreEvents = true;
+      this.eventsOutdated = true;
       return this.readingEvents;
     }
-    this.readingEvents = this.readOn().finally(() => {
+    this.readingEvents = this.readNewEvents().finally(() => {
       this.readingEvents = null;
     });
     return this.readingEvents;
   }
 
-  private async readOn(): Promise<void> {
+  private async readNewEvents(): Promise<void> {
     do {
-      this.moreEvents = false;
+      this.eventsOutdated = false;
       const last = this.events.value.at(-1)?.seq ?? 0;
-      const fresh = await listEvents(this.jobId, last);
+      const fresh = await readEvents(this.jobId, last);
       if (fresh.length > 0) this.events.update((events) => [...events, ...fresh]);
-    } while (this.moreEvents);
+    } while (this.eventsOutdated);
   }
 
-  /** The job through REST, which also renews what the page shows of it. */
+  /** Reads the job through REST, which also updates the page. */
   private async probe(): Promise<Probe> {
     const job = await this.queries.fetchQuery({
       ...jobOptions(this.jobId),
       staleTime: 0,
       retry: 0,
     });
-    const last = this.curves.get("loss")?.last;
+    const last = this.curves.stepwise()?.last;
     return last !== undefined && last !== null && job.step > last.step ? "behind" : "current";
   }
 
   private onStatus(status: StreamStatus): void {
     const before = this.status.value.phase;
     this.status.update(() => status);
-    // Logs are read through REST, which may have failed while the coordinator was away.
-    if (status.phase === "live" && before !== "live") this.logNews.update((news) => news + 1);
+    // Reading logs may have failed while the coordinator was away.
+    if (status.phase === "live" && before !== "live")
+      this.logVersion.update((version) => version + 1);
   }
 }
 
@@ -228,7 +231,7 @@ function fill(store: CurveStore, series: Series[]): void {
   }
 }
 
-/** Where the elapsed time of a job is 0, in seconds since the epoch. */
+/** The zero of a job's relative time, in seconds since the epoch. */
 export function originOf(job: Pick<Job, "started_at" | "created_at"> | undefined): number {
   return job === undefined ? 0 : Date.parse(job.started_at ?? job.created_at) / 1000;
 }
@@ -244,5 +247,5 @@ function streamUrl(jobId: string, after: number): string {
   return `${scheme}://${window.location.host}${path}`;
 }
 
-/** The next frame, or the next connection, reads what could not be read now. */
+/** The next frame or connection retries. */
 function ignoreUntilNextTime(): void {}

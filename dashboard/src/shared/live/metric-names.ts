@@ -1,4 +1,4 @@
-/** Parts of a step's time, in the order in which they happen. */
+/** Parts of a step's time, in order. */
 export const STEP_PARTS = [
   "data_seconds",
   "forward_seconds",
@@ -7,13 +7,13 @@ export const STEP_PARTS = [
   "optimizer_seconds",
 ] as const;
 
-/** Of the backward pass, while gradients were on their way to other ranks. */
+/** Communication hidden behind the backward pass. */
 export const HIDDEN = "communication_hidden_seconds";
 
-/** Compressing gradients and the opposite, whatever goes on beside it. */
+/** Compression and decompression of gradients. */
 export const COMPRESSION = "compression_seconds";
 
-/** Series that every rank has as well as the job; not every job has each of them. */
+/** Series of both the job and every rank; a job may lack some. */
 export const TIMING = [
   "step_seconds",
   ...STEP_PARTS,
@@ -22,10 +22,10 @@ export const TIMING = [
   "peak_memory_bytes",
 ] as const;
 
-/** How much of a step a pipeline's ranks wait for others: measured, and what its schedule costs. */
+/** Idle share of a pipeline's step: measured, and implied by its schedule. */
 const BUBBLE = ["bubble_fraction", "bubble_fraction_expected"] as const;
 
-/** The rank that the others wait for, and how its own time compares with the median. */
+/** The slowest rank, and the ratio of its time to the median. */
 const SLOWEST = ["slowest_rank", "slowest_rank_ratio"] as const;
 
 const LEARNING = [
@@ -48,7 +48,7 @@ const LINEAR = new Set<string>([
   ...SLOWEST,
 ]);
 
-/** Whether powers of ten tell anything about it: not about a share, nor about a rate that ends at 0. */
+/** Whether a logarithmic axis makes sense: not for a share, nor for a rate that ends at 0. */
 export function spansMagnitudes(name: string): boolean {
   return !LINEAR.has(name);
 }
@@ -57,14 +57,14 @@ export function isKnown(name: string): boolean {
   return KNOWN.has(name);
 }
 
-/** Series of the job that its own code named. */
+/** Series named by the job's own code. */
 export function customNames(metrics: Record<string, unknown>): string[] {
   return Object.keys(metrics)
     .filter((name) => !KNOWN.has(name))
     .sort();
 }
 
-/** Series that the job has and its ranks have not; not every job has each of them. */
+/** Series of the job without per-rank ones; a job may lack some. */
 export function jobWideNames(metrics: Record<string, unknown>): string[] {
   return [...LEARNING, ...BUBBLE, ...SLOWEST, ...customNames(metrics)];
 }

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** A value that tells when it changes. */
+/** A value with subscribers. */
 export class Signal<T> {
   private readonly listeners = new Set<() => void>();
 

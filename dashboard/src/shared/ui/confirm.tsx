@@ -11,7 +11,7 @@ interface Props {
   children: (ask: () => void) => React.ReactNode;
 }
 
-/** A question before something that can't be undone. Escape and "Keep" leave everything as it is. */
+/** A question before something that can't be undone. Escape and "Go back" change nothing. */
 export function Confirm({ title, text, action, onConfirm, children }: Props) {
   const [open, setOpen] = useState(false);
   return (
@@ -23,7 +23,7 @@ export function Confirm({ title, text, action, onConfirm, children }: Props) {
         </Text>
         <Group justify="flex-end" mt="lg">
           <Button variant="default" data-autofocus onClick={() => setOpen(false)}>
-            Keep
+            Go back
           </Button>
           <Button
             color="red"

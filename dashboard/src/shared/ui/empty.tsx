@@ -5,7 +5,7 @@ interface Props {
   children?: React.ReactNode;
 }
 
-/** What stands where a list has nothing to show. */
+/** The text in place of an empty list. */
 export function Empty({ title, children }: Props) {
   return (
     <Stack align="center" gap="xs" py={56} px="md" ta="center">

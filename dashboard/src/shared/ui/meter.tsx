@@ -4,9 +4,9 @@ import classes from "./meter.module.css";
 
 interface Props {
   label: string;
-  /** 0 to 100; null when it is not known. */
+  /** 0 to 100; null when it is unknown. */
   value: number | null;
-  /** What is written beside the bar. */
+  /** The text beside the bar. */
   text: string;
   /** From here on the bar warns. */
   warnAt?: number;
@@ -27,7 +27,7 @@ export function Meter({ label, value, text, warnAt }: Props) {
           aria-valuemin={0}
           aria-valuemax={100}
           aria-valuenow={share}
-          aria-valuetext={value === null ? "not known" : text}
+          aria-valuetext={value === null ? "unknown" : text}
         >
           <div
             className={classes.bar}

@@ -1,14 +1,14 @@
 import { notifications } from "@mantine/notifications";
 import { ApiError } from "../api/problem";
 
-/** Tell that a command failed, and why; it stays until it is closed. */
+/** Shows that a command failed, and why, until it is closed. */
 export function notifyProblem(what: string, error: unknown): void {
-  const told = error instanceof Error ? error.message : String(error);
-  // What the page reads it asks for again by itself, but no command is given twice.
+  const message = error instanceof Error ? error.message : String(error);
+  // The page repeats reads by itself, but never a command.
   const silent = error instanceof ApiError && error.status === 0;
   const detail = silent
-    ? "The coordinator does not answer. Jobs that run go on without it; try again once it is back."
-    : told;
+    ? "The coordinator is unreachable. Running jobs continue; try again when it is back."
+    : message;
   const title = error instanceof ApiError && error.status !== 0 ? `: ${error.title}` : "";
   notifications.show({ color: "red", title: `${what}${title}`, message: detail, autoClose: false });
 }

@@ -4,7 +4,7 @@ import { AlertIcon } from "./icons";
 
 interface Props {
   error: unknown;
-  /** What was being done, as in "The jobs could not be read". */
+  /** What failed, as in "The jobs could not be loaded". */
   what: string;
   onRetry?: () => void;
   onClose?: () => void;

@@ -2,7 +2,7 @@ import { Tooltip } from "@mantine/core";
 import classes from "./state-badge.module.css";
 import tones from "./tones.module.css";
 
-// A state is always told by its word; the colour only helps the eye.
+// The word always says the state; the colour only helps the eye.
 export const TONES: Record<string, string> = {
   queued: "wait",
   starting: "begin",
@@ -27,6 +27,9 @@ export const TONES: Record<string, string> = {
   deleted: "off",
 };
 
+/** Words for states whose name is not the field's. */
+const LABELS: Record<string, string> = { committed: "saved" };
+
 /** States that pass by themselves. */
 export const MOVING = new Set(["starting", "running", "pausing", "recovering", "cancelling"]);
 
@@ -46,7 +49,7 @@ export function StateBadge({ state, reason, size = "sm" }: Props) {
       data-state={state}
     >
       <span className={classes.dot} aria-hidden="true" />
-      {state}
+      {LABELS[state] ?? state}
     </span>
   );
   if (!reason) return badge;

@@ -1,6 +1,6 @@
 import { Tooltip } from "@mantine/core";
 import { age, NOTHING } from "../format";
-import { useToldNow } from "../now";
+import { useDerivedNow } from "../now";
 
 interface Props {
   value: string | null | undefined;
@@ -8,9 +8,9 @@ interface Props {
 
 /** How long ago something was: "4 min ago", with the local and the universal time in a tooltip. */
 export function Ago({ value }: Props) {
-  const told = useToldNow((now) => (value ? age((now - Date.parse(value)) / 1000) : ""));
+  const text = useDerivedNow((now) => (value ? age((now - Date.parse(value)) / 1000) : ""));
   if (!value) return <>{NOTHING}</>;
-  return <Stamped value={value}>{told} ago</Stamped>;
+  return <Stamped value={value}>{text} ago</Stamped>;
 }
 
 /** A moment in local time, with the universal time in a tooltip. */
@@ -23,17 +23,17 @@ export function Moment({ value }: Props) {
   );
 }
 
-/** A time that the coordinator's sentences tell too, as they tell it: "14:20 UTC". */
+/** A time as the coordinator's messages write it: "14:20 UTC". */
 export function UtcTime({ value }: { value: string }) {
-  const today = useToldNow((now) => new Date(now).toISOString().slice(0, 10));
+  const today = useDerivedNow((now) => new Date(now).toISOString().slice(0, 10));
   const when = new Date(value).toISOString();
   const day = new Date(value).toLocaleDateString("en-US", {
     month: "short",
     day: "2-digit",
     timeZone: "UTC",
   });
-  const told = `${when.slice(11, 16)} UTC`;
-  return <Stamped value={value}>{when.startsWith(today) ? told : `${told} on ${day}`}</Stamped>;
+  const clock = `${when.slice(11, 16)} UTC`;
+  return <Stamped value={value}>{when.startsWith(today) ? clock : `${clock} on ${day}`}</Stamped>;
 }
 
 function Stamped({ value, children }: { value: string; children: React.ReactNode }) {

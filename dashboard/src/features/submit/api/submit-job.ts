@@ -1,46 +1,31 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { submitJob as request } from "@/client";
-import { unwrap } from "@/shared/api/client";
-import { keys } from "@/shared/api/keys";
+import { useMutation } from "@tanstack/react-query";
+import { submitJob } from "@/client";
+import { useJobChanged } from "@/shared/api/jobs";
 import type { DryRun, Job } from "@/shared/api/types";
 
-/** Send a spec as it was written, so that what the coordinator says fits the text. */
-function send(text: string, options: { dryRun: boolean; key?: string }): Promise<unknown> {
-  return unwrap(
-    request({
-      // The document describes the body as JSON; YAML is sent as its own bytes.
-      body: text as never,
-      bodySerializer: (body: unknown) => body as string,
-      query: options.dryRun ? { dry_run: true } : {},
-      headers: {
-        "Content-Type": "application/yaml",
-        ...(options.key ? { "Idempotency-Key": options.key } : {}),
-      },
-    }),
-  );
-}
-
-export function checkSpec(text: string): Promise<DryRun> {
-  return send(text, { dryRun: true }) as Promise<DryRun>;
-}
-
-/** `key` makes a repeated submission of the same text the same job. */
-export function submitJob({ text, key }: { text: string; key: string }): Promise<Job> {
-  return send(text, { dryRun: false, key }) as Promise<Job>;
+/** Send a spec as it is written, so that the coordinator's complaints fit the text. */
+function send(text: string, options: Pick<Parameters<typeof submitJob>[0], "query" | "headers">) {
+  return submitJob({
+    // The API's description has the body as JSON; YAML is sent as its own bytes.
+    body: text as never,
+    bodySerializer: (body: unknown) => body as string,
+    query: options.query,
+    headers: { "Content-Type": "application/yaml", ...options.headers },
+  });
 }
 
 export function useCheckSpec() {
-  return useMutation({ mutationFn: checkSpec });
+  return useMutation({
+    mutationFn: (text: string) => send(text, { query: { dry_run: true } }) as Promise<DryRun>,
+  });
 }
 
 export function useSubmitJob() {
-  const client = useQueryClient();
   return useMutation({
-    mutationFn: submitJob,
-    onSuccess: async (job) => {
-      client.setQueryData(keys.job(job.id), job);
-      await client.invalidateQueries({ queryKey: keys.jobs });
-    },
+    /** `key` makes a repeated submission of the same text the same job. */
+    mutationFn: ({ text, key }: { text: string; key: string }) =>
+      send(text, { headers: { "Idempotency-Key": key } }) as Promise<Job>,
+    onSuccess: useJobChanged(),
   });
 }
 

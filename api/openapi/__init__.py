@@ -1,0 +1,1 @@
+"""The OpenAPI document: operations, their descriptions and examples."""

@@ -1,0 +1,134 @@
+"""How operations are described in the OpenAPI document: examples of what they answer, and every way
+in which they refuse, as problem details."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from trainhall.api.problems import MEDIA_TYPE, RefusalError, invalid
+from trainhall.api.schemas.problems import FieldProblem
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+Responses = dict[int | str, dict[str, Any]]
+REF = "#/components/schemas/{model}"
+
+FORBIDDEN = RefusalError(
+    403, "not-allowed", "a page of 'http://example.org' may not use this coordinator"
+)
+FAILED = RefusalError(
+    500, "internal-error", "the coordinator failed; its log tells more under 1f0c2b7e55aa4d21",
+    instance="urn:request:1f0c2b7e55aa4d21",
+)  # fmt: skip
+UNAVAILABLE = RefusalError(
+    503, "unavailable", "the database does not answer; try again in a moment"
+)
+UNKNOWN_PARAMETER = invalid("limt", None, "unknown parameter; did you mean 'limit'?")
+NO_JOB = RefusalError(404, "not-found", "there is no job '3f2a9c51d07b'")
+NO_NODE = RefusalError(404, "not-found", "there is no node '9b1d44e0c2aa'")
+NO_CHECKPOINT = RefusalError(404, "not-found", "there is no checkpoint '5e60b7d2f913'")
+BAD_LIMIT = invalid("limit", 0, "must be at least 1")
+BAD_SPEC = RefusalError(
+    422,
+    "invalid-spec",
+    "training.stepz: unknown key; did you mean 'steps'?",
+    errors=[
+        FieldProblem(field="training.stepz", message="unknown key; did you mean 'steps'?"),
+    ],
+)
+SPEC_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 1 MiB")
+BODY_TOO_LARGE = RefusalError(413, "too-large", "the body is longer than 64 KiB")
+NOT_JSON = RefusalError(
+    415,
+    "unsupported-media-type",
+    "content type 'text/plain' is not accepted; send application/json",
+)
+NEITHER_JSON_NOR_YAML = RefusalError(
+    415,
+    "unsupported-media-type",
+    "content type 'text/plain' is not accepted; send application/json, application/yaml, "
+    "application/x-yaml, text/yaml",
+)
+KEY_TAKEN = RefusalError(
+    409,
+    "conflict",
+    "Idempotency-Key 'nightly-17' was used for another body (job 3f2a9c51d07b); use a new key for "
+    "a new job",
+)
+NODE_GOES = RefusalError(
+    409,
+    "conflict",
+    "node gpu-07 is being removed, which cannot be taken back: add it again with "
+    "`trainhall nodes add` once it is gone",
+)
+NAME_TAKEN = RefusalError(
+    409, "conflict", "a node named 'gpu-07' is ready; choose another name, or remove it first"
+)
+
+
+def wrong_state(detail: str) -> RefusalError:
+    return RefusalError(409, "wrong-state", detail)
+
+
+NULL = "\N{REPLACEMENT CHARACTER}null"
+"""Stands for null within examples, since FastAPI leaves nulls out; `openapi` puts them back."""
+
+
+def example_of(value: Any) -> Any:
+    """An example as it is handed to FastAPI."""
+    if isinstance(value, dict):
+        return {key: example_of(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [example_of(inner) for inner in value]
+    return NULL if value is None else value
+
+
+def answers(
+    example: Any,
+    *refusals: RefusalError,
+    status: int = 200,
+    description: str = "Done.",
+    also: Responses | None = None,
+) -> Responses:
+    """The `responses` of an operation: one that succeeds, and those that refuse."""
+    success: dict[str, Any] = {"description": description}
+    if example is not None:
+        success["content"] = {"application/json": {"example": example_of(example)}}
+    described: Responses = {status: success, **(also or {})}
+    for refusal in (*refusals, FORBIDDEN, FAILED, UNAVAILABLE):
+        described[refusal.status] = problem(refusal)
+    described.setdefault(422, problem(UNKNOWN_PARAMETER))
+    return dict(sorted(described.items(), key=lambda item: int(item[0])))
+
+
+def problem(refusal: RefusalError) -> dict[str, Any]:
+    """A response that is problem details, with this refusal as its example."""
+    content = {"schema": {"$ref": REF.format(model="Problem")}, "example": refusal.content()}
+    return {"description": refusal.title, "content": {MEDIA_TYPE: content}}
+
+
+def body(model: type[BaseModel], examples: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """The `openapi_extra` of an operation that reads its JSON body by itself."""
+    content = {"schema": {"$ref": REF.format(model=model.__name__)}}
+    shown = {name: {"value": value} for name, value in examples.items()}
+    return {
+        "requestBody": {
+            "required": required,
+            "content": {"application/json": {**content, "examples": shown}},
+        }
+    }
+
+
+def camel(router_name: str) -> str:
+    """`list_jobs` as `listJobs`: what a generated client calls it."""
+    first, *rest = router_name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def name_operations(router: APIRouter) -> APIRouter:
+    """Name each operation of a router after its function."""
+    for route in router.routes:
+        if getattr(route, "operation_id", "") is None:
+            route.operation_id = camel(route.name)  # type: ignore[attr-defined]
+    return router

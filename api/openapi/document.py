@@ -1,0 +1,115 @@
+"""The OpenAPI document, and the public routes that it describes.
+
+python -m trainhall.api.openapi.document > openapi.json      prints it, without a server
+"""
+
+import sys
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from trainhall import __version__
+from trainhall.api.auth import authenticated
+from trainhall.api.openapi.describe import NULL, REF
+from trainhall.api.params import known_query
+from trainhall.api.routes import checkpoints, cluster, code, gradients, jobs, metrics, probes
+from trainhall.api.schemas.jobs import Changes, Resize
+from trainhall.api.schemas.nodes import Drain, NewNode, NodeChange
+from trainhall.api.schemas.problems import Problem
+from trainhall.training.spec import JobSpec
+
+TITLE = "Trainhall"
+PUBLIC_ROUTERS = (
+    jobs.router, gradients.router, code.router, cluster.router, metrics.router, checkpoints.router,
+)  # fmt: skip
+PREFIX = "/api/v1"
+_DESCRIPTION = """\
+A self-hosted home for distributed training jobs.
+
+Every error is told as problem details (RFC 9457, `application/problem+json`); `errors` names each
+field that is wrong. Lists are read page by page: hand `next_cursor` back as `cursor`. Times are
+RFC 3339 in UTC, memory is in bytes, power in watts, utilization from 0 to 100.
+
+A job's frames are streamed over a websocket, `/api/v1/metrics/stream/{job_id}?after=SEQ`, one JSON
+object `{seq, type, …}` a message; an unknown job is accepted and then closed with code 4404.
+"""
+_TAGS = [
+    {"name": "jobs", "description": "What users submit, and its life."},
+    {"name": "cluster", "description": "Nodes, their devices, and the queue."},
+    {"name": "metrics", "description": "Curves, and the cluster at a glance."},
+    {"name": "checkpoints", "description": "Committed, verified snapshots of jobs."},
+    {"name": "probes", "description": "For those who keep the coordinator running."},
+]
+
+
+def public_routes() -> APIRouter:
+    """Everything under /api/v1 that people and their programs use."""
+    router = APIRouter(prefix=PREFIX, dependencies=[Depends(authenticated), Depends(known_query)])
+    for public in PUBLIC_ROUTERS:
+        router.include_router(public)
+    return router
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The document of an application that serves these routes; made once, when it is asked for."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=TITLE,
+            version=__version__,
+            description=_DESCRIPTION,
+            routes=app.routes,
+            tags=_TAGS,
+        )
+        schemas = document["components"]["schemas"]
+        schemas.update(_read_by_hand(set(schemas)))
+        # FastAPI's own shape of errors, which nothing here answers with.
+        for name in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(name, None)
+        document["components"]["schemas"] = dict(sorted(schemas.items()))
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                operation["responses"] = dict(sorted(operation["responses"].items()))
+        app.openapi_schema = _with_nulls(document)
+    return app.openapi_schema
+
+
+def _with_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_nulls(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_nulls(inner) for inner in value]
+    return None if value == NULL else value
+
+
+def _read_by_hand(taken: set[str]) -> dict[str, Any]:
+    """The schemas of bodies that routes read by themselves, and of problems. A part of the job spec
+    that has the name of a response is told apart by a prefix."""
+    _, own = models_json_schema(
+        [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Changes, Problem)],
+        ref_template=REF,
+    )
+    _, spec = models_json_schema([(JobSpec, "validation")], ref_template=REF)
+    text = orjson.dumps(spec["$defs"])
+    for name in taken & set(spec["$defs"]):
+        for quoted in (f'"{REF.format(model=name)}"', f'"{name}":{{'):
+            text = text.replace(quoted.encode(), quoted.replace(name, f"Spec{name}").encode())
+    return {**own["$defs"], **orjson.loads(text)}
+
+
+def document() -> dict[str, Any]:
+    """The document, without an application that could serve."""
+    app = FastAPI()
+    app.include_router(probes.router)
+    app.include_router(public_routes())
+    return describe(app)
+
+
+def main() -> None:
+    sys.stdout.buffer.write(orjson.dumps(document(), option=orjson.OPT_INDENT_2) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,324 @@
+"""A thin client of the REST API: paths in, JSON out, problem details as exceptions."""
+
+import math
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any, Self
+
+import httpx
+
+from trainhall.cli.base.errors import (
+    CliError,
+    NotAllowedError,
+    NotFoundError,
+    UnreachableError,
+    UsageError,
+    WrongStateError,
+)
+from trainhall.cluster.backoff import Backoff
+
+PREFIX = "/api/v1"
+# Repeating one of these changes nothing more than sending it once did.
+IDEMPOTENT = frozenset({"GET", "HEAD"})
+# Its database does not answer, or a proxy does not reach it: in a moment it may.
+AWAY = frozenset({502, 503, 504})
+ATTEMPTS = 4
+FIRST_PAUSE = 0.1
+LEAST_SECONDS = 1.0
+"""For an answer, however close the deadline of a request is."""
+PAGE = 200
+
+
+class Client:
+    """Talks to one coordinator; close it, or use it in a `with`.
+
+    Raises:
+        UnreachableError: nothing answers, or it cannot serve now, after a few tries where a retry
+            is harmless.
+        NotFoundError, WrongStateError, NotAllowedError, UsageError, CliError: by the answer's
+            status.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 30.0, attempts: int = ATTEMPTS) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"--url must begin with http:// or https://, not {url!r}")
+        self.url = url.rstrip("/")
+        self._attempts = attempts
+        self._timeout = timeout
+        # A coordinator on loopback or in the lab's network is not behind a web proxy.
+        try:
+            self._http = httpx.Client(base_url=self.url, timeout=timeout, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise self._no_address(error) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    @property
+    def stream_url(self) -> str:
+        """The base of websocket addresses."""
+        return "ws" + self.url.removeprefix("http") + PREFIX
+
+    def page_of(self, job_id: str) -> str:
+        """The address of a job in the dashboard."""
+        return f"{self.url}/jobs/{job_id}"
+
+    def request(self, method: str, path: str, *, deadline: float = math.inf, **options: Any) -> Any:
+        """Send one request below /api/v1 and return the JSON of the answer (None when empty).
+
+        Args:
+            deadline: when to give up trying, by `time.monotonic`, though not before the first try
+                has had a second.
+        """
+        repeatable = method in IDEMPOTENT or "Idempotency-Key" in (options.get("headers") or {})
+        response = self._send(method, PREFIX + path, repeatable, options, deadline)
+        if response.is_success:
+            return self._document(response) if response.content else None
+        raise problem_of(response)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        repeatable: bool,
+        options: dict[str, Any],
+        deadline: float = math.inf,
+    ) -> httpx.Response:
+        backoff = Backoff(FIRST_PAUSE)
+        for attempt in range(1, self._attempts + 1):
+            left = deadline - time.monotonic()
+            if left < self._timeout:
+                options = {**options, "timeout": max(left, LEAST_SECONDS)}
+            is_last = attempt == self._attempts or left <= LEAST_SECONDS
+            try:
+                response = self._http.request(method, path, **options)
+                if not (repeatable and response.status_code in AWAY):
+                    return response
+                if is_last:
+                    problem = problem_of(response)
+                    raise UnreachableError(problem.message, problem.details)
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise self._no_address(error) from None
+            except httpx.TransportError as error:
+                # A connection that was never made carried no request, so any may be repeated.
+                unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if is_last or not (repeatable or unsent):
+                    raise self._unreachable(error) from None
+            time.sleep(backoff.next())
+        raise AssertionError("the last attempt returns or raises")
+
+    def _no_address(self, error: Exception) -> UsageError:
+        return UsageError(f"--url {self.url!r} is not an address: {error}")
+
+    def _document(self, response: httpx.Response) -> dict[str, Any]:
+        payload = self._json(response)
+        if not isinstance(payload, dict):
+            raise self._no_coordinator("no JSON object")
+        return payload
+
+    def _json(self, response: httpx.Response) -> Any:
+        try:
+            return response.json()
+        except ValueError:
+            raise self._no_coordinator("not JSON") from None
+
+    def _no_coordinator(self, answer: str) -> CliError:
+        return CliError(f"{self.url} is no Trainhall coordinator: what it answers is {answer}")
+
+    def _unreachable(self, error: httpx.TransportError) -> UnreachableError:
+        if isinstance(error, httpx.ReadTimeout):
+            return UnreachableError(f"the coordinator at {self.url} did not answer in time")
+        why = str(error) or type(error).__name__
+        return UnreachableError(
+            f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or say "
+            "where it is with --url or TRAINHALL_URL."
+        )
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The bytes of an answer, as they come."""
+        try:
+            with self._http.stream("GET", PREFIX + path) as response:
+                if not response.is_success:
+                    response.read()
+                    raise problem_of(response)
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from None
+
+    def get(self, path: str, **params: Any) -> Any:
+        return self.request("GET", path, params={k: v for k, v in params.items() if v is not None})
+
+    def items(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
+        """Every item of a paged list, or the first `limit` of them."""
+        for page in self.pages(path, limit=limit, **params):
+            yield from page["items"]
+
+    def pages(self, path: str, *, limit: int | None = None, **params: Any) -> Iterator[Any]:
+        """The pages of a list, up to `limit` items together."""
+        cursor: str | None = None
+        left = limit
+        while left is None or left > 0:
+            size = PAGE if left is None else min(PAGE, left)
+            page = self.get(path, limit=size, cursor=cursor, **params)
+            if not isinstance(page, dict) or "items" not in page:
+                raise self._no_coordinator("no list")
+            if left is not None:
+                page["items"] = page["items"][:left]
+                left -= len(page["items"])
+            yield page
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return
+
+    def is_simulated(self) -> bool:
+        """Whether the cluster is made up (mock mode)."""
+        reply = self._send("GET", "/healthz", True, {})
+        payload = self._json(reply) if reply.is_success else None
+        return isinstance(payload, dict) and payload.get("simulated") is True
+
+    def submit(
+        self, spec: dict[str, Any], *, dry_run: bool = False, deadline: float = math.inf
+    ) -> Any:
+        """Submit a job once, however often the connection breaks.
+
+        Args:
+            deadline: of a dry run, as that of `request`.
+        """
+        if dry_run:
+            asked = {"dry_run": "true"}
+            return self.request(
+                "POST", "/training/jobs", json=spec, params=asked, deadline=deadline
+            )
+        key = {"Idempotency-Key": str(uuid.uuid4())}
+        return self.request("POST", "/training/jobs", json=spec, headers=key)
+
+    def verify(self, checkpoint_id: str) -> Any:
+        """Have the coordinator hash a checkpoint, however long that takes: it may be large."""
+        patient = httpx.Timeout(self._timeout, read=None)
+        return self.request(
+            "POST", f"/checkpoints/{segment(checkpoint_id)}/verify", timeout=patient
+        )
+
+    def upload_code(self, sha256: str, archive: bytes) -> bool:
+        """Have the coordinator keep code; False when it was there already."""
+        path = f"/training/code/{sha256}"
+        try:
+            self.get(path)
+            return False
+        except NotFoundError:
+            pass
+        options = {"content": archive, "headers": {"Content-Type": "application/octet-stream"}}
+        response = self._send("PUT", PREFIX + path, True, options)
+        if not response.is_success:
+            raise problem_of(response)
+        return True
+
+    def job(self, reference: str, deadline: float = math.inf) -> Any:
+        """A job by its id or a unique beginning of it; the deadline is that of `request`."""
+        try:
+            return self.request("GET", f"/training/jobs/{segment(reference)}", deadline=deadline)
+        except NotFoundError:
+            found = [j for j in self.items("/training/jobs") if j["id"].startswith(reference)]
+        return only(found, "job", reference)
+
+    def job_id(self, reference: str, deadline: float = math.inf) -> str:
+        return str(self.job(reference, deadline)["id"])
+
+    def node(self, reference: str) -> Any:
+        """A node by its id, a unique beginning of it, or its name."""
+        nodes = list(self.items("/cluster/nodes"))
+        exact = [n for n in nodes if reference in (n["id"], n["name"])]
+        found = exact or [n for n in nodes if n["id"].startswith(reference)]
+        return only(found, "node", reference)
+
+    def checkpoint(self, reference: str) -> Any:
+        """A checkpoint by its id or a unique beginning of it."""
+        try:
+            return self.get(f"/checkpoints/{segment(reference)}")
+        except NotFoundError:
+            jobs = list(self.items("/training/jobs"))
+            for job in jobs:
+                if job["id"] == reference:
+                    raise UsageError(
+                        f"{reference} is a job; `trainhall ckpt ls {reference}` lists its "
+                        "checkpoints"
+                    ) from None
+            found = [
+                checkpoint
+                for job in jobs
+                for checkpoint in self.get(f"/checkpoints/jobs/{job['id']}")["items"]
+                if checkpoint["id"].startswith(reference)
+            ]
+        return only(found, "checkpoint", reference)
+
+
+def only(found: list[Any], what: str, reference: str) -> Any:
+    """The one thing that a reference means.
+
+    Raises:
+        NotFoundError, UsageError: it means nothing, or several things.
+    """
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(f"there is no {what} {reference!r}")
+    ids = ", ".join(sorted(item["id"] for item in found)[:8])
+    raise UsageError(f"{reference!r} begins {len(found)} {what} ids: {ids}; give more of it")
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a path: it can't climb out of it.
+
+    Raises:
+        UsageError: no id looks like that.
+    """
+    if not text or not all(c.isalnum() or c in "-_" for c in text):
+        raise UsageError(f"{text!r} is not an id: ids have letters, digits, - and _")
+    return text
+
+
+def problem_of(response: httpx.Response) -> CliError:
+    """RFC 9457 problem details as the exception that fits the status."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"detail": response.text.strip()[:200]}
+    message = str(body.get("detail") or body.get("title") or response.reason_phrase)
+    details = [line for line in map(_field_line, body.get("errors") or []) if line]
+    if len(details) == 1 and details[0].startswith(message):
+        # The only wrong field is the message: said once, with the value.
+        message, details = details[0], []
+    status = response.status_code
+    kinds: dict[int, type[CliError]] = {
+        400: UsageError,
+        401: NotAllowedError,
+        403: NotAllowedError,
+        404: NotFoundError,
+        409: WrongStateError,
+        413: UsageError,
+        415: UsageError,
+        422: UsageError,
+        **dict.fromkeys(AWAY, UnreachableError),
+    }
+    kind = kinds.get(status, CliError)
+    if kind in (CliError, UnreachableError):
+        message = f"the coordinator answered {status}: {message}"
+    return kind(message, details)
+
+
+def _field_line(error: Any) -> str:
+    if not isinstance(error, dict):
+        return str(error)
+    field, message = error.get("field"), error.get("message") or error.get("detail") or ""
+    value = error.get("value")
+    suffix = f" (given: {value})" if value not in (None, "") else ""
+    return f"{field}: {message}{suffix}" if field else f"{message}{suffix}"

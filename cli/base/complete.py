@@ -1,0 +1,99 @@
+"""Ids while they are typed, in the shell: answered at once or not at all.
+
+Each press of the tab key is a process of its own, so nothing heavy is imported here.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from trainhall.cli.base import config
+from trainhall.cli.base.errors import CliError
+
+PATIENCE_SECONDS = 0.25
+"""For all that is asked of the coordinator for one press."""
+NEWEST_JOBS = 100
+JOBS_WITH_CHECKPOINTS = 5
+
+# Shells evaluate what they are offered, and anybody may have named a job `\\$(something evil)`.
+_PLAIN_ID = re.compile(r"[\w.-]+")
+_NOT_PLAIN = re.compile(r"[^\w .,:;=+@%/-]")
+
+# A list of (what may be typed, what it is).
+Found = list[tuple[str, str]]
+
+
+def jobs(context: typer.Context, incomplete: str) -> Found:
+    """Ids of the newest jobs."""
+    items = _Coordinator(context).items(f"/training/jobs?limit={NEWEST_JOBS}")
+    return _beginning(incomplete, ((j["id"], f"{j['name']}, {j['state']}") for j in items))
+
+
+def nodes(context: typer.Context, incomplete: str) -> Found:
+    """Names of nodes."""
+    items = _Coordinator(context).items("/cluster/nodes")
+    return _beginning(incomplete, ((n["name"], n["state"]) for n in items))
+
+
+def checkpoints(context: typer.Context, incomplete: str) -> Found:
+    """Ids of checkpoints of the newest jobs."""
+    coordinator = _Coordinator(context)
+
+    def every() -> Iterator[tuple[str, str]]:
+        for job in coordinator.items(f"/training/jobs?limit={JOBS_WITH_CHECKPOINTS}"):
+            for found in coordinator.items(f"/checkpoints/jobs/{job['id']}"):
+                yield found["id"], f"{job['name']} at step {found['step']}, {found['state']}"
+
+    return _beginning(incomplete, every())
+
+
+def _beginning(incomplete: str, found: Iterator[tuple[str, str]]) -> Found:
+    try:
+        return [
+            (text, _NOT_PLAIN.sub(" ", help_text))
+            for text, help_text in found
+            if text.startswith(incomplete) and _PLAIN_ID.fullmatch(text)
+        ]
+    except (LookupError, TypeError, AttributeError):
+        return []  # something else answers there
+
+
+class _Coordinator:
+    """Asks one coordinator, and finds nothing where it is away, slow or not one."""
+
+    def __init__(self, context: typer.Context) -> None:
+        self._url = _url(context)
+        self._deadline = time.monotonic() + PATIENCE_SECONDS
+        import urllib.request  # every command would wait for it
+
+        # No proxy of the environment: it is on loopback or in the lab's network.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def items(self, path: str) -> list[Any]:
+        from http.client import HTTPException
+
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            return []
+        try:
+            with self._opener.open(f"{self._url}/api/v1{path}", timeout=left) as reply:
+                items = json.load(reply)["items"]
+                return items if isinstance(items, list) else []
+        except (OSError, HTTPException, ValueError, LookupError, TypeError):
+            return []
+
+
+def _url(context: typer.Context) -> str:
+    given = str(context.params.get("url") or config.DEFAULT_URL)
+    if given == config.DEFAULT_URL:
+        # The configuration file is read by the callback of the root, which does not run now.
+        try:
+            defaults = config.default_map(context.find_root().command)
+        except CliError:
+            return given
+        given = defaults.get("ls", {}).get("url", given)
+    return given.rstrip("/")

@@ -1,0 +1,155 @@
+"""Defaults from `trainhall.toml`: flags beat environment variables, which beat this file.
+
+The file that TRAINHALL_CONFIG names is read, else the one in the current folder, else
+`~/.config/trainhall/trainhall.toml`; `TRAINHALL_CONFIG=/dev/null` reads none:
+
+    url = "http://lab:8000"          # for every command that has the option
+    [server]                         # for one command
+    port = 9000
+    data-dir = "/srv/trainhall"
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainhall.cli.base.errors import UsageError
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+FILE_NAME = "trainhall.toml"
+# Only what is the same from one call to the next belongs in a file.
+SHARED = ("url", "data_dir", "database_url", "host", "port", "insecure", "slots", "output")
+# The coordinator reads these by itself (`trainhall.api.settings`); they have no flag.
+SERVER_ONLY = (
+    "allowed_hosts", "public_url", "access_log", "log_level", "suspect_after", "lost_after",
+    "quotas", "preemption", "priority_ageing", "grow_after", "grow_by_restart_after",
+)  # fmt: skip
+OF_ONE_COMMAND = ("coordinator", "address")
+
+
+class Command(Protocol):
+    """As much of Typer's commands and groups as matters here."""
+
+    @property
+    def params(self) -> Sequence[Any]: ...
+
+
+def user_data_dir() -> Path:
+    """Where this user's programs keep their data, by the habit of the system."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "trainhall"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "trainhall"
+
+
+def find_file() -> Path | None:
+    """The configuration file that counts, if there is any.
+
+    Raises:
+        UsageError: TRAINHALL_CONFIG names a file that does not exist.
+    """
+    if named := os.environ.get("TRAINHALL_CONFIG"):
+        if named == os.devnull:
+            return None
+        if not Path(named).is_file():
+            raise UsageError(f"TRAINHALL_CONFIG names {named}, which is not a file")
+        return Path(named)
+    base = os.environ.get("XDG_CONFIG_HOME")
+    home = Path(base) if base else Path.home() / ".config"
+    for path in (Path(FILE_NAME), home / "trainhall" / FILE_NAME):
+        if path.is_file():
+            return path
+    return None
+
+
+def coordinator_url() -> str:
+    """Where commands look for a coordinator that are not told a `--url`."""
+    if url := os.environ.get("TRAINHALL_URL"):
+        return url
+    path = find_file()
+    data = tomllib.loads(path.read_text(encoding="utf-8")) if path is not None else {}
+    return str(data.get("url", DEFAULT_URL))
+
+
+def default_map(root: Command) -> dict[str, Any]:
+    """Defaults for the commands below `root`, in the shape that click takes.
+
+    Raises:
+        UsageError: the file is not TOML or has a key that no command knows.
+    """
+    path = find_file()
+    if path is None:
+        return {}
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    commands = _below(root)
+    shared: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {}
+    for key, value in data.items():
+        name = key.replace("-", "_")
+        if isinstance(value, dict):
+            own[key] = _table(path, key, value, commands)
+        elif name in SHARED:
+            shared[name] = value
+        elif name in SERVER_ONLY:
+            continue
+        else:
+            known = ", ".join([*SHARED, *(f"[{command}]" for command in _with_table(commands))])
+            raise UsageError(f"{path}: unknown key {key!r}; known: {known}")
+    if "doctor" in commands:
+        # It looks at what the coordinator of this host is started with.
+        coordinator = own.get("server", {}) | own.get("up", {})
+        options = _names(commands["doctor"])
+        seen = {key: value for key, value in coordinator.items() if key in options}
+        own["doctor"] = seen | own.get("doctor", {})
+    return _defaults(commands, shared, own)
+
+
+def _defaults(
+    commands: Mapping[str, Command], shared: dict[str, Any], own: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, command in commands.items():
+        if inner := _below(command):
+            result[name] = _defaults(inner, shared, {})
+        else:
+            mine = {key: shared[key] for key in _names(command) if key in shared}
+            result[name] = mine | own.get(name, {})
+    return result
+
+
+def _below(command: Command) -> Mapping[str, Command]:
+    found: Mapping[str, Command] = getattr(command, "commands", {})
+    return found
+
+
+def _names(command: Command) -> list[str]:
+    """The options of a command that a file may give."""
+    return [p.name for p in command.params if p.name in (*SHARED, *OF_ONE_COMMAND)]
+
+
+def _with_table(commands: Mapping[str, Command]) -> list[str]:
+    return [
+        name
+        for name, command in commands.items()
+        if not _below(command) and not getattr(command, "hidden", False) and _names(command)
+    ]
+
+
+def _table(
+    path: Path, name: str, values: dict[str, Any], commands: Mapping[str, Command]
+) -> dict[str, Any]:
+    tables = _with_table(commands)
+    if name not in tables:
+        raise UsageError(f"{path}: unknown table [{name}]; known: {', '.join(tables)}")
+    known = [*_names(commands[name]), *(SERVER_ONLY if name == "server" else ())]
+    named = {key.replace("-", "_"): value for key, value in values.items()}
+    for key in named:
+        if key not in known:
+            raise UsageError(f"{path}: [{name}] has no key {key!r}; known: {', '.join(known)}")
+    return named

@@ -1,0 +1,288 @@
+"""What a command prints: data on stdout in the asked format, chatter on stderr."""
+
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from trainhall.cli.base.options import Format
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+
+Json = dict[str, Any]
+BLANK = "-"
+STATE_COLORS = {
+    "completed": "32", "ready": "32", "committed": "32",
+    "running": "36", "starting": "36",
+    "failed": "31", "lost": "31", "corrupt": "31",
+    "recovering": "33", "suspect": "33", "pausing": "33", "paused": "33", "cancelling": "33",
+    "draining": "33", "drained": "33",
+}  # fmt: skip
+# Colours (SGR) may pass; what moves the cursor, sets titles or answers queries may not.
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-9;:]*m"
+    r"|\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])"
+    r"|[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]"
+)
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_BLANKS = re.compile(r"\s+")
+_BREAK = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]")
+
+
+LEAST_ROOM = 30
+"""Cells that the last column of a table is to have, if others can be spared for it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    cell: Callable[[Json], str]
+    right: bool = False
+    spare: int = 0
+    """Above 0: it gives way where a terminal is narrow, the lowest first."""
+
+
+def say(message: str) -> None:
+    """Tell the person something that is not data."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def say_if_simulated(client: "Client") -> None:
+    """Once a command, on stderr: nobody shall take mock mode for their cluster."""
+    if client.is_simulated():
+        say("Simulated (mock mode): these hosts and jobs are made up, and nothing is run.")
+
+
+def colored(stream: Any = None) -> bool:
+    """Whether to colour: a terminal, and nobody asked not to (https://no-color.org)."""
+    out = stream or sys.stdout
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
+
+
+def print_items(
+    items: Sequence[Json],
+    columns: Sequence[Column],
+    output: Format,
+    *,
+    empty: str,
+    wide: bool = True,
+) -> None:
+    """A list: a table with a line each, one JSON or YAML list, or ids.
+
+    On a terminal lines end with it, unless they may be `wide`.
+    """
+    if output is Format.NAME:
+        for item in items:
+            print(item["id"])
+    elif output is Format.TABLE:
+        if items:
+            fits = None if wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+            print(table(items, columns, color=colored(), fits=fits))
+        else:
+            say(empty)
+    else:
+        print(rendered(list(items), output))
+
+
+def print_item(item: Json, output: Format, table_text: Callable[[], str]) -> None:
+    """One thing: its own page, JSON, YAML, or its id."""
+    if output is Format.NAME:
+        print(item["id"])
+    elif output is Format.TABLE:
+        print(table_text())
+    else:
+        print(rendered(item, output))
+
+
+def rendered(data: Any, output: Format) -> str:
+    if output is Format.JSON:
+        return json.dumps(data, indent=2, ensure_ascii=False)
+    import yaml
+
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
+
+
+def table(
+    items: Sequence[Json],
+    columns: Sequence[Column],
+    *,
+    color: bool = False,
+    fits: int | None = None,
+) -> str:
+    """Aligned columns, two spaces apart.
+
+    Args:
+        fits: cells that a line has. Where the last column has little of them, those that can be
+            spared give way; what it has beyond them is cut. None: it is as long as it needs to be.
+    """
+    from rich.cells import cell_len
+
+    if fits is not None:
+        columns = _fitting(items, columns, fits)
+    rows = [[column.title for column in columns]]
+    rows += [[_cell(column, item) or BLANK for column in columns] for item in items]
+    if fits is not None:
+        before = [max(cell_len(row[i]) for row in rows) + 2 for i in range(len(columns) - 1)]
+        room = max(fits - sum(before), cell_len(columns[-1].title))
+        for row in rows:
+            row[-1] = _cut(row[-1], room)
+    widths = [max(cell_len(row[i]) for row in rows) for i in range(len(columns))]
+    lines = []
+    for row in rows:
+        cells = []
+        for column, text, width in zip(columns, row, widths, strict=True):
+            gap = " " * (width - cell_len(text))
+            shown = painted(text) if color and column.title == "STATE" else text
+            cells.append(gap + shown if column.right else shown + gap)
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _cell(column: Column, item: Json) -> str:
+    return one_line(column.cell(item))
+
+
+def _fitting(items: Sequence[Json], columns: Sequence[Column], fits: int) -> list[Column]:
+    """The columns without those that have to give way to the last."""
+    from rich.cells import cell_len
+
+    def widest(column: Column) -> int:
+        return max([cell_len(column.title), *(cell_len(_cell(column, item)) for item in items)])
+
+    kept = list(columns)
+    wanted = min(LEAST_ROOM, widest(columns[-1]))
+    for spared in sorted((c for c in columns[:-1] if c.spare), key=lambda c: c.spare):
+        if fits - sum(widest(column) + 2 for column in kept[:-1]) >= wanted:
+            break
+        kept.remove(spared)
+    return kept
+
+
+def _cut(text: str, room: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= room else set_cell_size(text, room - 1).rstrip() + "…"
+
+
+def pairs(entries: Sequence[tuple[str, str]]) -> str:
+    """Named values, one a line."""
+    width = max(len(name) for name, _ in entries) + 2
+    color = colored()
+    shown = [(name, one_line(text)) for name, text in entries]
+    return "\n".join(
+        f"{name:<{width}}{painted(text) if color and name == 'state' else text or BLANK}"
+        for name, text in shown
+    )
+
+
+def state_and_reason(state: str, reason: str | None) -> str:
+    """A state and why, unless the reason only says the state again."""
+    return f"{state}: {one_line(reason)}" if reason and reason != state else state
+
+
+def indented(text: str) -> str:
+    return "\n".join("  " + line for line in text.splitlines())
+
+
+def painted(state: str) -> str:
+    code = STATE_COLORS.get(state)
+    return f"\x1b[{code}m{state}\x1b[0m" if code else state
+
+
+def harmless(text: str) -> str:
+    """Text for a terminal: colours stay, other control sequences go."""
+    return _SEQUENCE.sub(lambda m: m.group() if _COLOR.fullmatch(m.group()) else "", text)
+
+
+def one_line(text: str) -> str:
+    """What somebody wrote, as a part of a line: without control sequences, colours and breaks."""
+    folded = _BLANKS.sub(lambda m: " " if _BREAK.search(m.group()) else m.group(), text)
+    return _SEQUENCE.sub("", folded)
+
+
+def number(value: Any) -> str:
+    """A measured value in few digits."""
+    if value is None:
+        return BLANK
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def main_metric(job: Json, *, named: bool = True) -> str:
+    """The latest value of a job's main metric, with its name; blank before the first."""
+    main = job["main_metric"]
+    if main is None:
+        return BLANK
+    return metric(main["name"], main["value"]) if named else number(main["value"])
+
+
+def metric(name: str, value: Any) -> str:
+    """A named value, as `loss 0.412`; blank without a value."""
+    return BLANK if value is None else f"{name} {number(value)}"
+
+
+def measured(name: str, value: Any) -> str:
+    """A metric in the units that its name tells."""
+    if isinstance(value, int | float) and math.isfinite(value):
+        if name.endswith("_bytes"):
+            return size(round(value))
+        if name.endswith("_per_second") and abs(value) >= 1000:
+            return f"{value:,.0f}"
+    return number(value)
+
+
+def size(count: int | None) -> str:
+    """Bytes in binary units."""
+    if count is None:
+        return BLANK
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def duration(seconds: float) -> str:
+    """`75 s` as 1m15s, `9000 s` as 2h30m."""
+    whole = int(max(0.0, seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def age(time: str | None) -> str:
+    """How long ago an RFC 3339 time was."""
+    if time is None:
+        return BLANK
+    return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
+
+
+def warnings(job: Json) -> list[str]:
+    """What a person should look at in a job that goes on, a line each."""
+    lines = []
+    if slow := job.get("straggler"):
+        where = f" on {slow['node']}" if slow["node"] else ""
+        lines.append(f"rank {slow['rank']}{where} is slow: {slow['ratio']:.2f} × the median")
+    return lines + [one_line(text) for text in job.get("warnings", ())]
+
+
+def ran(job: Json) -> str:
+    """How long a job's attempts ran altogether, until now if one goes on."""
+    seconds, since = job["ran_seconds"], job["running_since"]
+    if since is not None:
+        seconds += (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()
+    return duration(seconds) if job["attempt"] else BLANK

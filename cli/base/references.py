@@ -1,0 +1,51 @@
+"""What a user means who names a folder of this host or the id of something that is stored."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainhall.cli.base.errors import NotFoundError, UnreachableError, UsageError
+
+
+def folder_meant(reference: str, wanted: str) -> Path | None:
+    """The folder that is meant; None: it is an id.
+
+    Args:
+        wanted: what may be given, in words.
+
+    Raises:
+        UsageError: it is another kind of path, or there is nothing.
+    """
+    path = Path(reference)
+    if reference and path.is_dir():
+        return path
+    if reference and path.exists():
+        raise UsageError(f"{reference} is a file; give {wanted}")
+    if "/" in reference or not reference:
+        raise UsageError(f"there is no folder {reference or repr(reference)}; give {wanted}")
+    return None
+
+
+@contextlib.contextmanager
+def taken_for_id(reference: str) -> Iterator[None]:
+    """Where an id leads to nothing, say that a folder of that name would have been taken too."""
+    try:
+        yield
+    except (NotFoundError, UnreachableError) as error:
+        error.details.append(f"{reference} was taken for an id: there is no such folder here.")
+        raise
+
+
+@contextlib.contextmanager
+def taken_for_job(reference: str, command: str) -> Iterator[None]:
+    """Where a job's id leads to nothing and is a folder here, say which commands take one."""
+    try:
+        yield
+    except (NotFoundError, UnreachableError) as error:
+        if Path(reference).is_dir():
+            error.details.append(
+                f"{reference} is a folder, and `{command}` is for jobs of the coordinator; "
+                f"`trainhall ckpt export {reference} FILE` takes such a folder, and `trainhall "
+                "ckpt verify` that of a checkpoint"
+            )
+        raise

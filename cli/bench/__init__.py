@@ -1,0 +1,1 @@
+"""`trainhall bench`: collectives measured, simulated and drawn."""

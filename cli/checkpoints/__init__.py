@@ -1,0 +1,1 @@
+"""Commands on checkpoints, and text sampled from one."""

@@ -1,0 +1,1 @@
+"""Commands on jobs; imports `base` and `spec`."""

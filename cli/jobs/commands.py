@@ -1,0 +1,481 @@
+"""Commands about jobs: submit, ls, show, pause, resume, resize, cancel, wait."""
+
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import MISSING, CliError, NotFoundError, UnreachableError, UsageError
+from trainhall.cli.base.options import (
+    DEFAULT_URL,
+    Format,
+    JobId,
+    JobIds,
+    Output,
+    Overrides,
+    SpecFile,
+    Timeout,
+    Url,
+)
+from trainhall.cli.spec import specs
+from trainhall.cli.spec.overrides import Changes, Workers, body_of
+from trainhall.training.common.units import brief
+
+RECENT_EVENTS = 10
+RECENT_CHECKPOINTS = 2
+"""Of events about them, which are many: they would leave no room for others."""
+
+
+def submit(
+    file: SpecFile,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show progress until the job has ended.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check spec and code, and stop there: nothing is sent up."),
+    ] = False,
+    overrides: Overrides = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Submit a job. Prints its id and returns at once; -f follows it.
+
+    \b
+    Examples:
+      trainhall submit examples/digits.yaml
+      trainhall submit examples/digits.yaml -f --set training.steps=100
+      trainhall submit examples/digits.yaml --dry-run
+      cat job.yaml | trainhall submit - -o json
+
+    The folder that a spec names under `code` is uploaded first, unless the coordinator has it.
+
+    \b
+    Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
+    """
+    spec = specs.load(file, overrides)
+    with connect(url) as client:
+        if dry_run:
+            plan, words = specs.check(spec, client)
+            for line in words:
+                out.say(line)
+            out.say("The spec is valid; nothing was submitted.")
+            if output in (Format.JSON, Format.YAML):
+                print(out.rendered(plan, output))
+            return
+        # What follows the job tells what it waits for.
+        job, outlook = (
+            (specs.submit(spec, client), None) if follow else specs.submit_foretold(spec, client)
+        )
+        out.print_item(job, output, lambda: str(job["id"]))
+        if not follow:
+            out.say(f"{job['name']} is {job['state']}. See {client.page_of(job['id'])}")
+            if outlook is not None:
+                out.say(outlook)
+            return
+        from trainhall.cli.jobs import follow as following
+
+        out.say(f"See {client.page_of(job['id'])}")
+        raise typer.Exit(following.until_final(client, job["id"]))
+
+
+def list_jobs(
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE", help="Only jobs in this state. May be repeated."),
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search", metavar="TEXT", help="Only jobs with this in their name, or an id like it."
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, help="How many to list: of the newest, or of the next to start."
+        ),
+    ] = 50,
+    queue: Annotated[
+        bool,
+        typer.Option("--queue", help="The waiting jobs in their order, and what each waits for."),
+    ] = False,
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide",
+            "-w",
+            help="Also how long each ran, and whole reasons, however narrow the terminal is.",
+        ),
+    ] = False,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """List jobs, the newest first. On a terminal a long reason is cut; `show` has all of it.
+
+    \b
+    Examples:
+      trainhall ls
+      trainhall ls --state running --state queued
+      trainhall ls --search sweep
+      trainhall ls --queue
+      trainhall ls -o name | xargs -n1 trainhall cancel
+    """
+    if queue:
+        if state:
+            raise UsageError("--queue and --state exclude each other; the queue holds waiting jobs")
+        if search is not None:
+            raise UsageError("--queue and --search exclude each other; use --state queued")
+        _list_queue(limit, wide, output, url)
+        return
+    with connect(url) as client:
+        jobs = list(client.items("/training/jobs", limit=limit, state=state, search=search))
+        out.say_if_simulated(client)
+    columns = [
+        out.Column("ID", lambda j: j["id"]),
+        out.Column("NAME", lambda j: j["name"]),
+        out.Column("STATE", lambda j: j["state"]),
+        out.Column("STEP", _step, right=True),
+        out.Column("METRIC", out.main_metric, spare=2),
+        out.Column("WORKERS", lambda j: str(j["world_size"]), right=True, spare=1),
+        *([out.Column("RAN", out.ran, right=True)] if wide else []),
+        out.Column("AGE", lambda j: out.age(j["created_at"]), right=True, spare=3),
+        out.Column("REASON", _warnings_and_reason),
+    ]
+    out.print_items(jobs, columns, output, empty="No jobs.", wide=wide)
+
+
+def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
+    with connect(url) as client:
+        pages = list(client.pages("/cluster/queue", limit=limit))
+        out.say_if_simulated(client)
+    entries = [entry for page in pages for entry in page["items"]]
+    total = pages[-1]["total"]
+    columns = [
+        out.Column("#", lambda e: str(e["position"]), right=True),
+        out.Column("ID", lambda e: e["job_id"]),
+        out.Column("NAME", lambda e: e["name"]),
+        out.Column("PRIORITY", lambda e: str(e["priority"]), right=True, spare=1),
+        out.Column("WAITS", lambda e: out.age(e["queued_at"]), right=True, spare=2),
+        out.Column("FOR", lambda e: e["reason"]),
+    ]
+    if output is Format.NAME:
+        entries = [{"id": entry["job_id"]} for entry in entries]
+    out.print_items(entries, columns, output, empty="No job waits.", wide=wide)
+    if total > len(entries):
+        out.say(f"The first {len(entries)} of {total} jobs that wait; --limit lists more.")
+
+
+def show(
+    job: JobId,
+    all_events: Annotated[
+        bool, typer.Option("--events", help="List all that happened, not only the last of it.")
+    ] = False,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show one job: its state and why, progress, metrics and what happened last.
+
+    \b
+    Examples:
+      trainhall show 3f2a
+      trainhall show 3f2a --events
+      trainhall show 3f2a -o yaml
+    """
+    with connect(url) as client:
+        found = client.job(job)
+        out.say_if_simulated(client)
+        events: list[Any] = []
+        if all_events or output is Format.TABLE:
+            events = list(client.items(f"/training/jobs/{found['id']}/events"))
+        if all_events:
+            found["events"] = events
+        words: str | None = None
+        failures: str | None = None
+        more: dict[str, str | None] = {}
+        if output is Format.TABLE:
+            from trainhall.cli.jobs.chains import newest_link
+            from trainhall.cli.jobs.failures import last_words
+            from trainhall.cli.jobs.gradients import remarkable
+            from trainhall.cli.jobs.incidents import incidents
+
+            more = {"chain": newest_link(client, found), "gradients": remarkable(client, found)}
+            words = last_words(client, found)
+            failures = incidents(client, found)
+        page = client.page_of(found["id"])
+    listed = events if all_events else _recent(events)
+    left_out = len(events) - len(listed)
+    out.print_item(
+        found,
+        output,
+        lambda: _job_page(found, _events(found, listed, left_out), page, [failures, words], more),
+    )
+
+
+def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Pause jobs: the ranks of each agree on a step, save a checkpoint and leave.
+
+    A script without the SDK saves nothing by itself: it gets SIGTERM, and is started again when its
+    job is resumed.
+
+    \b
+    Examples:
+      trainhall pause 3f2a
+      trainhall pause 3f2a 91bc
+    """
+    _command(url, jobs, output, "PUT", "/pause")
+
+
+def resume(
+    jobs: JobIds,
+    workers: Workers = None,
+    overrides: Changes = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Resume paused jobs, each from its checkpoint.
+
+    They may go on under another strategy and on another number of workers, and keep what is changed
+    here.
+
+    \b
+    Examples:
+      trainhall resume 3f2a
+      trainhall resume 3f2a --set parallelism.strategy=fsdp --workers 2
+      trainhall ls --state paused -o name | xargs trainhall resume
+    """
+    body = body_of(workers, overrides)
+    _command(url, jobs, output, "PUT", "/resume", body)
+
+
+def resize(
+    job: JobId,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", help="A fixed number of workers.")
+    ] = None,
+    min_workers: Annotated[
+        int | None,
+        typer.Option("--min-workers", metavar="N", help="Of an elastic job: the fewest."),
+    ] = None,
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", metavar="N", help="Of an elastic job: the most.")
+    ] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Give a job another number of workers, also while it runs.
+
+    A running job changes as soon as there is room: under ddp in place, any other saves a checkpoint
+    and goes on from there. Until then it keeps the workers that it has.
+
+    \b
+    Examples:
+      trainhall resize 3f2a --workers 4
+      trainhall resize 3f2a --min-workers 2 --max-workers 8
+    """
+    asked = {"workers": workers, "min_workers": min_workers, "max_workers": max_workers}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if not given:
+        raise UsageError("give --workers, or --min-workers and --max-workers for an elastic job")
+    with connect(url) as client:
+        job_id = client.job_id(job)
+        done = client.request("PUT", f"/training/jobs/{job_id}/resize", json=given)
+    out.print_item(done, output, partial(_commanded, done))
+
+
+def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Cancel jobs: their ranks end at once and save nothing. Finished jobs can't be cancelled.
+
+    \b
+    Examples:
+      trainhall cancel 3f2a
+      trainhall cancel 3f2a 91bc
+    """
+    _command(url, jobs, output, "DELETE", "")
+
+
+def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
+    """Wait until a job has ended, and tell by the exit code how.
+
+    \b
+    Examples:
+      trainhall wait 3f2a
+      trainhall wait 3f2a --timeout 1h || echo "not completed"
+
+    \b
+    Exit codes: 0 completed, 100 failed, 101 still unfinished, 102 not found, 103 cancelled.
+    """
+    from trainhall.cli.jobs import follow as following
+
+    with connect(url) as client:
+        try:
+            code = following.wait(client, job, timeout)
+        except NotFoundError as error:
+            out.say(f"trainhall: {error}")
+            raise typer.Exit(MISSING) from None
+    raise typer.Exit(code)
+
+
+def _command(
+    url: str,
+    references: list[str],
+    output: Format,
+    method: str,
+    action: str,
+    body: out.Json | None = None,
+) -> None:
+    """Command every job, also after one that refused; how the first refused is how it ends.
+
+    One job is printed as itself, several as one list.
+
+    Raises:
+        CliError: of the first that refused; the others are told.
+    """
+    done, refused = [], []
+    with connect(url) as client:
+        for reference in references:
+            try:
+                job_id = client.job_id(reference)
+                path = f"/training/jobs/{job_id}{action}"
+                done.append(client.request(method, path, json=body or None))
+            except CliError as error:
+                refused.append(error)
+                if isinstance(error, UnreachableError):
+                    break
+    if len(references) == 1 or output in (Format.TABLE, Format.NAME):
+        for job in done:
+            out.print_item(job, output, partial(_commanded, job))
+    else:
+        print(out.rendered(done, output))
+    for other in refused[1:]:
+        out.say(f"trainhall: {other.message}")
+    if refused:
+        raise refused[0]
+
+
+def _commanded(job: out.Json) -> str:
+    return f"{job['id']}  {out.state_and_reason(job['state'], job['reason'])}"
+
+
+def _reason(job: out.Json) -> str:
+    return "" if job["reason"] in (None, job["state"]) else str(job["reason"])
+
+
+def _warnings_and_reason(job: out.Json) -> str:
+    return "; ".join(text for text in (*out.warnings(job), _reason(job)) if text)
+
+
+def _step(job: out.Json) -> str:
+    total = job["total_steps"]
+    if job["spec"].get("script") and not total and not job["step"]:
+        return ""  # it reports none, or none yet
+    return f"{job['step']}/{total}" if total else str(job["step"])
+
+
+def _attempt(job: out.Json) -> str:
+    """Its generation too, once its ranks have regrouped."""
+    text = str(job["attempt"])
+    return f"{text}, generation {job['generation']}" if job["generation"] > 1 else text
+
+
+def _recent(events: list[Any]) -> list[Any]:
+    of_saves = ("checkpoint", "not_saved")
+    saves = [event for event in events if event["kind"] in of_saves][-RECENT_CHECKPOINTS:]
+    others = [event for event in events if event["kind"] not in of_saves][-RECENT_EVENTS:]
+    return [*others, *saves]
+
+
+def _strategy(job: out.Json) -> str:
+    """As in `fsdp, shard 2 × data 2`: what the spec says of it, with the degrees that it gives."""
+    asked = job["spec"].get("parallelism", {})
+    degrees = ("data", "shard", "tensor", "pipeline", "servers")
+    given = [f"{name} {asked[name]}" for name in degrees if asked.get(name) not in (None, 1)]
+    return ", ".join([asked.get("strategy", "ddp"), *([" × ".join(given)] if given else [])])
+
+
+def _workers(job: out.Json) -> str:
+    resources = job["spec"].get("resources", {})
+    if "max_workers" not in resources:
+        return str(job["world_size"])
+    return f"{job['world_size']} of {resources['min_workers']} to {resources['max_workers']}"
+
+
+def _job_page(
+    job: out.Json,
+    events: str | None,
+    page: str,
+    last: list[str | None],
+    more: dict[str, str | None],
+) -> str:
+    entries = [
+        ("id", job["id"]),
+        ("name", job["name"]),
+        ("state", job["state"]),
+        ("reason", _reason(job)),
+        ("step", _step(job)),
+        ("attempt", _attempt(job)),
+        ("workers", _workers(job)),
+        *([] if job["spec"].get("script") else [("strategy", _strategy(job))]),
+        *([("plan", job["plan"]["summary"])] if job.get("plan") else []),
+        *(("warning", text) for text in out.warnings(job)),
+        ("priority", str(job["priority"])),
+        ("created", job["created_at"]),
+        ("ran", out.ran(job)),
+        *((name, text) for name, text in more.items() if text is not None),
+        ("page", page),
+    ]
+    parts = [out.pairs(entries)]
+    if job.get("plan"):
+        parts.append("Plan\n" + out.indented(plan_page(job["plan"])))
+    if job["metrics"]:
+        metrics = [(name, out.measured(name, v)) for name, v in sorted(job["metrics"].items())]
+        parts.append("Metrics\n" + out.indented(out.pairs(metrics)))
+    return "\n\n".join([*parts, *(text for text in (events, *last) if text)])
+
+
+def _events(job: out.Json, events: list[Any], left_out: int) -> str | None:
+    if not events:
+        return None
+    # Hosts tell what happened there a little later, with its own time.
+    in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
+    table = out.table(in_order, _event_columns())
+    if left_out:
+        table += f"\n{left_out} more; `trainhall show {job['id']} --events` lists all of them."
+    return "Events\n" + out.indented(table)
+
+
+def plan_page(plan: out.Json) -> str:
+    """Why a planned job runs as it does, and how well that was foretold."""
+    measured, errors = plan["measured"] or {}, plan["error"] or {}
+    rows = [
+        {"of": "memory", "key": "peak_memory_bytes", "format": lambda n: out.size(round(n))},
+        {"of": "step", "key": "step_seconds", "format": brief},
+    ]
+
+    def cell(row: out.Json, values: out.Json) -> str:
+        return str(row["format"](values[row["key"]])) if values else ""
+
+    columns = [
+        out.Column("OF", lambda row: row["of"]),
+        out.Column("PREDICTED", lambda row: cell(row, plan["prediction"]), right=True),
+        out.Column("MEASURED", lambda row: cell(row, measured), right=True),
+        out.Column("ERROR", lambda row: f"{errors[row['key']]:+.0%}" if errors else "", right=True),
+    ]
+    return f"{out.one_line(plan['reason'])}\n{out.table(rows, columns)}"
+
+
+def _event_columns() -> list[out.Column]:
+    return [
+        out.Column("AGE", lambda e: out.age(e["time"]), right=True),
+        out.Column("KIND", lambda e: e["kind"]),
+        out.Column("WHAT", _what),
+    ]
+
+
+def _what(event: out.Json) -> str:
+    if event["kind"] == "state":
+        return out.state_and_reason(event["data"]["state"], event["reason"])
+    return event["reason"] or ""

@@ -1,0 +1,214 @@
+"""Following a job until it ends: a bar with loss on a terminal, a line now and then elsewhere, and
+what rank 0 of a script writes.
+
+The coordinator may be restarted meanwhile; the job goes on without it, and so does this.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainhall.cli.base.client import Client
+from trainhall.cli.base.errors import (
+    CANCELLED,
+    COMPLETED,
+    FAILED,
+    MISSING,
+    UNFINISHED,
+    NotFoundError,
+    UnreachableError,
+)
+from trainhall.cli.base.output import BLANK, harmless, main_metric, one_line, say
+from trainhall.cli.jobs.failures import last_words
+from trainhall.cli.jobs.progress import Progress
+
+FINAL = {"completed": COMPLETED, "failed": FAILED, "cancelled": CANCELLED}
+POLL_SECONDS = 0.5
+WATCH_SECONDS = 0.25
+PAGE = 1000
+"""Lines that are asked for at once."""
+PATIENCE_SECONDS = 600.0
+"""How long a coordinator may be gone before following it ends."""
+
+
+def until_final(client: Client, job_id: str) -> int:
+    """Show a job's progress until it has ended; the exit code tells how.
+
+    Ctrl-C leaves the job alone and returns 101.
+    """
+    try:
+        with Progress() as progress:
+            passed = _PassedStates(client, job_id, progress)
+            written = _Written(client, job_id, progress)
+
+            def show(job: Any) -> None:
+                passed.show(job)
+                written.show(job)
+
+            job = watch(client, job_id, show, WATCH_SECONDS)
+            written.show_last(job)
+        # What rank 0 of a script wrote last stands above already.
+        seen_rank = 0 if job["spec"].get("script") else None
+    except KeyboardInterrupt:
+        say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
+            f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
+        return UNFINISHED
+    except NotFoundError as error:
+        say(f"trainhall: {error.message}")
+        return MISSING
+    _say_end(client, job, seen_rank)
+    return FINAL[job["state"]]
+
+
+def wait(client: Client, reference: str, timeout: float | None) -> int:
+    """Wait in silence until a job has ended or `timeout` seconds passed."""
+    try:
+        job = ended(client, reference, timeout)
+    except KeyboardInterrupt:
+        return UNFINISHED
+    if job["state"] not in FINAL:
+        say(f"{job['id']} is still {job['state']} after {timeout:g} s")
+        return UNFINISHED
+    _say_end(client, job)
+    return FINAL[job["state"]]
+
+
+def ended(client: Client, reference: str, timeout: float | None) -> Any:
+    """The job once it has ended, or as it was when `timeout` seconds had passed.
+
+    Raises:
+        UnreachableError: as `watch`.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    job_id = client.job_id(reference, deadline)
+    left = None if timeout is None else max(deadline - time.monotonic(), 0.0)
+    return watch(client, job_id, lambda _: None, POLL_SECONDS, left)
+
+
+def watch(
+    client: Client,
+    job_id: str,
+    show: Callable[[Any], None],
+    every: float,
+    timeout: float | None = None,
+) -> Any:
+    """Read the job until it is final (or the time is up), and return what it was last.
+
+    Raises:
+        UnreachableError: the coordinator was away for too long, or until the time was up and
+            nothing was read before.
+    """
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    job: Any = None
+    for job in _states(client, job_id, every, deadline):
+        show(job)
+        if job["state"] in FINAL:
+            break
+    return job
+
+
+class _PassedStates:
+    """Shows a job with every state that it was in, also those that ended between two looks."""
+
+    def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._progress = progress
+        self._seq = 0
+
+    def show(self, job: Any) -> None:
+        try:
+            events = list(self._client.items(f"/training/jobs/{self._job_id}/events",
+                                             after=self._seq))  # fmt: skip
+        except UnreachableError:
+            # The next look tells what this one missed.
+            events = []
+        for event in events:
+            self._seq = event["seq"]
+            if event["kind"] == "state":
+                self._progress.passed(event["data"]["state"], event["reason"])
+        self._progress.show(job)
+
+
+class _Written:
+    """Shows what rank 0 of a script writes: often all that it tells."""
+
+    def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
+        self._client = client
+        self._path = f"/training/jobs/{job_id}/logs"
+        self._progress = progress
+        self._cursor: str | None = None
+        self._more = f"(This is rank 0; `trainhall logs -f {job_id}` shows every rank.)"
+
+    def show(self, job: Any) -> None:
+        if not job["spec"].get("script") or not job["attempt"]:
+            return
+        while self._page(job["world_size"]):
+            pass
+
+    def show_last(self, job: Any) -> None:
+        """Show what an agent ships of a job that has just ended."""
+        if job["spec"].get("script"):
+            time.sleep(POLL_SECONDS)
+            self.show(job)
+
+    def _page(self, ranks: int) -> bool:
+        """Show the next page; True when there may be another one by now."""
+        try:
+            page = self._client.get(self._path, after=self._cursor, rank=0, limit=PAGE)
+        except UnreachableError:
+            return False
+        for line in page["items"]:
+            self._progress.line(harmless(line["text"]))
+        self._cursor = page["next_cursor"] or self._cursor
+        if page["items"] and ranks > 1 and self._more:
+            self._progress.line(self._more)
+            self._more = ""
+        return len(page["items"]) == PAGE
+
+
+def _states(client: Client, job_id: str, every: float, deadline: float) -> Iterator[Any]:
+    """The job at each look until the deadline, and at least once."""
+    lost_at: float | None = None
+    seen = False
+    lost: UnreachableError | None = None
+    while True:
+        try:
+            yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
+            seen = True
+            if lost_at is not None:
+                say("The coordinator is back.")
+            lost_at = None
+        except UnreachableError as error:
+            lost = error
+            if lost_at is None:
+                say("The coordinator does not answer; the job goes on. Trying again.")
+                lost_at = time.monotonic()
+            if time.monotonic() - lost_at > PATIENCE_SECONDS:
+                raise
+        left = deadline - time.monotonic()
+        if left <= 0:
+            if lost is not None and not seen:
+                raise lost
+            return
+        time.sleep(min(every, left))
+
+
+def _say_end(client: Client, job: Any, seen_rank: int | None = None) -> None:
+    say(_epitaph(job))
+    if words := last_words(client, job, seen_rank=seen_rank):
+        say(words)
+
+
+def _epitaph(job: Any) -> str:
+    text = f"{job['name']} {job['state']}"
+    # A script shows no steps.
+    if job["step"] or job["total_steps"]:
+        text += f" at step {job['step']}"
+    metric = main_metric(job)
+    if job["state"] == "completed" and metric != BLANK:
+        text += f", {metric}"
+    if job["state"] != "completed" and job["reason"] not in ("", None, job["state"]):
+        text += f": {one_line(job['reason'])}"
+    return text

@@ -1,0 +1,69 @@
+"""What failed in a job and what became of it, for `trainhall show`."""
+
+from typing import Any
+
+from trainhall.cli.base.client import Client
+from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.output import age, duration, harmless, indented
+
+SHOWN = 3
+"""Newest incidents that are told in full."""
+_PARTS = {
+    "detect_seconds": "to detect",
+    "regroup_seconds": "to regroup",
+    "load_seconds": "to load",
+    "step_seconds": "to the next step",
+}
+
+
+def incidents(client: Client, job: Any) -> str | None:
+    """The newest incidents of a job, the newest first; None: nothing has failed in it."""
+    if not job["attempt"]:
+        return None
+    try:
+        attempts = list(client.items(f"/training/jobs/{job['id']}/attempts"))
+    except CliError:
+        return None  # how the job stands is known without it
+    found = [
+        (attempt["attempt"], incident)
+        for attempt in reversed(attempts)
+        for incident in reversed(attempt["timeline"])
+        if incident["failure"]["cause"] != "preempted"  # it only made room, or moved
+    ]
+    if not found:
+        return None
+    lines = [_describe_incident(number, incident) for number, incident in found[:SHOWN]]
+    if len(found) > SHOWN:
+        lines.append(f"and {len(found) - SHOWN} before; the job's page has all of them")
+    return "Failures\n" + indented("\n".join(lines))
+
+
+def _describe_incident(attempt: int, incident: Any) -> str:
+    failure = incident["failure"]
+    generation = f", generation {incident['generation']}" if incident["generation"] > 1 else ""
+    when = f"{age(incident['detected_at'])} ago, " if incident["detected_at"] else ""
+    who = [] if failure["rank"] is None else [f"rank {failure['rank']}"]
+    who += [] if failure["node"] is None else [f"node {failure['node']}"]
+    where = f" ({', '.join(who)})" if who else ""
+    cause = failure["cause"].replace("_", " ")
+    lines = [
+        f"{when}attempt {attempt}{generation}: {cause}{where}",
+        f"  {harmless(failure['message'])}",
+        f"  {incident['done']}{_times(incident)}",
+    ]
+    return "\n".join(lines)
+
+
+def _times(incident: Any) -> str:
+    parts = [
+        f"{_span(incident[k])} {what}" for k, what in _PARTS.items() if incident[k] is not None
+    ]
+    redone = incident["steps_redone"]
+    if redone is not None:
+        parts.append(f"{redone} step{'s' if redone != 1 else ''} done again")
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def _span(seconds: float) -> str:
+    """Short ones in two digits; a lost node takes minutes to be given up."""
+    return f"{seconds:.2g} s" if seconds < 60 else duration(seconds)

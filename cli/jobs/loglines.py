@@ -1,0 +1,102 @@
+"""Printing log lines, page by page."""
+
+import json
+import sys
+import time
+from typing import Any
+
+from trainhall.cli.base.client import Client
+from trainhall.cli.base.errors import UnreachableError
+from trainhall.cli.base.output import harmless, say
+from trainhall.cli.jobs.follow import FINAL, PATIENCE_SECONDS
+
+PAGE = 1000
+POLL_SECONDS = 0.4
+
+
+class LogPrinter:
+    """Prints a job's lines once each, in the order in which the coordinator received them."""
+
+    def __init__(
+        self,
+        client: Client,
+        job_id: str,
+        *,
+        rank: int | None,
+        stream: str | None,
+        attempt: int | None,
+        prefixed: bool,
+        as_json: bool = False,
+    ) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._filter = {"rank": rank, "stream": stream, "attempt": attempt}
+        self._prefixed = prefixed
+        self._as_json = as_json
+        self._cursor: str | None = None
+        self._harmless = sys.stdout.isatty()
+        self._attempt: int | None = None
+        """Of the last line."""
+
+    def print_all(self, tail: int | None) -> None:
+        """Print what there is, or the last `tail` lines of it."""
+        first = self._page(tail)
+        if tail is None and first:
+            while self._page(None):
+                pass
+
+    def follow(self, tail: int | None) -> int:
+        """Print what there is and what comes, until the job has ended; Ctrl-C ends it too."""
+        lost_at: float | None = None
+        quiet = False
+        try:
+            while True:
+                try:
+                    # Asked first: what a job wrote before it was final is on the next page.
+                    state = self._client.get(f"/training/jobs/{self._job_id}")["state"]
+                    found = self._page(tail if self._cursor is None else None)
+                    lost_at = None
+                except UnreachableError:
+                    lost_at = lost_at or time.monotonic()
+                    if time.monotonic() - lost_at > PATIENCE_SECONDS:
+                        raise
+                    time.sleep(1.0)
+                    continue
+                # An agent may still ship the last lines of a job that has just ended.
+                if state in FINAL and not found:
+                    if quiet:
+                        break
+                    quiet = True
+                if not found:
+                    time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            return 0
+        say(f"{self._job_id} is {state}")
+        return 0
+
+    def _page(self, tail: int | None) -> int:
+        """Print the next page; how many lines it had."""
+        page = self._client.get(
+            f"/training/jobs/{self._job_id}/logs",
+            after=self._cursor, tail=tail, limit=max(PAGE, tail or 0), **self._filter,
+        )  # fmt: skip
+        for line in page["items"]:
+            self._print(line)
+        sys.stdout.flush()
+        self._cursor = page["next_cursor"] or self._cursor
+        return len(page["items"])
+
+    def _print(self, line: Any) -> None:
+        if self._as_json:
+            print(json.dumps(line, ensure_ascii=False))
+            return
+        if self._attempt not in (None, line["attempt"]):
+            sys.stdout.flush()
+            say(f"-- attempt {line['attempt']} --")
+        self._attempt = line["attempt"]
+        text = harmless(line["text"]) if self._harmless else line["text"]
+        prefix = f"[{line['rank']}] " if self._prefixed else ""
+        # A lone surrogate can't be written; anything else goes out as it came.
+        out = f"{prefix}{text}\n".encode(errors="replace")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(out)

@@ -1,0 +1,1 @@
+"""`trainhall run`: a training on this host, without a coordinator."""

@@ -1,0 +1,70 @@
+"""`trainhall run`: train here and now, without a server."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.extra import check_installed
+from trainhall.cli.base.options import Overrides, SpecFile
+from trainhall.cli.spec import specs
+
+
+def run(
+    file: SpecFile,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            file_okay=False,
+            help="Folder for metrics.jsonl, checkpoints/ and result.json.",
+        ),
+    ],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint in DIR.")
+    ] = False,
+    overrides: Overrides = None,
+) -> None:
+    """Train a task on this host, without a server.
+
+    Ctrl-C stops at a step that all workers agree on and saves a checkpoint; a second one ends at
+    once.
+
+    \b
+    Examples:
+      trainhall run examples/digits.yaml --output out
+      trainhall run examples/digits.yaml --output out --resume
+      trainhall run examples/digits.yaml -o /tmp/a --set training.steps=20 --set resources.workers=1
+
+    \b
+    Exit codes: 0 completed, 1 failed, 2 wrong input or a folder that is not empty, 130 stopped.
+    """  # fmt: skip
+    spec = specs.load(file, overrides)
+    if spec.script is not None:
+        raise UsageError("`trainhall run` trains tasks; start a script with torchrun, or submit it")
+    if spec.code is not None and not Path(spec.code).is_dir():
+        raise UsageError(f"code: {spec.code} is not a folder; `trainhall run` uses it in place")
+    _check_folder(folder, resume)
+    check_installed("torch", "training")
+    from trainhall.cli.local.local import LocalRun
+    from trainhall.cli.local.local_plan import choose
+
+    prediction = None
+    if spec.is_auto:
+        spec, prediction = choose(spec, folder.absolute())
+    run_ = LocalRun(spec, folder.absolute(), resume=resume, prediction=prediction)
+    raise typer.Exit(run_.run())
+
+
+def _check_folder(output: Path, resume: bool) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        empty = not any(output.iterdir())
+    except OSError as error:
+        raise UsageError(f"cannot write to {output}: {error.strerror}") from None
+    if not empty and not resume:
+        raise UsageError(f"{output} is not empty; go on from its checkpoint with --resume, "
+                    "or name another folder")  # fmt: skip

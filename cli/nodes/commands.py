@@ -1,0 +1,323 @@
+"""Commands about nodes: ls, show, add, label, drain, undrain, remove."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainhall.cli.base import complete
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import UNFINISHED, CliError, UsageError, WrongStateError
+from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Timeout, Url
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+
+app = typer.Typer(
+    help="The hosts of the cluster: ls, show, add, label, drain, undrain, remove.",
+    no_args_is_help=True,
+)
+
+NodeName = Annotated[
+    str,
+    typer.Argument(metavar="NODE", help="The node's id or name.", autocompletion=complete.nodes),
+]
+POLL_SECONDS = 1.0
+
+
+@app.command("list", hidden=True)
+@app.command("ls")
+def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """List the nodes, their devices and what they are doing.
+
+    \b
+    Examples:
+      trainhall nodes ls
+      trainhall nodes ls -o json
+    """
+    with connect(url) as client:
+        nodes = list(client.items("/cluster/nodes"))
+        out.say_if_simulated(client)
+    columns = [
+        out.Column("ID", lambda n: n["id"]),
+        out.Column("NAME", lambda n: n["name"]),
+        out.Column("STATE", lambda n: n["state"]),
+        out.Column("SINCE", lambda n: out.age(n["state_at"]), right=True),
+        out.Column("DEVICES", _devices),
+        out.Column("BUSY", _busy, right=True),
+        out.Column("VERSION", lambda n: n["agent_version"] or ""),
+        out.Column("SEEN", lambda n: out.age(n["last_seen_at"]), right=True),
+        out.Column("REASON", lambda n: n["reason"] or ""),
+    ]
+    out.print_items(nodes, columns, output, empty="No nodes. Add one with `trainhall nodes add`.")
+
+
+@app.command("add")
+def add(
+    name: Annotated[
+        str | None, typer.Argument(help="A name for the node.", show_default="chosen")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="A label. May be repeated."),
+    ] = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Announce a node and print the command to run on it. Its token works once.
+
+    \b
+    Examples:
+      trainhall nodes add gpu-07
+      trainhall nodes add gpu-07 --label rack=b
+    """
+    body: out.Json = {"labels": _labels(label)}
+    if name is not None:
+        body["name"] = name
+    with connect(url) as client:
+        node = client.request("POST", "/cluster/nodes", json=body)
+    if output is Format.TABLE:
+        out.say(f"Run this on {node['name']}:")
+    if node["note"]:
+        out.say(f"Note: {node['note']}.")
+    out.print_item(node, output, lambda: str(node["command"]))
+
+
+@app.command("show")
+def show(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Show one node: its state and why, its labels, its devices, and what became of it.
+
+    \b
+    Examples:
+      trainhall nodes show gpu-07
+    """
+    with connect(url) as client:
+        found = client.node(node)
+        found["events"] = client.get(f"/cluster/nodes/{found['id']}/events")["items"]
+        out.say_if_simulated(client)
+    out.print_item(found, output, lambda: _page(found))
+
+
+@app.command("label")
+def label(
+    node: NodeName,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE|KEY-...", help="Set a label, or take it away.")
+    ],
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Set labels of a node, by which jobs choose it, and take others away.
+
+    \b
+    Examples:
+      trainhall nodes label gpu-07 gpu=a100 rack-
+    """
+    body = {"labels": _label_changes(changes)}
+    with connect(url) as client:
+        found = client.node(node)
+        changed = client.request("PATCH", f"/cluster/nodes/{found['id']}", json=body)
+    out.print_item(changed, output, lambda: f"{changed['name']}  {_shown(changed['labels'])}")
+
+
+@app.command("drain")
+def drain(
+    node: NodeName,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Shown with the node.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return once nothing runs there.")] = False,
+    timeout: Timeout = None,
+    output: Output = Format.TABLE,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Give a node no new work and have its jobs save and move, until `undrain`.
+
+    \b
+    Examples:
+      trainhall nodes drain gpu-07 --reason "new disk" --wait --timeout 10m
+
+    \b
+    Exit code 101: something still ran there after --timeout.
+    """
+    if timeout is not None and not wait:
+        raise UsageError("--timeout bounds --wait; give both")
+    body = {} if reason is None else {"reason": reason}
+    with connect(url) as client:
+        found = client.node(node)
+        drained = client.request("POST", f"/cluster/nodes/{found['id']}/drain", json=body)
+        if wait:
+            drained = _wait_until_drained(client, drained, timeout)
+    out.print_item(drained, output, lambda: _state(drained))
+    if wait and drained["state"] != "drained":
+        out.say(f"{drained['name']} is still {drained['state']} after {timeout:g} s")
+        raise typer.Exit(UNFINISHED)
+
+
+@app.command("resume", hidden=True)
+@app.command("undrain")
+def undrain(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """Give a drained node work again, also one that was quarantined.
+
+    \b
+    Examples:
+      trainhall nodes undrain gpu-07
+    """
+    with connect(url) as client:
+        found = client.node(node)
+        back = client.request("POST", f"/cluster/nodes/{found['id']}/undrain")
+    out.print_item(back, output, lambda: _state(back))
+
+
+@app.command("rm", hidden=True)
+@app.command("remove")
+def remove(
+    node: NodeName,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask when jobs have to move.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    output: Output = Format.TABLE,
+) -> None:
+    """Remove a node: it gets no new work, its jobs save and move, and then it goes.
+
+    \b
+    Examples:
+      trainhall nodes remove gpu-07
+      trainhall nodes remove gpu-07 --yes
+    """
+    with connect(url) as client:
+        found = client.node(node)
+        if not yes:
+            _ask_about_jobs(client, found)
+        client.request("DELETE", f"/cluster/nodes/{found['id']}")
+    out.print_item(found, output, lambda: f"{found['name']} is being removed")
+
+
+def _ask_about_jobs(client: "Client", node: out.Json) -> None:
+    """Say which jobs would move, and go on only if the person agrees.
+
+    Raises:
+        UsageError: nobody is there to be asked.
+        CliError: they said no.
+    """
+    moving = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
+    if not moving:
+        return
+    jobs = [client.get(f"/training/jobs/{job_id}") for job_id in moving]
+    out.say(f"Removing {node['name']} makes these jobs save and wait for other devices:")
+    columns = [
+        out.Column("ID", lambda j: j["id"]),
+        out.Column("NAME", lambda j: j["name"]),
+        out.Column("STATE", lambda j: j["state"]),
+        out.Column("STEP", lambda j: str(j["step"]), right=True),
+    ]
+    out.say(out.indented(out.table(jobs, columns)))
+    if not sys.stdin.isatty():
+        count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
+        raise UsageError(f"{count} would move; --yes removes {node['name']} all the same")
+    if not typer.confirm("Remove it?", err=True):
+        raise CliError(f"{node['name']} stays")
+
+
+def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None) -> out.Json:
+    """The node once it is drained, or when the time is up.
+
+    Raises:
+        WrongStateError: the drain was taken back, or the node is lost.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    reported: list[str] = []
+    while node["state"] != "drained":
+        if node["drain_reason"] is None and node["state"] != "draining":
+            raise WrongStateError(f"the drain of {node['name']} was taken back")
+        if node["state"] == "lost":
+            raise WrongStateError(f"{_state(node)}; nobody can tell what runs there")
+        jobs = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
+        if jobs and jobs != reported:
+            out.say(f"waiting for {', '.join(jobs)}")
+            reported = jobs
+        if deadline is not None and time.monotonic() >= deadline:
+            break
+        time.sleep(POLL_SECONDS)
+        node = client.get(f"/cluster/nodes/{node['id']}")
+    return node
+
+
+def _state(node: out.Json) -> str:
+    return f"{node['name']}  {out.state_and_reason(node['state'], node['reason'])}"
+
+
+def _page(node: out.Json) -> str:
+    entries = [
+        ("id", node["id"]),
+        ("name", node["name"]),
+        ("state", node["state"]),
+        ("reason", node["reason"]),
+        ("since", f"{node['state_at']} ({out.age(node['state_at'])})"),
+        ("seen", out.age(node["last_seen_at"])),
+        ("labels", _shown(node["labels"])),
+        ("address", node["address"]),
+        ("version", node["agent_version"] or ""),
+    ]
+    if node["drain_reason"] and node["state"] not in ("draining", "drained"):
+        entries.insert(4, ("to be drained", node["drain_reason"]))
+    devices = [
+        out.Column("DEVICE", lambda d: str(d["index"])),
+        out.Column("NAME", lambda d: f"{d['name']}, gone" if d.get("gone") else d["name"]),
+        out.Column("MEMORY", lambda d: out.size(d["memory_total"]), right=True),
+        out.Column("JOB", lambda d: d["job_id"] or ""),
+    ]
+    events = [
+        out.Column("TIME", lambda e: e["time"]),
+        out.Column("STATE", lambda e: e["state"]),
+        out.Column("REASON", lambda e: e["reason"]),
+    ]
+    parts = [out.pairs(entries)]
+    if node["devices"]:
+        parts.append(out.table(node["devices"], devices))
+    parts.append(out.table(node["events"], events))
+    return "\n\n".join(parts)
+
+
+def _shown(labels: dict[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no labels"
+
+
+def _label_changes(given: list[str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if equals and key:
+            changes[key] = value
+        elif not equals and len(text) > 1 and text.endswith("-"):
+            changes[text[:-1]] = None
+        else:
+            raise UsageError(f"a label is set by KEY=VALUE and taken away by KEY-, not {text!r}")
+    return changes
+
+
+def _labels(given: list[str] | None) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--label takes KEY=VALUE, not {text!r}")
+        labels[key] = value
+    return labels
+
+
+def _devices(node: out.Json) -> str:
+    counts: dict[str, int] = {}
+    for device in node["devices"]:
+        what = "CPU slot" if device["kind"] == "cpu" else str(device["name"])
+        what += " (gone)" if device.get("gone") else ""
+        counts[what] = counts.get(what, 0) + 1
+    return ", ".join(f"{count} × {what}" for what, count in counts.items())
+
+
+def _busy(node: out.Json) -> str:
+    devices = node["devices"]
+    return f"{sum(1 for d in devices if d['job_id'])}/{len(devices)}"

@@ -1,0 +1,367 @@
+"""The checks of `trainhall doctor`. Each says what it saw, and what to do about it."""
+
+import contextlib
+import email.utils
+import json
+import os
+import platform
+import resource
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import psutil
+
+from trainhall import __version__
+from trainhall.api.guard import is_loopback
+from trainhall.cli.base.client import Client, problem_of
+from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.output import one_line, size
+
+Status = Literal["ok", "warn", "fail"]
+
+OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 14)
+SLOW_IMPORT_SECONDS = 15.0
+PROBE_SECONDS = 120.0
+ANSWER_SECONDS = 3.0
+CLOCK_SECONDS = 5.0
+LITTLE_SPACE, NO_SPACE = 5 * 2**30, 256 * 2**20
+FEW_FILES, TOO_FEW_FILES = 4096, 512
+SMALL_SHM = 256 * 2**20
+REMOTE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "lustre", "ceph", "fuse.sshfs", "9p", "glusterfs"}
+
+TORCH_PROBE = """
+import json, time
+began = time.monotonic()
+import torch
+seconds = time.monotonic() - began
+told = {"version": torch.__version__, "cuda": torch.version.cuda, "seconds": seconds,
+        "devices": torch.cuda.device_count() if torch.cuda.is_available() else 0, "nccl": None}
+if torch.distributed.is_available() and torch.distributed.is_nccl_available():
+    told["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+print(json.dumps(told))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one look found."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
+
+
+def all_checks(
+    *, url: str, needs_coordinator: bool, port: int, data_dir: Path, shared: Path | None
+) -> Iterator[Check]:
+    """Every check, one after another, as soon as it is known."""
+    yield check_python()
+    torch = probe_torch(sys.executable)
+    yield check_torch(torch)
+    yield from check_gpus(torch, driver())
+    yield from check_coordinator(url, port, needed=needs_coordinator)
+    yield from check_nodes(url)
+    yield check_data_dir(data_dir)
+    if shared is not None:
+        yield check_shared_storage(shared)
+    yield check_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if Path("/dev/shm").is_dir():
+        yield check_shm(shutil.disk_usage("/dev/shm").total)
+    yield check_name(socket.gethostname())
+
+
+def check_python() -> Check:
+    detail = f"{platform.python_version()} at {sys.executable}, Trainhall {__version__}"
+    return Check("python", "ok", detail)
+
+
+def probe_torch(python: str) -> dict[str, Any]:
+    """What PyTorch tells of itself in a process of its own; `{}`: absent; or `{error: …}`."""
+    absent = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    if subprocess.run([python, "-c", absent], capture_output=True, check=False).returncode:
+        return {}
+    try:
+        done = subprocess.run(
+            [python, "-W", "ignore", "-c", TORCH_PROBE],
+            capture_output=True, text=True, check=False, timeout=PROBE_SECONDS,
+        )  # fmt: skip
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"error": f"importing it took more than {PROBE_SECONDS:g} s"}
+    except (ValueError, LookupError):
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+        return {"error": last[0]}
+    return found
+
+
+def check_torch(found: dict[str, Any]) -> Check:
+    """PyTorch itself: there, of a version that was tried, and quick to import."""
+    install = "pip install 'trainhall[train]'"
+    if not found:
+        return Check("torch", "warn", "not installed", f"hosts that train need it: {install}")
+    if "error" in found:
+        return Check("torch", "fail", f"cannot be imported: {found['error']}",
+                     f"install it anew: {install} --force-reinstall")  # fmt: skip
+    build = f"CUDA {found['cuda']}" if found["cuda"] else "CPU build"
+    detail = f"{found['version']} ({build}), imported in {found['seconds']:.1f} s"
+    version = tuple(int(part) for part in found["version"].split("+")[0].split(".")[:2])
+    if not OLDEST_TORCH <= version < NEWEST_TORCH:
+        low, high = (".".join(map(str, v)) for v in (OLDEST_TORCH, NEWEST_TORCH))
+        remedy = f"Trainhall works with {low} up to, not including, {high}: {install}"
+        return Check("torch", "fail", detail, remedy)
+    if found["seconds"] > SLOW_IMPORT_SECONDS:
+        remedy = "put the virtual environment on a local disk: every start waits for this"
+        return Check("torch", "warn", detail, remedy)
+    return Check("torch", "ok", detail)
+
+
+def driver() -> dict[str, Any]:
+    """What NVIDIA's driver tells: `{}` where there is none, else `{version, cuda, gpus}`."""
+    import pynvml
+
+    from trainhall.cluster.agent.devices import has_nvml, list_gpus
+
+    if not has_nvml():
+        return {}
+    with contextlib.suppress(pynvml.NVMLError):
+        version = pynvml.nvmlSystemGetDriverVersion()
+        cuda = int(pynvml.nvmlSystemGetCudaDriverVersion())
+        return {
+            "version": version if isinstance(version, str) else version.decode(),
+            "cuda": (cuda // 1000, cuda % 1000 // 10),
+            "gpus": [f"{gpu.name} ({size(gpu.memory_total)})" for gpu in list_gpus()],
+        }
+    return {}
+
+
+def check_gpus(torch: dict[str, Any], found: dict[str, Any]) -> Iterator[Check]:
+    """GPUs, and whether the driver and PyTorch agree about them."""
+    if not found:
+        yield Check("gpus", "ok", "no NVIDIA driver: this host trains on its CPU")
+        return
+    gpus = found["gpus"]
+    yield Check("gpus", "ok" if gpus else "warn", f"{len(gpus)}: {', '.join(gpus)}"
+                if gpus else "the driver knows none",
+                "" if gpus else "see what `nvidia-smi` says")  # fmt: skip
+    newest = ".".join(map(str, found["cuda"]))
+    detail = f"driver {found['version']} (CUDA up to {newest})"
+    if not torch or "error" in torch or not gpus:
+        yield Check("cuda", "ok", detail)
+        return
+    if torch["cuda"] is None:
+        remedy = "install a CUDA build of PyTorch: https://pytorch.org/get-started/locally"
+        yield Check("cuda", "fail", f"{detail}, but PyTorch is a CPU build", remedy)
+        return
+    detail += f", PyTorch for CUDA {torch['cuda']}, NCCL {torch['nccl'] or 'missing'}"
+    if int(torch["cuda"].split(".")[0]) > found["cuda"][0]:
+        remedy = f"update the driver, or install PyTorch for CUDA {found['cuda'][0]}"
+        yield Check("cuda", "fail", detail, remedy)
+    elif torch["devices"] != len(gpus):
+        detail += f"; PyTorch sees {torch['devices']} of {len(gpus)} GPUs"
+        yield Check("cuda", "fail", detail,
+                    "look at CUDA_VISIBLE_DEVICES, and try `nvidia-smi`")  # fmt: skip
+    elif torch["nccl"] is None:
+        yield Check("cuda", "fail", detail, "install a build of PyTorch with NCCL")
+    else:
+        yield Check("cuda", "ok", detail)
+
+
+def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
+    """The coordinator answers and is of our version; our clocks agree; or its port is free."""
+    version: str | None = None
+    began = time.time()
+    try:
+        reply = httpx.get(f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        detail = f"none answers at {url} ({str(error) or type(error).__name__})"
+        remedy = "start one with `trainhall up`, or say where it is with --url"
+    else:
+        version = _version_in(reply)
+        detail = f"{url} is no Trainhall coordinator"
+        if not reply.is_success:
+            detail = f"{url}: {one_line(problem_of(reply).message)}"
+        remedy = "see what it is that answers there, or say where the coordinator is with --url"
+    if version is None:
+        yield Check("coordinator", "fail" if needed else "warn", detail, remedy)
+        if not needed:
+            yield check_port(port)
+        return
+    if version == __version__:
+        yield Check("coordinator", "ok", f"{url} answers, version {version}")
+    else:
+        yield Check("coordinator", "warn", f"{url} is version {version}, this is {__version__}",
+                    "install the same version on both")  # fmt: skip
+    if "date" in reply.headers:
+        server_time = email.utils.parsedate_to_datetime(reply.headers["date"]).timestamp()
+        yield check_clock(server_time - (began + time.time()) / 2)
+
+
+def check_nodes(url: str) -> Iterator[Check]:
+    """Which nodes take no jobs, and why; nothing where no coordinator tells."""
+    try:
+        with Client(url, attempts=1, timeout=ANSWER_SECONDS) as client:
+            nodes = list(client.items("/cluster/nodes"))
+    except CliError:
+        return  # told above, or not for programs of this host
+    for node in nodes:
+        detail = f"{one_line(node['name'])} is {node['state']}: {one_line(node['reason'])}"
+        if node["state"] in ("draining", "drained"):
+            yield Check(
+                "node", "warn", detail, f"`trainhall nodes undrain {node['name']}` ends that"
+            )
+        elif node["state"] in ("suspect", "lost"):
+            yield Check("node", "warn", detail, "see whether its host and its agent run")
+
+
+def _version_in(reply: httpx.Response) -> str | None:
+    """The version that a coordinator tells; None: it is none that answers, or it refuses to."""
+    try:
+        payload = reply.json()
+    except ValueError:
+        return None
+    return str(payload["version"]) if isinstance(payload, dict) and "version" in payload else None
+
+
+def check_clock(seconds: float) -> Check:
+    """How far the coordinator's clock is ahead of this host's; it tells whole seconds."""
+    if abs(seconds) < CLOCK_SECONDS:
+        return Check("clock", "ok", "agrees with the coordinator's")
+    which = "behind" if seconds > 0 else "ahead of"
+    detail = f"{abs(seconds):.0f} s {which} the coordinator's"
+    return Check("clock", "warn", detail, "keep both right with NTP (`timedatectl set-ntp true`)")
+
+
+def check_port(port: int) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return Check("port", "warn", f"{port} cannot be listened on: {error.strerror}",
+                         f"find out who has it with `ss -ltnp 'sport = :{port}'`, "
+                         "or take another with --port")  # fmt: skip
+    return Check("port", "ok", f"{port} is free")
+
+
+def check_data_dir(folder: Path) -> Check:
+    """The data folder can be written, has room, and is not on a network."""
+    name = "data folder"
+    # What is not there yet is made below the nearest folder that is; a look leaves nothing behind.
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    try:
+        _write_and_read_back(there)
+        free = shutil.disk_usage(there).free
+    except OSError as error:
+        return Check(name, "fail", f"{folder}: {error.strerror or error}",
+                     "name another with --data-dir or TRAINHALL_DATA_DIR")  # fmt: skip
+    detail = f"{folder}, {size(free)} free"
+    if free < NO_SPACE:
+        return Check(name, "fail", detail, "make room, or name another with --data-dir")
+    system = _file_system(there)
+    if system in REMOTE_SYSTEMS:
+        return Check(name, "warn", f"{detail}, on {system}",
+                     "SQLite and Unix sockets want a local disk: name one with --data-dir"
+                     )  # fmt: skip
+    if free < LITTLE_SPACE:
+        return Check(name, "warn", detail, "checkpoints need room: make some, or use --data-dir")
+    return Check(name, "ok", detail)
+
+
+def check_shared_storage(folder: Path) -> Check:
+    """A checkpoint can be written there, synced, read back and renamed."""
+    name = "shared storage"
+    if not folder.is_absolute() or not folder.is_dir():
+        why = "does not exist" if not folder.exists() else "is not a folder"
+        detail = f"{folder} {why if folder.is_absolute() else 'is not an absolute path'}"
+        return Check(name, "fail", detail, "mount it at the same path on every node")
+    began = time.monotonic()
+    try:
+        _write_and_read_back(folder)
+    except OSError as error:
+        return Check(name, "fail", f"{folder}: {error.strerror or error}",
+                     "give the user who runs the agent the right to write there")  # fmt: skip
+    milliseconds = (time.monotonic() - began) * 1000
+    detail = f"{folder}: written, synced, renamed and read back in {milliseconds:.0f} ms"
+    return Check(name, "ok", f"{detail}, {size(shutil.disk_usage(folder).free)} free")
+
+
+def _write_and_read_back(folder: Path) -> None:
+    """What a checkpoint does, in small.
+
+    Raises:
+        OSError: it does not work here.
+    """
+    data = secrets.token_bytes(1 << 16)
+    trial = folder / f".trainhall-{secrets.token_hex(6)}"
+    renamed = trial.with_suffix(".renamed")
+    try:
+        with trial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        trial.rename(renamed)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if renamed.read_bytes() != data:
+            raise OSError(f"what was written to {renamed} is not what was read back")
+    finally:
+        trial.unlink(missing_ok=True)
+        renamed.unlink(missing_ok=True)
+
+
+def _file_system(folder: Path) -> str:
+    """The kind of the file system that holds a folder, as far as it can be told."""
+    where = folder.resolve()
+    mounts = [
+        (len(Path(p.mountpoint).parts), p.fstype)
+        for p in psutil.disk_partitions(all=True)
+        if where.is_relative_to(p.mountpoint)
+    ]
+    return max(mounts, default=(0, ""))[1]
+
+
+def check_files(limit: int) -> Check:
+    detail = "no limit" if limit < 0 else f"{limit} at once"
+    remedy = "raise it: `ulimit -n 65536`, or LimitNOFILE= in the unit"
+    if 0 <= limit < TOO_FEW_FILES:
+        return Check("open files", "fail", detail, remedy)
+    if 0 <= limit < FEW_FILES:
+        return Check("open files", "warn", detail, remedy)
+    return Check("open files", "ok", detail)
+
+
+def check_shm(total: int) -> Check:
+    """Shared memory: NCCL and data loaders hand tensors over through it."""
+    detail = f"/dev/shm has {size(total)}"
+    if total < SMALL_SHM:
+        return Check("shared memory", "warn", detail,
+                     "NCCL and data loaders may run out: in Docker give --shm-size=1g")  # fmt: skip
+    return Check("shared memory", "ok", detail)
+
+
+def check_name(host: str) -> Check:
+    """Whether this host's name leads to an address by which others reach it."""
+    name = "name"
+    try:
+        found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        return Check(name, "warn", f"{host} does not resolve: {error.strerror}",
+                     "add it to /etc/hosts, or give `trainhall agent` an --address")  # fmt: skip
+    detail = f"{host} is {', '.join(found)}"
+    if all(is_loopback(address) for address in found):
+        return Check(name, "warn", f"{detail}: this host alone",
+                     "for jobs over several hosts give `trainhall agent` an --address")  # fmt: skip
+    return Check(name, "ok", detail)

@@ -1,0 +1,48 @@
+"""The command `quotas`: how many devices projects and users may hold, and do."""
+
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
+
+
+def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
+    """List how many devices projects and users may hold at once, and how many they do.
+
+    Those that hold devices, wait for some or have a quota of their own. Quotas are set in the
+    coordinator's trainhall.toml.
+
+    \b
+    Examples:
+      trainhall quotas
+      trainhall quotas -o json
+    """
+    with connect(url) as client:
+        pages = list(client.pages("/cluster/quotas"))
+        out.say_if_simulated(client)
+    items = [item for page in pages for item in page["items"]]
+    columns = [
+        out.Column("KIND", lambda q: q["kind"]),
+        out.Column("NAME", lambda q: q["name"]),
+        out.Column("HOLDS", lambda q: str(q["used"]), right=True),
+        out.Column("OF", _limit, right=True),
+        out.Column("WAITING", lambda q: str(q["waiting"]), right=True),
+    ]
+    if output is Format.NAME:
+        items = [{"id": item["name"]} for item in items]
+    out.print_items(items, columns, output, empty="No project or user has devices or a quota.")
+    if output is Format.TABLE and (text := _of_others(pages[-1]["others"])):
+        out.say(text)
+
+
+def _limit(quota: out.Json) -> str:
+    return "no limit" if quota["limit"] is None else str(quota["limit"])
+
+
+def _of_others(others: out.Json) -> str | None:
+    """What each has that is not listed, in a line; None: as much as there is."""
+    parts = [
+        f"each other {kind} may hold {devices} device{'' if devices == 1 else 's'}"
+        for kind, devices in others.items()
+        if devices is not None
+    ]
+    return f"{'; '.join(parts).capitalize()}." if parts else None

@@ -1,0 +1,156 @@
+"""`trainhall top`: jobs and devices at a glance, live."""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainhall.cli.base import output as out
+from trainhall.cli.base.connect import connect
+from trainhall.cli.base.errors import UnreachableError
+from trainhall.cli.base.options import DEFAULT_URL, Url
+from trainhall.cli.base.quantities import refresh_interval
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+
+RECENT_FINISHED = 5
+PACE_STEPS = 500
+PACE_SECONDS = 60.0
+UNFINISHED = ["queued", "starting", "running", "pausing", "paused", "cancelling", "recovering"]
+FINISHED = ["completed", "failed", "cancelled"]
+
+
+def top(
+    once: Annotated[
+        bool, typer.Option("--once", help="Print one table and end, as without a terminal.")
+    ] = False,
+    every: Annotated[
+        float,
+        typer.Option(
+            "--every", parser=refresh_interval, metavar="DURATION", help="Time between refreshes."
+        ),
+    ] = 1.0,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Watch jobs and devices: progress, speed, time left, utilisation, memory, heat and power.
+
+    Press q (or Ctrl-C) to leave, the space bar to look again at once.
+
+    \b
+    Examples:
+      trainhall top
+      trainhall top --every 5s
+      trainhall top --once
+    """
+    # An unanswered look is told on the screen and not waited for.
+    with connect(url) as client:
+        if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            _print_once(client)
+        else:
+            _watch(client, every)
+
+
+def _snapshot(client: "Client") -> out.Json:
+    """What one look shows: `{jobs, finished, nodes, summary}`; a job that runs has its `pace`."""
+    jobs = list(client.items("/training/jobs", state=UNFINISHED))
+    for job in jobs:
+        if job["state"] == "running":
+            job["pace"] = job["metrics"].get("step_seconds") or _pace(client, job)
+    return {
+        "jobs": jobs,
+        "finished": list(client.items("/training/jobs", limit=RECENT_FINISHED, state=FINISHED)),
+        "nodes": list(client.items("/cluster/nodes")),
+        "summary": client.get("/metrics/cluster/summary"),
+    }
+
+
+def _pace(client: "Client", job: out.Json) -> float | None:
+    """Seconds per step of a script, which reports steps and not their time."""
+    # A loss is reported at every step, if anything is.
+    names = [name for name in job["metrics"] if "loss" in name] or list(job["metrics"])
+    if not job["step"] or not names:
+        return None
+    asked = {"names": names[0], "from_step": max(1, job["step"] - PACE_STEPS)}
+    series = client.get(f"/metrics/jobs/{job['id']}", **asked)["series"]
+    points: list[out.Json] = next((s["points"] for s in series if s["rank"] is None), [])
+    times = [datetime.fromisoformat(point["time"]).timestamp() for point in points]
+    # What lies further back may be from before a pause.
+    recent = [i for i, time in enumerate(times) if time > times[-1] - PACE_SECONDS]
+    if len(recent) < 2:
+        return None
+    seconds = times[-1] - times[recent[0]]
+    steps = points[-1]["step"] - points[recent[0]]["step"]
+    return seconds / steps if seconds > 0 and steps > 0 else None
+
+
+def _print_once(client: "Client") -> None:
+    from rich.console import Console
+
+    from trainhall.cli.nodes.top_view import view
+
+    # A pipe has no width; what a wide terminal shows is easier to take apart than folded lines.
+    has_width = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if has_width else 160
+    console = Console(width=width, no_color=not out.colored(), highlight=False)
+    console.print(view(_snapshot(client), console.width, None))
+
+
+def _watch(client: "Client", every: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from trainhall.cli.nodes.top_view import view
+
+    console = Console(no_color=not out.colored(), highlight=False)
+    seen = _snapshot(client)
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        problem: str | None = None
+        while True:
+            # Drawn anew at each look, so that it follows the size of the window.
+            live.update(view(seen, console.width, console.height, problem), refresh=True)
+            if pressed(every) == "q":
+                return
+            try:
+                seen, problem = _snapshot(client), None
+            except UnreachableError:
+                time_text = time.strftime("%H:%M:%S")
+                problem = f"{client.url} does not answer ({time_text}); this is what was seen last"
+
+
+@contextmanager
+def _keys() -> Iterator["KeyReader"]:
+    """Reads single keys without showing them; Ctrl-C and the end of input count as q."""
+    import termios
+    import tty
+
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    tty.setcbreak(handle)
+    try:
+        yield KeyReader(handle)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+class KeyReader:
+    """Waits for a key."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __call__(self, seconds: float) -> str:
+        """The key that was pressed within so many seconds, in lower case; or nothing."""
+        ready, _, _ = select.select([self._handle], [], [], seconds)
+        if not ready:
+            return ""
+        data = os.read(self._handle, 64)
+        return data.decode(errors="replace")[-1].lower() if data else "q"

@@ -1,0 +1,1 @@
+"""`trainhall plan`: memory and step time before a run."""

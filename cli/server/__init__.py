@@ -1,0 +1,1 @@
+"""Commands that start a coordinator, an agent, or both."""

@@ -1,0 +1,170 @@
+"""`trainhall server` and `trainhall agent`: the two programs of a cluster."""
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from trainhall.cli.base import config
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.options import (
+    DatabaseUrl,
+    DataDir,
+    Host,
+    Insecure,
+    Mock,
+    Port,
+    Slots,
+    Supervised,
+)
+
+
+def server(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    insecure: Insecure = False,
+    mock: Mock = False,
+    fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
+    supervised: Supervised = False,
+) -> None:
+    """Start the coordinator: the REST API, the live stream and the dashboard.
+
+    \b
+    Examples:
+      trainhall server
+      trainhall server --data-dir /srv/trainhall --port 0
+      trainhall server --mock
+      DATABASE_URL=postgresql://trainhall@db/trainhall trainhall server
+    """
+    _watch_parent(supervised)
+    if mock:
+        print("Starting a simulated cluster …", file=sys.stderr, flush=True)
+    _load_logging_without_rich()
+    with _imports_alone():
+        from trainhall.api.server import serve
+
+    raise typer.Exit(
+        serve(
+            host=host,
+            port=port,
+            fd=fd,
+            data_dir=(data_dir or config.user_data_dir()).absolute(),
+            database_url=database_url,
+            insecure=insecure,
+            mock=mock,
+        )
+    )
+
+
+@contextlib.contextmanager
+def _imports_alone() -> Iterator[None]:
+    """Collect no garbage meanwhile: hardly any is made, and the search is a seventh of the time.
+
+    What was imported lives as long as the process, and no later collection walks it either.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _load_logging_without_rich() -> None:
+    """Keep 5 MB out of the coordinator: structlog loads rich, for terminals, where it is there."""
+    if "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        import structlog  # noqa: F401
+    finally:
+        del sys.modules["rich"]
+
+
+def agent(
+    coordinator: Annotated[
+        str,
+        typer.Option(
+            "--coordinator",
+            envvar="TRAINHALL_COORDINATOR",
+            metavar="URL",
+            help="Where the coordinator is.",
+        ),
+    ],
+    token: Annotated[
+        str | None,
+        typer.Option(
+            "--token",
+            envvar="TRAINHALL_TOKEN",
+            help="Join token of `trainhall nodes add`; needed once.",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            envvar="TRAINHALL_ADDRESS",
+            help="How other hosts reach this one.",
+            show_default="found out",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    slots: Slots = None,
+    supervised: Supervised = False,
+) -> None:
+    """Start the agent that runs ranks on this host. It may end and start again: ranks go on.
+
+    \b
+    Examples:
+      trainhall agent --coordinator http://lab:8000 --token TOKEN
+      trainhall agent --coordinator http://lab:8000 --slots 4 --address 10.0.0.7
+    """
+    _watch_parent(supervised)
+    check_slots(slots)
+    with _imports_alone():
+        from trainhall.cluster.agent.daemon import run_agent
+        from trainhall.cluster.agent.options import AgentError, AgentOptions, OptionError
+
+    try:
+        options = AgentOptions(
+            coordinator=coordinator,
+            data_dir=(data_dir or config.user_data_dir() / "agent").absolute(),
+            token=token,
+            address=address,
+            slots=slots,
+            stop_ranks_on_exit=supervised,
+        )
+        code = run_agent(options)
+    except OptionError as error:
+        raise UsageError(str(error)) from None
+    except AgentError as error:
+        raise CliError(str(error)) from None
+    raise typer.Exit(code)
+
+
+def check_slots(slots: int | None) -> None:
+    """
+    Raises:
+        UsageError: nothing could ever be placed on this host.
+    """
+    if slots != 0:
+        return
+    from trainhall.cluster.agent.devices import visible_gpus
+
+    if not visible_gpus():
+        raise UsageError(
+            "--slots 0 leaves this host without a device, since it has no GPU that the NVIDIA "
+            "driver knows; give it at least 1"
+        )
+
+
+def _watch_parent(supervised: bool) -> None:
+    if supervised:
+        from trainhall.cli.server.supervise import end_with_parent
+
+        end_with_parent()

@@ -1,0 +1,329 @@
+"""`trainhall up`: a whole Trainhall on this host, which ends when the command ends.
+
+The coordinator listens on a socket that this process opened and keeps: a port that is taken is told
+at once, and while a coordinator that died is started again, requests wait instead of failing.
+"""
+
+import contextlib
+import errno
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trainhall.cli.base import config
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.options import DatabaseUrl, DataDir, Host, Insecure, Mock, Port, Slots
+from trainhall.cli.base.output import say
+from trainhall.cli.server.serve import check_slots, server
+from trainhall.cli.spec import specs
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+    from trainhall.training.spec import JobSpec
+
+READY_SECONDS = 60.0
+AGENT_STOP_SECONDS = 120.0
+"""Long, for the grace of scripts; a second Ctrl-C cuts it short."""
+COORDINATOR_STOP_SECONDS = 10.0
+WATCH_SECONDS = 0.1
+GOING_ON = ["queued", "starting", "running", "recovering", "pausing", "cancelling"]
+SHOWN_JOBS = 5
+
+
+def up(
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    insecure: Insecure = False,
+    slots: Slots = None,
+    mock: Mock = False,
+    demo: Annotated[
+        str | None,
+        typer.Option("--demo", metavar="FILE", help="Submit this job and show how it goes."),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="With --demo: end when the job has; 0 when it completed."),
+    ] = False,
+) -> None:
+    """Start a coordinator, and an agent for this host. Ctrl-C ends both and all they run.
+
+    \b
+    Examples:
+      trainhall up
+      trainhall up --port 0 --slots 4
+      trainhall up --demo examples/digits.yaml --once
+      trainhall up --mock
+    """
+    if once and demo is None:
+        raise UsageError("--once goes with --demo FILE")
+    if mock:
+        if demo is not None:
+            raise UsageError("--demo runs a job, and --mock can run none; give one of them")
+        server(host, port, data_dir, database_url, insecure, mock)
+    check_slots(slots)
+    # A spec that is wrong is told before anything is started.
+    spec = specs.load(demo, None) if demo is not None else None
+    folder = (data_dir or config.user_data_dir()).absolute()
+    with _only_one(folder), _listening(host, port) as listener:
+        hall = Hall(folder, host, listener, database_url, insecure, slots)
+        raise typer.Exit(hall.run(spec, once))
+
+
+class Hall:
+    """The coordinator and the agent as child processes, watched until one asks to end."""
+
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        listener: socket.socket,
+        database_url: str | None,
+        insecure: bool,
+        slots: int | None,
+    ) -> None:
+        from trainhall.cli.server.supervise import MARK, Child
+
+        self._folder = folder
+        self._host = host
+        self._insecure = insecure
+        port = listener.getsockname()[1]
+        self.url = f"http://{_reachable(host)}:{port}"
+        self._mark = secrets.token_hex(8)
+        self._stop = threading.Event()
+        self._hurry = threading.Event()
+        env = {MARK: self._mark}
+        server = ["server", "--fd", str(listener.fileno()), "--host", host, "--port", str(port),
+                  "--data-dir", str(folder)]  # fmt: skip
+        if insecure:
+            server.append("--insecure")
+        # A database URL may hold a password, which others could read among the arguments.
+        secret = {"DATABASE_URL": database_url} if database_url else {}
+        self.coordinator = Child(
+            "coordinator", server, folder / "logs" / "coordinator.log",
+            env=env | secret, inherit=[listener.fileno()],
+        )  # fmt: skip
+        agent = ["agent", "--coordinator", self.url, "--data-dir", str(folder / "agent")]
+        if slots is not None:
+            agent += ["--slots", str(slots)]
+        self._agent_arguments = agent
+        self._agent_env = env
+        self.agent: Child | None = None
+
+    def run(self, demo: "JobSpec | None", once: bool) -> int:
+        """Run until a signal, or the demo's end with `once`; the exit code."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+        try:
+            if not self._start():
+                return 1 if once else 0
+            return self._watch(demo, once)
+        finally:
+            self._end()
+
+    def _on_signal(self, _number: int, _frame: Any) -> None:
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def _start(self) -> bool:
+        """Start both programs; False when asked to end meanwhile."""
+        from trainhall.cli.server.supervise import Child
+
+        say("Starting the coordinator …")
+        self.coordinator.start()
+        if not self._until(self._is_ready, self.coordinator):
+            return False
+        say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C ends it)")
+        if config.coordinator_url().rstrip("/") != self.url:
+            say(f"Other commands find it with `export TRAINHALL_URL={self.url}`.")
+        if text := _who_is_refused(self._host, self._insecure):
+            say(text)
+        token = self._prepare_agent()
+        env = self._agent_env | ({"TRAINHALL_TOKEN": token} if token else {})
+        self.agent = Child(
+            "agent", self._agent_arguments, self._folder / "logs" / "agent.log", env=env
+        )
+        self.agent.start()
+        return True
+
+    def _prepare_agent(self) -> str | None:
+        """The token that this host's agent needs; says which jobs it will take up again."""
+        from trainhall.cli.base.client import Client
+
+        with Client(self.url) as client:
+            if message := going_on(client):
+                say(message)
+            return join_token(client, self.url, self._folder / "agent")
+
+    def _until(self, check: Callable[[], bool], child: Any) -> bool:
+        deadline = time.monotonic() + READY_SECONDS
+        while not check():
+            if self._stop.is_set():
+                return False
+            if not child.is_running:
+                raise child.failure(child.exit_text())
+            if time.monotonic() > deadline:
+                raise child.failure(f"the {child.name} is not ready after {READY_SECONDS:g} s")
+            self._stop.wait(0.03)
+        return True
+
+    def _is_ready(self) -> bool:
+        import httpx
+
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(self.url + "/readyz", timeout=1, trust_env=False).status_code == 200
+        return False
+
+    def _watch(self, demo: "JobSpec | None", once: bool) -> int:
+        from trainhall.cli.server.demo import Demo
+
+        show = Demo(self.url, demo, self._stop) if demo else None
+        if show is not None:
+            show.start()
+        children = [self.coordinator, self.agent]
+        while not self._stop.wait(WATCH_SECONDS):
+            for child in children:
+                assert child is not None
+                exit_text = "" if child.is_running else child.exit_text()
+                if child.restart_if_ended():
+                    say(f"{exit_text}; started it again")
+            if show is not None and show.is_done:
+                if once:
+                    return show.exit_code
+                say(f"Trainhall goes on at {self.url}; Ctrl-C ends it.")
+                show = None
+        if show is not None:
+            show.join()
+            if once:
+                return show.exit_code
+        # To end when asked to is what it is for, by whichever signal.
+        return 0
+
+    def _end(self) -> None:
+        from trainhall.cli.server.supervise import sweep
+
+        graceful = True
+        if self.agent is not None:
+            say("Ending what runs here; Ctrl-C again ends it at once.")
+            graceful = self.agent.stop(AGENT_STOP_SECONDS, self._hurry)
+        graceful &= self.coordinator.stop(COORDINATOR_STOP_SECONDS, self._hurry)
+        killed = sweep(self._mark)
+        if killed or not graceful:
+            say("Some processes were killed.")
+
+
+def _who_is_refused(host: str, insecure: bool) -> str | None:
+    """What a user has to know who listens on more than loopback."""
+    from trainhall.api.guard import is_loopback
+
+    if insecure or is_loopback(host):
+        return None
+    return (
+        "Browsers and commands of other hosts are refused (agents are not): forward a port with "
+        "`ssh -L`, or add --insecure where everyone may run code."
+    )
+
+
+def going_on(client: "Client") -> str | None:
+    """Which jobs of before have not ended and go on by themselves, in a line; None: there are none.
+
+    Paused ones wait for somebody to resume them.
+    """
+    jobs = list(client.items("/training/jobs", state=GOING_ON))
+    if not jobs:
+        return None
+    jobs.reverse()
+    names = ", ".join(f"{job['name']} ({job['id']})" for job in jobs[:SHOWN_JOBS])
+    more = f" and {len(jobs) - SHOWN_JOBS} more" if len(jobs) > SHOWN_JOBS else ""
+    count = f"{len(jobs)} jobs that have" if len(jobs) > 1 else "a job that has"
+    return f"Going on with {count} not ended: {names}{more}"
+
+
+def join_token(client: "Client", url: str, folder: Path) -> str | None:
+    """What the agent in `folder` needs to join the coordinator of this host; None: it has joined.
+
+    A credential is kept beside the URL for which it was given. Here the URL may change with every
+    start (`--port 0`), and the coordinator is the same as long as it knows the node.
+    """
+    from trainhall.cluster.agent.data_dir import DataDir
+    from trainhall.cluster.wire.protocol import JoinReply
+
+    data_dir = DataDir(folder)
+    try:
+        known = JoinReply.model_validate_json((folder / "agent.json").read_bytes())
+    except (FileNotFoundError, ValueError):
+        known = None
+    if known is not None and known.node_id in {n["id"] for n in client.items("/cluster/nodes")}:
+        data_dir.write_credential(url, known)
+        return None
+    data_dir.forget_credential()
+    return str(client.request("POST", "/cluster/nodes", json={})["join_token"])
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold the data folder: two coordinators on one would fight.
+
+    Raises:
+        UsageError: the folder can't be used, or another `up` uses it.
+    """
+    from trainhall.cluster.file_lock import FileLock
+
+    try:
+        lock = FileLock(folder / "up.lock")
+    except OSError as error:
+        raise UsageError(f"cannot keep data in {folder}: {error.strerror}") from None
+    with lock:
+        if not lock.taken():
+            raise UsageError(
+                f"another `trainhall up` uses {folder}; give this one a --data-dir of its own"
+            )
+        yield
+
+
+@contextlib.contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens there.
+
+    Raises:
+        CliError: the port is taken, or the address is none of this host's.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise CliError(f"cannot listen on {host}: {error.strerror}") from None
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(1024)
+        except OSError as error:
+            remedy = (
+                "it is no address of this host; give another --host"
+                if error.errno == errno.EADDRNOTAVAIL
+                else "take another with --port (0 picks a free one)"
+            )
+            raise CliError(
+                f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
+            ) from None
+        yield listener
+
+
+def _reachable(host: str) -> str:
+    """The address by which this host reaches a server that listens on `host`."""
+    if host in ("0.0.0.0", ""):
+        return "127.0.0.1"
+    if host == "::":
+        return "[::1]"
+    return f"[{host}]" if ":" in host else host

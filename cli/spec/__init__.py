@@ -1,0 +1,1 @@
+"""Job specs as files and options of commands; imports `base`."""

@@ -1,0 +1,252 @@
+"""The folder of a job's code: which files go, and their way to the coordinator."""
+
+import ast
+import os
+import symtable
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.util import decode_source
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from pathspec import GitIgnoreSpec
+
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.base.output import say
+from trainhall.cluster.wire.code_archive import (
+    MAX_ARCHIVE_BYTES,
+    MAX_FILES,
+    ArchiveError,
+    Item,
+    check_link,
+    check_name,
+    pack,
+)
+
+if TYPE_CHECKING:
+    from trainhall.training.spec import ScriptSpec
+
+IGNORE_FILES = (".trainhallignore", ".gitignore")
+"""The first of them that the folder has at its top says what stays behind."""
+_NEVER = {".git", "__pycache__"}
+_BINDERS = {"exec", "eval", "globals", "locals", "setattr", "vars"}
+_SPACES = {"__dict__", "modules"}
+"""Attributes through which a module is reached as an object: `sys.modules[__name__]`."""
+_SHOWN = 5
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A folder as it is sent."""
+
+    folder: Path
+    names: frozenset[str]
+    """Of files and links, relative to the folder, with `/`."""
+    size: int
+    """Bytes of the files; the archive is padded."""
+    sha256: str
+    archive: bytes
+
+    def check(self, script: "ScriptSpec") -> None:
+        """See that a script's entry is among what is sent; absolute paths are the hosts' own.
+
+        Raises:
+            UsageError: `script.path` or `script.working_dir` is not.
+        """
+        path = script.path
+        if path is not None and not Path(path).is_absolute() and not self._holds(path):
+            raise self._lacks("script.path", path)
+        where = script.working_dir
+        if where is not None and not Path(where).is_absolute() and not self._has_below(where):
+            raise self._lacks("script.working_dir", where)
+
+    def check_task(self, name: str) -> None:
+        """See that the class `package.module:Class` is in what is sent, without running any of it.
+        A module that is not there may be installed on the hosts: that is told, and no fault.
+
+        Raises:
+            UsageError: its module is sent, and has no such name.
+        """
+        module, _, class_name = name.partition(":")
+        file = self._module_file(module)
+        if file is None:
+            near = get_close_matches(module, self._modules(), n=1, cutoff=0.75)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            say(f"Note: task.name: the job's `code` has no module {module}{hint} Every host that "
+                f"runs the job needs it installed.")  # fmt: skip
+            return
+        try:
+            found = _names_of_module(decode_source((self.folder / file).read_bytes()), file)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+            why = str(error) or type(error).__name__
+            say(f"Note: task.name: {file} is not what {here} reads: {why}")
+            return
+        if found is not None and class_name not in found:
+            near = get_close_matches(class_name, found, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"task.name: {self.folder / file} has no {class_name}{hint}")
+
+    def _module_file(self, module: str) -> str | None:
+        path = module.replace(".", "/")
+        # As Python looks: a folder with an __init__.py comes before a file of the same name.
+        files = (f"{path}/__init__.py", f"{path}.py")
+        return next(
+            (file for file in files if self._holds(file) and (self.folder / file).is_file()), None
+        )
+
+    def _modules(self) -> list[str]:
+        """Those that the folder's own files make."""
+        files = sorted(name for name in self.names if name.endswith(".py"))
+        return [f.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for f in files]
+
+    def _holds(self, path: str) -> bool:
+        """As a file, a folder that Python runs, or behind a link that is sent."""
+        inside = PurePosixPath(os.path.normpath(path))
+        return str(inside / "__main__.py") in self.names or any(
+            str(part) in self.names for part in (inside, *inside.parents)
+        )
+
+    def _has_below(self, path: str) -> bool:
+        folder = os.path.normpath(path)
+        below = any(name.startswith(folder + "/") for name in self.names)
+        return folder == "." or below or self._holds(path)
+
+    def _lacks(self, field: str, path: str) -> UsageError:
+        if field == "script.path" and self._has_below(path):
+            return UsageError(f"{field}: {path} is a folder, and has no __main__.py")
+        if (self.folder / path).exists():
+            ignore = next(
+                (self.folder / n for n in IGNORE_FILES if (self.folder / n).is_file()), None
+            )
+            why = f"{ignore} keeps it back" if ignore else "no file in it would be sent"
+            return UsageError(f"{field}: {path} is in {self.folder}, the job's `code`, but {why}")
+        deeper = [
+            n for n in sorted(self.names) if PurePosixPath(n).name == PurePosixPath(path).name
+        ]
+        near = deeper or get_close_matches(path, self.names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return UsageError(f"{field}: {path} is not in {self.folder}, the job's `code`{hint}")
+
+
+def _names_of_module(source: str, file: str) -> set[str] | None:
+    """What a module binds at its top; None where only running it tells.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not what this Python reads.
+    """
+    if any(_may_bind_more(node) for node in ast.walk(ast.parse(source, file))):
+        return None
+    symbols = symtable.symtable(source, file, "exec").get_symbols()
+    bound = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    return None if "__getattr__" in bound else bound
+
+
+def _may_bind_more(node: ast.AST) -> bool:
+    """Whether by this a module may get names that its own text does not bind at its top."""
+    match node:
+        case ast.ImportFrom():
+            return node.names[0].name == "*"
+        case ast.Name():
+            return node.id in _BINDERS
+        case ast.Attribute():
+            return node.attr in _SPACES
+    return isinstance(node, ast.Global | ast.NamedExpr)
+
+
+def packed(folder: Path) -> Packed:
+    """The archive of a folder.
+
+    Raises:
+        UsageError: the folder, or something in it, cannot be sent; it says what, and what to do.
+    """
+    try:
+        items = list(_selected(folder, _ignored(folder)))
+        _check_size(folder, items)
+        with tempfile.TemporaryFile() as file:
+            sha256 = pack(items, file)
+            file.seek(0)
+            data = file.read()
+    except FileNotFoundError as error:
+        raise UsageError(f"code: there is no {error.filename}") from None
+    except NotADirectoryError:
+        raise UsageError(f"code: {folder} is not a folder") from None
+    except OSError as error:
+        why = error.strerror or error
+        raise UsageError(f"code: {error.filename or folder} cannot be read: {why}") from None
+    except ArchiveError as error:
+        raise UsageError(
+            f"code: {error}; change it, or list it in {folder / IGNORE_FILES[0]}"
+        ) from None
+    if len(data) > MAX_ARCHIVE_BYTES:
+        raise _too_large(folder, items)
+    size = sum(item.size for item in items)
+    return Packed(folder, frozenset(item.name for item in items), size, sha256, data)
+
+
+def _ignored(folder: Path) -> GitIgnoreSpec:
+    for name in IGNORE_FILES:
+        path = folder / name
+        if path.is_file():
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            try:
+                return GitIgnoreSpec.from_lines(lines)
+            except ValueError as error:
+                raise UsageError(f"code: {path}: {error}; mend or remove the line") from None
+    return GitIgnoreSpec.from_lines([])
+
+
+def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator[Item]:
+    """What of a folder is sent. As with git, nothing below a folder that is ignored is."""
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda e: e.name)
+    for entry in found:
+        name = below + entry.name
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.name in _NEVER or ignored.match_file(name + "/" if is_folder else name):
+            continue
+        path = Path(entry.path)
+        if is_folder:
+            if not _is_no_code(path):
+                yield from _selected(path, ignored, name + "/")
+            continue
+        check_name(name)
+        if entry.is_symlink():
+            check_link(name, os.readlink(path))
+            yield Item(name, path, 0)
+        elif entry.is_file():
+            yield Item(name, path, entry.stat().st_size)
+        else:
+            raise ArchiveError(f"{name} is a device, a pipe or a socket")
+
+
+def _is_no_code(folder: Path) -> bool:
+    """Whether it is a virtual environment, or what `trainhall run` has left."""
+    left = (folder / "metrics.jsonl").exists() and (folder / "attempts").is_dir()
+    return left or (folder / "pyvenv.cfg").exists()
+
+
+def _check_size(folder: Path, items: Sequence[Item]) -> None:
+    if not items:
+        raise UsageError(f"code: {folder} holds no file that would be sent")
+    if len(items) > MAX_FILES:
+        raise UsageError(
+            f"code: {folder} holds {len(items):,} files, and at most {MAX_FILES:,} can be sent; "
+            f"name what is not needed in {folder / IGNORE_FILES[0]}"
+        )
+    if sum(item.size for item in items) > MAX_ARCHIVE_BYTES:
+        raise _too_large(folder, items)
+
+
+def _too_large(folder: Path, items: Sequence[Item]) -> UsageError:
+    total = sum(item.size for item in items) / _MEBIBYTE
+    largest = sorted(items, key=lambda i: i.size, reverse=True)[:_SHOWN]
+    return UsageError(
+        f"code: {folder} has {total:,.1f} MiB, and at most {MAX_ARCHIVE_BYTES // _MEBIBYTE} MiB "
+        f"can be sent; name what is not needed in {folder / IGNORE_FILES[0]}. The largest files:",
+        [f"{item.size / _MEBIBYTE:,.1f} MiB  {item.name}" for item in largest],
+    )

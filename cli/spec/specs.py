@@ -1,0 +1,300 @@
+"""Job specs as commands take them: a file or standard input, and `--set` overrides."""
+
+import getpass
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.base.output import say, size
+
+if TYPE_CHECKING:
+    from trainhall.cli.base.client import Client
+    from trainhall.cli.spec.code import Packed
+    from trainhall.training.spec import JobSpec, SpecError
+
+OUTLOOK_SECONDS = 3.0
+"""How long a submission waits at most to be told when the job will start."""
+
+
+_SCRIPTS = {".py", ".sh", ".ipynb"}
+"""Suffixes of files that people hand over in place of a spec."""
+
+
+def load(file: str, overrides: list[str] | Mapping[str, str] | None) -> "JobSpec":
+    """Read and check a spec. A relative `script.path` is taken from the folder of the file, or from
+    the present one when the spec comes from standard input.
+
+    Args:
+        overrides: those of `--set`; or YAML values by their fields, where nobody typed an option.
+
+    Raises:
+        UsageError: the file can't be read, or is not a valid spec; every wrong field is listed.
+    """
+    raw, form = _read(file)
+    text = raw.decode(errors="replace")
+    folder = _folder(file)
+    if isinstance(overrides, Mapping):
+        return _parsed(_named(file), text, raw, form, dict(overrides), folder, option="")
+    replaced = parse_overrides(overrides)
+    return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
+
+
+def load_for(workers: int, file: str, overrides: list[str] | None) -> "JobSpec":
+    """As `load`, to see it on another number of workers: degrees may be for its own or for that.
+
+    Raises:
+        UsageError: as `load`, with what is wrong of the spec as it is.
+    """
+    from trainhall.training.spec import SpecError, parse_spec
+
+    raw, form = _read(file)
+    replaced, folder = parse_overrides(overrides), _folder(file)
+    try:
+        return parse_spec(raw, form, replaced | {"resources.workers": str(workers)}, folder)
+    except SpecError:
+        text = raw.decode(errors="replace")
+        return _parsed(_named(file), text, raw, form, replaced, folder, option="--set ")
+
+
+def of_document(document: Mapping[str, Any], overrides: Mapping[str, str]) -> "JobSpec":
+    """Check what would be in a file of the present folder, with YAML values by their fields.
+
+    Raises:
+        UsageError: it is not a valid spec; every wrong field is listed.
+    """
+    try:
+        raw = json.dumps(document).encode()
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the spec holds what JSON cannot: {error}") from None
+    return _parsed("the spec", "", raw, "json", dict(overrides), Path.cwd(), option="")
+
+
+def _parsed(
+    name: str,
+    text: str,
+    raw: bytes,
+    form: Literal["json", "yaml"],
+    replaced: dict[str, str],
+    folder: Path,
+    *,
+    option: str,
+) -> "JobSpec":
+    """
+    Args:
+        text: what people see of it, whose lines are told.
+        option: with what they gave `replaced`.
+    """
+    from trainhall.training.spec import SpecError, parse_spec
+
+    try:
+        return parse_spec(raw, form, replaced, folder)
+    except SpecError as error:
+        count = len(error.problems)
+        count_text = f": {count} problems" if count > 1 else ""
+        details = _problem_lines(error, text, replaced, option)
+        raise UsageError(f"{name} is not a valid job spec{count_text}", details) from None
+
+
+def _problem_lines(
+    error: "SpecError", text: str, overrides: dict[str, str], option: str
+) -> list[str]:
+    """A line for each problem, in the order of the text, with where the value was given."""
+    from trainhall.cli.spec.spec_lines import Lines
+
+    lines = Lines(text)
+    texts: list[tuple[int, str]] = []
+    for problem in error.problems:
+        given = f" (given: {problem.value})" if problem.value is not None else ""
+        field = f"{problem.field}: " if problem.field else ""
+        line = lines.of(problem.field)
+        where = f"line {line}: " if line else ""
+        if any(problem.field == o or problem.field.startswith(o + ".") for o in overrides):
+            line, where = None, option
+        texts.append((line or 0, f"{where}{field}{problem.message}{given}"))
+    return [text for _, text in sorted(texts, key=lambda pair: pair[0])]
+
+
+def submit(spec: "JobSpec", client: "Client") -> Any:
+    """Submit a job, its code uploaded first if it names a folder and it is not there yet.
+
+    Raises:
+        UsageError: the folder cannot be sent, or lacks the script or the task; or the coordinator
+            found a fault.
+    """
+    return _sent(*_document(spec), client)
+
+
+def submit_foretold(spec: "JobSpec", client: "Client") -> tuple[Any, str | None]:
+    """The same, and what the job waits for in a line; None when it starts now, or nobody knows.
+
+    Raises:
+        UsageError: as `submit`.
+    """
+    document, code = _document(spec)
+    # Asked for before: afterwards the job would be taken for another one that is ahead of it.
+    outlook = _outlook(document, client)
+    job = _sent(document, code, client)
+    if outlook is None or outlook["when"] == "now":
+        return job, None
+    return job, _describe_outlook(outlook, submitted=True)
+
+
+def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> Any:
+    if code is not None and client.upload_code(code.sha256, code.archive):
+        say(f"Uploaded {code.folder} ({_size(code)}).")
+    return client.submit(document)
+
+
+def _outlook(document: dict[str, Any], client: "Client") -> Any:
+    """When the job would start; None where that is not told soon: it is submitted all the same."""
+    try:
+        deadline = time.monotonic() + OUTLOOK_SECONDS
+        return client.submit(document, dry_run=True, deadline=deadline).get("outlook")
+    except CliError:
+        return None
+
+
+def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
+    """What a submission would create, and that in words. Nothing is sent but the spec.
+
+    Raises:
+        UsageError: as `submit`.
+    """
+    document, code = _document(spec)
+    plan = client.submit(document, dry_run=True)
+    words = [_describe_outlook(plan["outlook"], submitted=False)]
+    if code is not None and plan["lacks_code"]:
+        words.insert(0, f"{code.folder} would be uploaded ({_size(code)}).")
+    return plan, words
+
+
+def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
+    """When the job would start, or will, in a line."""
+    reason = outlook["reason"]
+    will, will_be = ("will", "is") if submitted else ("would", "would be")
+    match outlook["when"]:
+        case "now":
+            return f"It {will} start now, {reason}."
+        case "never":
+            return f"As the cluster is now, it {will} never start: {reason}."
+        case _:
+            return f"It {will_be} number {outlook['position']} in the queue: {reason}."
+
+
+def _login_name() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have users that have no name
+        return None
+
+
+def _document(spec: "JobSpec") -> tuple[dict[str, Any], "Packed | None"]:
+    """The spec as it is sent, and the folder that goes with it."""
+    document: dict[str, Any] = spec.model_dump(mode="json", exclude_unset=True)
+    if spec.user is None and (user := _login_name()) is not None:
+        document["user"] = user
+    script = spec.script
+    if spec.code is None or spec.code_is_uploaded:
+        if spec.code is None:
+            for field, path in _paths(spec):
+                _say_what_is_not_here(field, path)
+        return document, None
+    from trainhall.cli.spec.code import packed
+
+    code = packed(Path(spec.code))
+    if script is not None:
+        code.check(script)
+    elif spec.task is not None and spec.task.is_own:
+        code.check_task(spec.task.name)
+    document["code"] = code.sha256
+    return document, code
+
+
+def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
+    """The paths that a job reads, each with its field."""
+    from trainhall.training.spec.tasks import TASK_PARAMS, TASK_PATHS
+
+    if spec.script is not None and spec.script.path is not None:
+        yield "script.path", spec.script.path
+    task = spec.task
+    if task is None or task.name not in list(TASK_PARAMS) or task.params.get("download"):
+        return
+    for key in TASK_PATHS:
+        given = task.params.get(key)
+        for path in given if isinstance(given, list) else [given]:
+            # What has a pattern in it is looked up on the hosts.
+            if isinstance(path, str) and not has_magic(path):
+                yield f"task.params.{key}", path
+
+
+def _say_what_is_not_here(field: str, path: str) -> None:
+    """Of what may well be on other hosts."""
+    if not Path(path).exists():
+        along = "; `code: FOLDER` would send it along" if field == "script.path" else ""
+        say(f"Note: {field}: {path} is not on this host. Every host that runs the job needs it "
+            f"there{along}.")  # fmt: skip
+
+
+def _size(code: "Packed") -> str:
+    count = len(code.names)
+    return f"{count:,} file{'s' if count != 1 else ''}, {size(code.size)}"
+
+
+def _named(file: str) -> str:
+    return "the spec on standard input" if file == "-" else file
+
+
+def _folder(file: str) -> Path:
+    return Path.cwd() if file == "-" else Path(file).absolute().parent
+
+
+def _read(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
+    if file == "-":
+        # YAML reads JSON as well, but for numbers such as 1e-3, which YAML 1.1 takes for text.
+        raw = sys.stdin.buffer.read()
+        return raw, "json" if raw.lstrip().startswith(b"{") else "yaml"
+    path = Path(file)
+    if path.suffix in _SCRIPTS and path.is_file():
+        raise UsageError(
+            f"{file} is a script, and a job needs a spec that names it. Write job.yaml:",
+            [
+                f"  name: {path.stem}",
+                "  code: .",
+                f"  script: {{path: {path.name}}}",
+                "  resources: {workers: 1}",
+                "and run `trainhall submit job.yaml -f`",
+            ],
+        )
+    try:
+        return path.read_bytes(), "json" if path.suffix == ".json" else "yaml"
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {file}") from None
+    except IsADirectoryError:
+        raise UsageError(f"{file} is a folder; give a job spec in YAML or JSON") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+
+
+def parse_overrides(given: list[str] | None) -> dict[str, str]:
+    """`["training.steps=20"]` as `{"training.steps": "20"}`.
+
+    Raises:
+        UsageError: one of them is not FIELD=VALUE.
+    """
+    overrides: dict[str, str] = {}
+    for text in given or []:
+        field, equals, value = text.partition("=")
+        if not equals or not field.strip():
+            raise UsageError(f"--set takes FIELD=VALUE, as in training.steps=20, not {text!r}")
+        # As a shell leaves it of a variable that is not set; YAML would take it for null.
+        if not value.strip():
+            raise UsageError(
+                f"--set {text} has no value; {field}=null removes the field from the spec"
+            )
+        overrides[field.strip()] = value
+    return overrides

@@ -1,0 +1,1 @@
+"""`trainhall verify`: every strategy against one process."""

@@ -1,0 +1,1 @@
+"""The agent's connection to the coordinator: one websocket, and HTTP for bulk."""

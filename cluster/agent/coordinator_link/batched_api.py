@@ -1,0 +1,139 @@
+"""What is shipped at the same time shares one message of one websocket (`cluster.items`).
+
+A request over HTTP costs a host a millisecond or two, a message a fifth of it; and a few messages a
+second are enough for all ranks. Spools know nothing of it: each sends its item and waits for its
+own answer. One message is under way at a time; what is sent meanwhile shares the next.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import InvalidStatus, WebSocketException
+
+from trainhall.cluster.agent.coordinator_link.connection import open_websocket
+from trainhall.cluster.agent.coordinator_link.http_api import (
+    CoordinatorApi,
+    RefusedError,
+    Source,
+    UnavailableError,
+    failure_of,
+)
+from trainhall.cluster.agent.options import AgentOptions
+from trainhall.cluster.wire.batches import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ITEMS,
+    BatchItem,
+    BatchReply,
+    decode_replies,
+    encode_batch,
+)
+from trainhall.monitoring.batcher import Batcher
+
+SMALL_BYTES = 64 * 1024
+"""What is larger has a request of its own, so that what is live waits for no backlog."""
+ANSWER_SECONDS = 30.0
+"""For a message to be taken and answered, a new connection included."""
+REMOVED = 410
+"""A connection is refused with it for good."""
+
+
+class BatchedApi(CoordinatorApi):
+    """Metrics and output go together where they are small; all else as it does."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        super().__init__(options)
+        self._sender = BatchSender(self._dial)
+
+    async def _dial(self) -> ClientConnection:
+        return await open_websocket(self._options.shipping_url, self.credential)
+
+    async def close(self) -> None:
+        await self._sender.close()
+        await super().close()
+
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        if len(frames) > SMALL_BYTES:
+            return await super().send_metrics(source, frames)
+        item = BatchItem(
+            job_id=source.job_id, attempt=source.attempt, generation=source.generation,
+            kind="metrics", size=len(frames), writer=source.writer,
+        )  # fmt: skip
+        return await self._sender.send(item, frames)
+
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+        if len(data) > SMALL_BYTES:
+            return await super().send_logs(source, stream, offset, data)
+        item = BatchItem(
+            job_id=source.job_id, attempt=source.attempt, generation=source.generation,
+            kind=stream, size=len(data), rank=source.rank, offset=offset,
+        )  # fmt: skip
+        return await self._sender.send(item, data)
+
+
+class BatchSender:
+    """
+    Args:
+        dial: opens a connection; what is shared goes over it until it ends.
+    """
+
+    def __init__(self, dial: Callable[[], Awaitable[ClientConnection]]) -> None:
+        self._dial = dial
+        self._socket: ClientConnection | None = None
+        self._batcher = Batcher(
+            self._send_batch, max_bytes=MAX_BATCH_BYTES, max_items=MAX_BATCH_ITEMS
+        )
+
+    async def send(self, item: BatchItem, data: bytes) -> int:
+        """Return the position in its reply: a sequence of frames or an offset of output.
+
+        Raises:
+            UnavailableError: try again later.
+            RefusedError: the coordinator does not want it.
+        """
+        return await self._batcher.submit((item, data), len(data))
+
+    async def close(self) -> None:
+        await self._batcher.close()
+        if self._socket is not None:
+            await self._socket.close()
+
+    async def _send_batch(
+        self, batch: Sequence[tuple[BatchItem, bytes]]
+    ) -> Sequence[int | Exception]:
+        try:
+            replies = await self._exchange(encode_batch(batch))
+        except asyncio.CancelledError:
+            # Senders hear of it as of any other failure: what they have is shipped later.
+            raise UnavailableError("the sending was ended") from None
+        if len(replies) != len(batch):
+            raise UnavailableError(f"{len(replies)} replies came to {len(batch)} items")
+        return [
+            reply.position if reply.refusal is None else failure_of(reply.status, reply.refusal)
+            for reply in replies
+        ]
+
+    async def _exchange(self, message: bytes) -> list[BatchReply]:
+        replies = None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                if self._socket is None:
+                    self._socket = await self._dial()
+                await self._socket.send(message)
+                replies = decode_replies(await self._socket.recv())
+        except InvalidStatus as error:
+            reason = f"{error.response.status_code} {error.response.reason_phrase}"
+            if error.response.status_code == REMOVED:
+                raise RefusedError(REMOVED, reason) from None
+            # It says nothing of the items: a proxy replies so, or an older coordinator.
+            raise UnavailableError(reason) from None
+        except TimeoutError:
+            raise UnavailableError(f"no answer within {ANSWER_SECONDS:g} s") from None
+        except (OSError, WebSocketException, ValueError) as error:
+            raise UnavailableError(str(error) or type(error).__name__) from None
+        finally:
+            if replies is None and self._socket is not None:
+                # An answer that comes late would be taken for that of the next message.
+                self._socket.transport.abort()
+                self._socket = None
+        return replies

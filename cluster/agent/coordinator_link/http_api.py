@@ -1,0 +1,263 @@
+"""The coordinator's agent interface over HTTP, with two kinds of failure: try again, or do not."""
+
+import asyncio
+import hashlib
+import importlib.util
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from trainhall.cluster.agent.options import AgentOptions, JoinRefusedError, ProtocolMismatchError
+from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAcked, Verified
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+DISK_SECONDS = 1800.0
+"""For the coordinator's disk to take a file, or to read a whole checkpoint: more than any needs,
+since whoever gives up sends everything again. That its host is gone is noticed below."""
+CHUNK_BYTES = 1024 * 1024
+_KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+        if hasattr(socket, name)
+    ),
+]
+"""While an answer is waited for: after 10 s the other host is asked every 5 s whether it is there,
+four times. While a file is sent, what is not acknowledged is sent again by TCP until that gives up,
+after about 15 minutes."""
+
+if importlib.util.find_spec("sniffio") is None:
+    # httpcore imports it anew for every lock that it makes. Where it is not installed, each time is
+    # a search of the whole path, half of what a request costs; this makes it fail at once.
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
+
+_LATER = {401, 403, 408, 425, 429}
+"""With 5xx: the request is right, its time is not. A credential that is void ends the connection,
+which is dealt with there."""
+
+
+class UnavailableError(Exception):
+    """No answer, or one that says to try again later."""
+
+
+class StorageFullError(UnavailableError):
+    """The coordinator's disk is full: one to clear by hand, most often."""
+
+
+class RefusedError(Exception):
+    """The coordinator understood the request and does not want it."""
+
+    def __init__(self, status: int, detail: str, expected: int | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.expected = expected
+        """Where to go on from, when something before what was sent has not come."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Whose spools are shipped."""
+
+    job_id: str
+    attempt: int
+    rank: int
+    writer: str
+    generation: int
+    """In which the writer began, or the first that wrote this output."""
+
+
+class Uploading(Protocol):
+    """Where checkpoints go; tests bring their own."""
+
+    async def put_file(
+        self, job_id: str, name: str, path: str, file: Path, sha256: str
+    ) -> None: ...
+
+    async def commit(self, job_id: str, name: str) -> None: ...
+
+
+class Shipping(Uploading, Protocol):
+    """Where spools go besides; tests bring their own."""
+
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_events(self, source: Source, lines: bytes) -> int:
+        """The newest sequence that is committed."""
+        ...
+
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+        """The offset that is wanted next."""
+        ...
+
+
+class CoordinatorApi:
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        self._url = options.url
+        self.credential = ""
+        # Proxies of the environment are for the world outside, not for a coordinator next door.
+        wire = httpx.AsyncHTTPTransport(trust_env=False, socket_options=_KEEPALIVE)
+        self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False, transport=wire)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Exchange a join token for the node's credential.
+
+        Raises:
+            UnavailableError: nobody answers; try again.
+            JoinRefusedError: the token is not accepted.
+            ProtocolMismatchError: the coordinator is of another version.
+        """
+        try:
+            content = await self._request(
+                "POST",
+                "/join",
+                content=request.model_dump_json().encode(),
+                headers={"Content-Type": "application/json"},
+            )
+        except RefusedError as error:
+            if error.status == 426:
+                raise ProtocolMismatchError(error.detail) from None
+            raise JoinRefusedError(
+                f"the coordinator at {self._url} refuses to let this host join: {error.detail}"
+            ) from None
+        return JoinReply.model_validate_json(content)
+
+    async def send_metrics(self, source: Source, frames: bytes) -> int:
+        content = await self._send(source, "metrics", frames, writer=source.writer)
+        return Acked.model_validate_json(content).sequence
+
+    async def send_events(self, source: Source, lines: bytes) -> int:
+        content = await self._send(source, "events", lines, writer=source.writer)
+        return Acked.model_validate_json(content).sequence
+
+    async def send_logs(self, source: Source, stream: str, offset: int, data: bytes) -> int:
+        content = await self._send(
+            source, "logs", data, rank=source.rank, stream=stream, offset=offset
+        )
+        return LogAcked.model_validate_json(content).next_offset
+
+    async def put_file(self, job_id: str, name: str, path: str, file: Path, sha256: str) -> None:
+        size = (await asyncio.to_thread(file.stat)).st_size
+        await self._request(
+            "PUT",
+            f"/jobs/{job_id}/checkpoints/{name}/files/{path}",
+            content=_chunks(file),
+            headers={"Content-Length": str(size)},
+            params={"sha256": sha256},
+            timeout=_for_the_disk(),
+        )
+
+    async def commit(self, job_id: str, name: str) -> None:
+        path = f"/jobs/{job_id}/checkpoints/{name}/commit"
+        await self._request("POST", path, timeout=_for_the_disk())
+
+    async def verify(self, job_id: str, name: str) -> list[str]:
+        """What the coordinator finds wrong with its own copy of a checkpoint, which it reads."""
+        path = f"/jobs/{job_id}/checkpoints/{name}/verify"
+        content = await self._request("POST", path, timeout=_for_the_disk())
+        return Verified.model_validate_json(content).problems
+
+    async def get_file(self, job_id: str, name: str, path: str, to: Path) -> tuple[int, str]:
+        """Fetch a file of an uploaded checkpoint, durably; returns its size and SHA-256."""
+        return await self._fetch(f"/jobs/{job_id}/checkpoints/{name}/files/{path}", to)
+
+    async def get_code(self, sha256: str, to: Path) -> tuple[int, str]:
+        """Fetch uploaded code; returns its size and its SHA-256 as it came."""
+        return await self._fetch(f"/code/{sha256}", to)
+
+    async def _fetch(self, path: str, to: Path) -> tuple[int, str]:
+        digest, size = hashlib.sha256(), 0
+        url = self._url + path
+        try:
+            async with self._http.stream("GET", url, headers=self._headers()) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    _check(answer)
+                with await asyncio.to_thread(to.open, "wb") as file:
+                    async for chunk in answer.aiter_bytes(CHUNK_BYTES):
+                        digest.update(chunk)
+                        size += len(chunk)
+                        await asyncio.to_thread(file.write, chunk)
+                    file.flush()
+                    await asyncio.to_thread(os.fsync, file.fileno())
+        except httpx.TransportError as error:
+            raise UnavailableError(_describe(error)) from None
+        return size, digest.hexdigest()
+
+    async def _send(self, source: Source, what: str, content: bytes, **params: Any) -> bytes:
+        path = f"/jobs/{source.job_id}/attempts/{source.attempt}/{what}"
+        return await self._post(path, content=content, **params, generation=source.generation)
+
+    async def _post(self, path: str, *, content: bytes = b"", **params: Any) -> bytes:
+        return await self._request("POST", path, content=content, params=params)
+
+    async def _request(self, method: str, path: str, **options: Any) -> bytes:
+        headers = self._headers() | options.pop("headers", {})
+        try:
+            answer = await self._http.request(method, self._url + path, headers=headers, **options)
+        except httpx.TransportError as error:
+            raise UnavailableError(_describe(error)) from None
+        _check(answer)
+        return answer.content
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.credential}"} if self.credential else {}
+
+
+def _for_the_disk() -> httpx.Timeout:
+    return httpx.Timeout(DISK_SECONDS, connect=TIMEOUT.connect)
+
+
+async def _chunks(file: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(file.open, "rb") as opened:
+        while chunk := await asyncio.to_thread(opened.read, CHUNK_BYTES):
+            yield chunk
+
+
+def _check(answer: httpx.Response) -> None:
+    if answer.is_success:
+        return
+    detail, expected = _problem(answer)
+    joining = answer.request.url.path.endswith("/join")
+    if joining and answer.status_code < 500:
+        raise RefusedError(answer.status_code, detail, expected)
+    raise failure_of(answer.status_code, detail, expected)
+
+
+def failure_of(
+    status: int, detail: str, expected: int | None = None
+) -> UnavailableError | RefusedError:
+    """What an answer of this status means."""
+    if status == HTTPStatus.INSUFFICIENT_STORAGE:
+        return StorageFullError(f"{status}: {detail}")
+    if status >= 500 or status in _LATER:
+        return UnavailableError(f"{status}: {detail}")
+    return RefusedError(status, detail, expected)
+
+
+def _problem(answer: httpx.Response) -> tuple[str, int | None]:
+    """`detail` and `expected` of problem details (RFC 9457), else what there is."""
+    try:
+        problem = answer.json()
+        expected = problem.get("expected")
+        return str(problem["detail"]), expected if isinstance(expected, int) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return answer.reason_phrase or f"status {answer.status_code}", None
+
+
+def _describe(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""What an attempt needs before it starts: code, a plan, a warm parent."""

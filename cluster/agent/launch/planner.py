@@ -1,0 +1,76 @@
+"""Planning on a host: the planner is a program, since an agent has no torch."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+from trainhall.cluster.agent import threads
+from trainhall.cluster.agent.launch.code_cache import CodeCache, CodeUnavailableError
+from trainhall.training.link.launch import Launch
+from trainhall.training.spec.plan import (
+    PLANNER,
+    ChosenPlan,
+    PlanningFailedError,
+    chosen_of,
+    planner_input,
+    planner_output,
+)
+
+
+async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
+    """The strategy and mesh that suit a job best on the devices that its launch tells of.
+
+    Cancelled, it ends the planner first.
+
+    Args:
+        scratch: a folder that does not exist; the job's code is there meanwhile.
+
+    Raises:
+        PlanningFailedError: there is none.
+    """
+    assert launch.planning is not None
+    try:
+        folder: Path | None = None
+        if launch.spec.code is not None:
+            folder = scratch / "code"
+            try:
+                await asyncio.to_thread(scratch.mkdir, parents=True)
+                await code.copy(launch.spec.code, folder)
+            except (CodeUnavailableError, OSError) as error:
+                message = f"the code of this job cannot be had on this host: {error}"
+                raise PlanningFailedError(message, final=False) from None
+        request = planner_input(
+            launch.spec,
+            launch.planning.workers,
+            code=str(folder) if folder is not None else None,
+            device=launch.planning.device,
+            calibration=launch.planning.calibration,
+        )
+        return chosen_of(planner_output(*await _run(request)))
+    finally:
+        await threads.finish(partial(shutil.rmtree, scratch, ignore_errors=True))
+
+
+async def _run(request: bytes) -> tuple[int, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", PLANNER),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = await process.communicate(request)
+    except asyncio.CancelledError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and its copies
+        await process.wait()
+        raise
+    assert process.returncode is not None
+    return process.returncode, stdout, stderr

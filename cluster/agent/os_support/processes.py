@@ -1,0 +1,128 @@
+"""The processes of an attempt: finding every one of them, however detached, and ending it."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from trainhall.cluster.agent.os_support import linux
+
+MARK = "TRAINHALL_ATTEMPT_FOLDER"
+"""Each rank has it in its environment, and whatever a rank starts inherits it."""
+
+
+def started_at(pid: int) -> float:
+    """When a process began, as psutil tells it.
+
+    Raises:
+        psutil.NoSuchProcess: there is none.
+    """
+    return psutil.Process(pid).create_time()
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a process takes of its host."""
+
+    cpu_seconds: float
+    """Since it began."""
+    memory: int
+    """Resident, bytes."""
+
+
+def use(pid: int) -> Use | None:
+    """What a process takes; None: it is gone."""
+    return _use_linux(pid) if linux.IS_LINUX else _use_elsewhere(pid)
+
+
+def _use_linux(pid: int) -> Use | None:
+    """One file tells both, and every rank is asked every few seconds: psutil reads four."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            # Behind the name, which may hold anything: proc(5)'s fields from the third on.
+            fields = file.read(4096).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return Use(ticks / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _use_elsewhere(pid: int) -> Use | None:
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        return Use(times.user + times.system, process.memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def marked(folder: Path) -> set[int]:
+    """Live processes that carry an attempt's mark. Those of other users cannot be looked into."""
+    entry = f"{MARK}={folder}"
+    return set(_marked_linux(entry) if linux.IS_LINUX else _marked_elsewhere(str(folder)))
+
+
+def _marked_linux(entry: str) -> Iterable[int]:
+    wanted = os.fsencode(entry)
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            # A zombie's is empty.
+            if wanted in file.read().split(b"\0"):
+                yield int(name)
+
+
+def _marked_elsewhere(folder: str) -> Iterable[int]:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(MARK) == folder:
+                yield process.pid
+
+
+def descendants() -> set[int]:
+    """Live descendants of this process, adopted ones included."""
+    found = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.add(process.pid)
+    return found
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal processes; one that is gone already is what was wanted."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def send_groups(leaders: Iterable[int], number: signal.Signals) -> None:
+    """Signal process groups by their leaders."""
+    for leader in leaders:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, number)
+
+
+def reap_all() -> None:
+    """Reap every child that has ended."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def wake_on_signals() -> int:
+    """A descriptor that becomes readable when a child ends or this process is told to."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    # A terminal that closes is no reason to end.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    return reader

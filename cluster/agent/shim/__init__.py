@@ -1,0 +1,1 @@
+"""The shim: supervises an attempt's ranks on one host and outlives the agent."""

@@ -1,0 +1,57 @@
+"""NCCL's flight record: the last collectives of a rank, which torch writes when it is asked to.
+
+Torch adds the rank to each path that it is given, and `.pipe` to that of the named pipe; whatever
+is written there makes it write the record. The record is pickled: `torchfrtrace` reads it.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainhall.training.link.folder import AttemptFolder
+
+ENTRIES = 2000
+"""Collectives that a rank remembers, about 1 KB each."""
+WRITE_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+
+
+def environment(folder: AttemptFolder, rank: int) -> dict[str, str]:
+    """What has a rank on a GPU remember its collectives and listen to the pipe."""
+    return {
+        "TORCH_FR_BUFFER_SIZE": str(ENTRIES),
+        "TORCH_FR_DUMP_TEMP_FILE": _without_rank(record_path(folder, rank), rank),
+        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": _without_rank(folder.rank(rank) / f"nccl-{rank}", rank),
+    }
+
+
+def record_path(folder: AttemptFolder, rank: int) -> Path:
+    return folder.rank(rank) / f"nccl-record-{rank}"
+
+
+def save(folder: AttemptFolder, ranks: Iterable[int]) -> list[int]:
+    """Have the ranks write their records; those that did within `WRITE_SECONDS`."""
+    asked = [rank for rank in ranks if _ask(folder.rank(rank) / f"nccl-{rank}.pipe")]
+    until = time.monotonic() + WRITE_SECONDS
+    while time.monotonic() < until and not all(record_path(folder, r).exists() for r in asked):
+        time.sleep(_LOOK_SECONDS)
+    return [rank for rank in asked if record_path(folder, rank).exists()]
+
+
+def _ask(pipe: Path) -> bool:
+    """False where no process listens: a rank on a CPU, or one that has not begun."""
+    with contextlib.suppress(OSError):
+        fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"1\n")
+            return True
+        finally:
+            os.close(fd)
+    return False
+
+
+def _without_rank(path: Path, rank: int) -> str:
+    return str(path).removesuffix(str(rank))

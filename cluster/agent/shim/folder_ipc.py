@@ -1,0 +1,148 @@
+"""What shim and agent share beside the attempt's folder: the shim's claim on it, and its bell pull.
+
+Exactly one shim ever runs in a folder: the first to lock `shim.lock` writes its pid there, and
+whoever finds a pid leaves. As long as the lock is held the shim lives; a pid alone could be
+another's by now.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from enum import Enum
+from pathlib import Path
+
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Command
+
+LAUNCH = ord("L")
+"""Beside the digits of commands: look at `launch.json` again."""
+CLAIM_SECONDS = 1.0
+"""The agent's look at the lock holds it for microseconds; longer means another shim."""
+
+
+def lock_path(folder: AttemptFolder) -> Path:
+    return folder.path / "shim.lock"
+
+
+def command_path(folder: AttemptFolder) -> Path:
+    """A named pipe that takes commands, each a digit of `Command`, or `LAUNCH`."""
+    return folder.path / "command.fifo"
+
+
+def log_path(folder: AttemptFolder) -> Path:
+    """What the shim and the rendezvous store say, which is nothing unless one is broken."""
+    return folder.path / "shim.log"
+
+
+class AlreadyClaimedError(Exception):
+    """Another shim runs, or ran, in this folder."""
+
+
+class Claim(Enum):
+    NONE = "none"
+    """No shim has begun here."""
+    HELD = "held"
+    """A shim lives."""
+    RELEASED = "released"
+    """There was a shim, and it ended."""
+
+
+def claim(folder: AttemptFolder) -> int:
+    """Become the folder's only shim; the lock is held until this process ends.
+
+    Returns:
+        The lock's descriptor. Closing it, or any other of the same file, gives the lock up.
+
+    Raises:
+        AlreadyClaimedError: there is, or was, one.
+        FileNotFoundError: the folder is gone: nobody wants the attempt any more.
+    """
+    fd = os.open(lock_path(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + CLAIM_SECONDS
+    while not _lock(fd):
+        if time.monotonic() > deadline:
+            os.close(fd)
+            raise AlreadyClaimedError
+        time.sleep(0.005)
+    if os.read(fd, 1):
+        os.close(fd)
+        raise AlreadyClaimedError
+    os.write(fd, str(os.getpid()).encode())
+    return fd
+
+
+def read_claim(folder: AttemptFolder) -> Claim:
+    """How it stands with the folder's shim. Not to be called by the shim itself."""
+    try:
+        fd = os.open(lock_path(folder), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Claim.NONE
+    try:
+        if not _lock(fd):
+            return Claim.HELD
+        return Claim.RELEASED if os.read(fd, 1) else Claim.NONE
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def send_command(folder: AttemptFolder, command: Command) -> bool:
+    """Give the shim a command; False when none listens (not yet, or not any more).
+
+    Repeating a command is harmless: who wants to be sure repeats it until `status.json` shows it.
+    """
+    return _write(command_path(folder), str(int(command)).encode())
+
+
+def notify_launch(folder: AttemptFolder) -> bool:
+    """Have the shim look at its launch again; as `send_command`."""
+    return _write(command_path(folder), bytes([LAUNCH]))
+
+
+def ring_doorbell(doorbell: Path | None) -> None:
+    """Tell the agent, if one listens, that there is something to read."""
+    if doorbell is not None:
+        _write(doorbell, b"\n")
+
+
+def make_pipe(path: Path) -> int:
+    """A named pipe's descriptor for reading without waiting, made if need be."""
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    # Opened for writing too: so it never reads as closed when the last writer leaves.
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def drain(fd: int) -> bytes:
+    """All that waits in a descriptor that does not block."""
+    data = b""
+    with contextlib.suppress(BlockingIOError):
+        while chunk := os.read(fd, 4096):
+            data += chunk
+    return data
+
+
+def _write(path: Path, data: bytes) -> bool:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENOENT, errno.ENOTDIR):
+            return False
+        raise
+    try:
+        os.write(fd, data)
+    except (BlockingIOError, BrokenPipeError):
+        # Full of what was told before, or its reader has just left.
+        return False
+    finally:
+        os.close(fd)
+    return True

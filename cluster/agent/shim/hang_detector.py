@@ -1,0 +1,295 @@
+"""Detection of hangs: which ranks take no step any more, and which of them is behind.
+
+`detect_stall` is pure. `HangDetector` looks at the ranks of one host every so often and counts how
+long each has shown no progress. Time in which this process was itself frozen (a suspended host, a
+stopped container) is not held against the ranks: between two looks no more passes than intended.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from trainhall.cluster.agent.shim.outcome import last_lines
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.progress import Doing, Part, RankProgress, read
+from trainhall.training.link.stall import RankStall, Stall
+from trainhall.training.spec import JobSpec
+
+TIMES_THE_MEAN = 10
+TIMES_THE_LONGEST = 2
+"""A step may take so many times what the job's steps took so far, before it is a hang."""
+OTHER_WORK_SECONDS = 1800.0
+"""How long a rank may evaluate, save, read or end: as long as the others wait in a collective."""
+LOOKS_PER_LIMIT = 8
+MIN_LOOK_SECONDS = 0.1
+MAX_LOOK_SECONDS = 5.0
+TASK_SECONDS = 30.0
+"""`recovery.hang_seconds` of a task, unless it is given."""
+BUSY = 0.5
+"""Of a core: a rank that uses more computes, one that waits for others uses less."""
+
+
+@dataclass(frozen=True)
+class RankObservation:
+    """One rank as it looks from outside."""
+
+    rank: int
+    progress: RankProgress | None
+    """None: it has published none, or none yet."""
+    idle: float
+    """Seconds without progress."""
+    state: str = ""
+    """Of its process, in psutil's words."""
+    cpu: float = 0.0
+    """Cores that it uses."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """How far it is: of ranks that do the same, a lower one is behind."""
+        return (self.progress.step, self.progress.parts) if self.progress is not None else (0, 0)
+
+
+def limit_of(progress: RankProgress, floor: float, *, compiles: bool = False) -> float:
+    """How long a step may take until it is a hang, from what the job's steps took.
+
+    Args:
+        compiles: a later step may take as long as the first did. Of others that is their start-up,
+            on a busy host a long one.
+    """
+    longest = max(progress.longest_seconds, progress.first_seconds if compiles else 0.0)
+    learned = TIMES_THE_LONGEST * longest
+    if progress.mean_seconds is not None:
+        learned = max(learned, TIMES_THE_MEAN * progress.mean_seconds)
+    return max(floor, learned)
+
+
+def detect_stall(
+    ranks: Sequence[RankObservation],
+    floor: float,
+    regrouping: float | None = None,
+    *,
+    compiles: bool = False,
+) -> Stall | None:
+    """Whether the ranks of a host take no step any more; None while they do, or may.
+
+    Where ranks regroup in place, those that wait for others to come, or have no progress yet,
+    hold nobody up. All ranks of a host may do so, because of a rank of another host.
+
+    Args:
+        floor: seconds, the least that is waited.
+        regrouping: seconds that it may take to leave a group and hear of the next, or to take over
+            a state; None: the ranks do neither.
+        compiles: as `limit_of` takes it.
+    """
+    published = [each.progress for each in ranks if each.progress is not None]
+    if not ranks or not published or any(r.state == psutil.STATUS_TRACING_STOP for r in ranks):
+        # A script that publishes no progress, or somebody who looks at a rank with a debugger.
+        return None
+    limit = max(limit_of(each, floor, compiles=compiles) for each in published)
+    regroups = regrouping is not None
+    stopped = [r for r in ranks if r.state == psutil.STATUS_STOPPED and r.idle >= limit]
+    left = [r for r in ranks if _leaves_no_group(r, limit, regrouping)]
+    sure = min(stopped or left, key=lambda r: r.rank, default=None)
+    needed = [r for r in ranks if not (regroups and _waits(r))]
+    if sure is None and not all(_is_still(r, limit, regrouping) for r in needed or ranks):
+        return None
+    behind = sure or (_behind(needed) if needed else None)
+    if behind is not None and not stopped:
+        limit = _idle_limit(behind, limit, regrouping)
+    return Stall(
+        limit=limit,
+        behind=behind.rank if behind is not None else None,
+        is_sure=bool(left) and not stopped,
+        ranks=[_rank_stall(each, waits=regroups and _waits(each)) for each in ranks],
+    )
+
+
+def _waits(rank: RankObservation) -> bool:
+    """For the ranks of its next group, which it tells, or nobody knows yet what it does."""
+    return rank.progress is None or rank.progress.doing is Doing.MEETING
+
+
+def _leaves_no_group(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
+    """It should by now know of a group to join, or have ended: it waits for no other rank."""
+    leaves = rank.progress is not None and rank.progress.doing is Doing.REGROUPING
+    return leaves and _is_still(rank, limit, regrouping)
+
+
+def _idle_limit(rank: RankObservation, limit: float, regrouping: float | None) -> float:
+    """How long a rank may show no progress, with what it does; `limit` is that of a step."""
+    match rank.progress.doing if rank.progress is not None else None:
+        case Doing.STEPPING | Doing.MEETING:
+            return limit
+        case Doing.STARTING:
+            return math.inf  # the coordinator bounds it
+        case Doing.REGROUPING | Doing.TAKING_OVER:
+            return math.inf if regrouping is None else max(limit, regrouping)
+        case None:
+            return math.inf if regrouping is None else limit
+        case _:
+            return max(limit, OTHER_WORK_SECONDS)
+
+
+def _is_still(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
+    return rank.idle >= _idle_limit(rank, limit, regrouping)
+
+
+def _behind(ranks: Sequence[RankObservation]) -> RankObservation | None:
+    """The one that the others wait for; None where nothing tells it from them."""
+    first = min(ranks, key=lambda r: r.position)
+    if [r.position for r in ranks].count(first.position) == 1:
+        return first
+    busy = [r for r in ranks if r.cpu >= BUSY]
+    return busy[0] if len(busy) == 1 else None
+
+
+def _rank_stall(rank: RankObservation, *, waits: bool) -> RankStall:
+    progress = rank.progress or RankProgress()
+    return RankStall(
+        rank=rank.rank,
+        step=progress.step,
+        parts=progress.parts,
+        doing=describe_activity(progress),
+        idle=rank.idle,
+        state=rank.state,
+        busy=rank.cpu >= BUSY,
+        waits=waits,
+    )
+
+
+_DOING = {
+    Doing.STARTING: "starting",
+    Doing.FIRST_STEP: "in its first step",
+    Doing.READING: "reading data",
+    Doing.EVALUATING: "evaluating",
+    Doing.SAVING: "saving a checkpoint",
+    Doing.ENDING: "ending",
+    Doing.REGROUPING: "leaving its group",
+    Doing.MEETING: "waiting for the others to come",
+    Doing.TAKING_OVER: "taking over the state",
+}
+_PARTS = {
+    Part.DATA: "reading data",
+    Part.FORWARD: "in the forward pass",
+    Part.BACKWARD: "in the backward pass",
+    Part.GRADIENTS: "waiting for gradients",
+    Part.OPTIMIZER: "in the optimizer",
+    Part.BETWEEN: "between two steps",
+}
+
+
+def describe_activity(progress: RankProgress) -> str:
+    """What a rank does, fit for a sentence."""
+    return _DOING.get(progress.doing) or _PARTS[progress.part]
+
+
+def hang_floor(spec: JobSpec) -> float | None:
+    """The least time without a step that counts as a hang; None: the ranks are not watched."""
+    given = spec.recovery.hang_seconds
+    if given is None:
+        return TASK_SECONDS if spec.script is None else None
+    return given or None
+
+
+def may_compile(spec: JobSpec) -> bool:
+    """Whether a step may take as long as the first one did; what a script does nobody knows."""
+    return spec.script is not None or spec.training.compile
+
+
+class HangDetector:
+    """Looks at the ranks of one host.
+
+    Args:
+        floor: seconds, `recovery.hang_seconds`.
+        regrouping, compiles: as `detect_stall` takes them.
+    """
+
+    def __init__(
+        self,
+        attempt: Path,
+        floor: float,
+        regrouping: float | None = None,
+        *,
+        compiles: bool = False,
+    ) -> None:
+        self._attempt = attempt
+        self._floor = floor
+        self._regrouping = regrouping
+        self._compiles = compiles
+        self.pause = min(max(floor / LOOKS_PER_LIMIT, MIN_LOOK_SECONDS), MAX_LOOK_SECONDS)
+        """Seconds between two looks."""
+        self._seen: dict[int, RankObservation] = {}
+        """By pid."""
+        self._cpu: dict[int, float] = {}
+        self._looked: float | None = None
+
+    def look(self, now: float, pids: Mapping[int, int]) -> Stall | None:
+        """See what the live ranks do (rank → pid), and judge it."""
+        passed = 0.0 if self._looked is None else min(now - self._looked, 2 * self.pause)
+        self._looked = now
+        self._seen = {pid: self._observe(rank, pid, passed) for rank, pid in pids.items()}
+        seen = list(self._seen.values())
+        return detect_stall(seen, self._floor, self._regrouping, compiles=self._compiles)
+
+    def reset(self) -> None:
+        """Forget what the ranks did."""
+        self._seen.clear()
+        self._looked = None
+
+    def _observe(self, rank: int, pid: int, passed: float) -> RankObservation:
+        progress = read(self._attempt, pid)
+        before = self._seen.get(pid)
+        if before is None or before.progress != progress:
+            self._cpu.pop(pid, None)
+            return RankObservation(rank, progress, 0.0)
+        seen = replace(before, rank=rank, idle=before.idle + passed)
+        try:
+            # Asked of those alone that show no progress: a look costs a job that runs next to none.
+            process = psutil.Process(pid)
+            used = sum(process.cpu_times()[:2])
+            share = (used - self._cpu[pid]) / passed if pid in self._cpu and passed else 0.0
+            self._cpu[pid] = used
+            return replace(seen, state=process.status(), cpu=share)
+        except psutil.Error:
+            return seen  # it ends just now
+
+
+def failure_of(folder: AttemptFolder, stall: Stall) -> Failure:
+    """What an attempt on one host ends with: the rank that is behind, and its stacks."""
+    behind = next((r for r in stall.ranks if r.rank == stall.behind), stall.ranks[0])
+    return Failure(
+        rank=stall.behind,
+        message=describe(stall),
+        log_tail=last_lines(folder.stderr(behind.rank)),
+        cause=Cause.HANG,
+        evidence=f"no step for {behind.idle:.3g} s",
+        time=time.time() - behind.idle,
+    )
+
+
+def describe(stall: Stall, node: str | None = None) -> str:
+    """A stall in one line: who is behind, what it does, and what the others do."""
+    where = f" (node {node})" if node else ""
+    idle = max((rank.idle for rank in stall.ranks), default=0.0)
+    waited = f"no step for {idle:.3g} s, where {stall.limit:.3g} s is the limit"
+    behind = next((rank for rank in stall.ranks if rank.rank == stall.behind), None)
+    if behind is None:
+        places = ", ".join(f"rank {r.rank} {r.doing} behind step {r.step}" for r in stall.ranks[:4])
+        more = f" and {len(stall.ranks) - 4} more" if len(stall.ranks) > 4 else ""
+        return f"hang: {waited}; no rank is behind the others: {places}{more}"
+    text = f"rank {behind.rank}{where} is behind, {behind.doing} after step {behind.step}"
+    if behind.state == psutil.STATUS_STOPPED:
+        text += "; its process is stopped (state T, by SIGSTOP or a terminal)"
+    elif behind.state == psutil.STATUS_DISK_SLEEP:
+        text += "; its process waits for a disk or a network file system (state D)"
+    elif behind.busy:
+        text += "; it computes"
+    others = {r.doing for r in stall.ranks if r.rank != behind.rank}
+    rest = f"; the others are {' or '.join(sorted(others))}" if others else ""
+    return f"hang: {waited}; {text}{rest}"

@@ -1,0 +1,85 @@
+"""The consequences for ranks of a host that take no step any more.
+
+An attempt on one host ends with them, or goes on without the one that is behind where its ranks
+regroup in place. Of several hosts, each reports its own ranks, unless one of them
+is behind whatever the others do.
+"""
+
+import math
+import signal
+from collections.abc import Mapping
+
+import psutil
+
+from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.agent.shim import hang_detector, stack_dumps
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch
+from trainhall.training.link.stall import Stall
+
+
+class HangPolicy:
+    """Looks at the ranks of one host, and ends one that the others can go on without."""
+
+    def __init__(self, folder: AttemptFolder, launch: Launch) -> None:
+        self._folder = folder
+        self._detector: hang_detector.HangDetector | None = None
+        floor = hang_detector.hang_floor(launch.spec)
+        if floor is not None:
+            regrouping = launch.spec.recovery.regroup_seconds + floor if launch.in_place else None
+            compiles = hang_detector.may_compile(launch.spec)
+            self._detector = hang_detector.HangDetector(
+                folder.path, floor, regrouping, compiles=compiles
+            )
+        self.stall: Stall | None = None
+        """Of ranks here, until all hosts have reported who is behind."""
+        self.due = math.inf if self._detector is None else 0.0
+        """When (monotonic) to look again; infinite: the ranks are not watched."""
+        self._ended: tuple[int, Failure] | None = None
+
+    def reset(self, due: float) -> None:
+        """Forgive what the ranks do not do until a time (monotonic): they wait for one to be
+        replaced, or find out that one is gone."""
+        self.stall = None
+        if self._detector is not None:
+            self._detector.reset()
+            self.due = due
+
+    def look(self, now: float, pids: Mapping[int, int], launch: Launch) -> Failure | None:
+        """Judge the live ranks (rank → pid), and end one that the others can go on without.
+
+        Returns:
+            Why the attempt has to end because of them, if it has.
+        """
+        if self._detector is None or now < self.due:
+            return None
+        self.due = now + self._detector.pause
+        stall, before = self._detector.look(now, pids), self.stall
+        if stall is None or before is not None:
+            self.stall = before if stall is not None else None
+            return None
+        self.stall = stall if launch.num_nodes > 1 else None
+        if all(rank.waits for rank in stall.ranks):
+            return None  # on one host for those that are to start
+        stack_dumps.save(self._folder, pids, _stopped(stall))
+        behind = pids.get(stall.behind) if stall.behind is not None else None
+        if behind is not None and launch.in_place and (launch.num_nodes == 1 or stall.is_sure):
+            # The others can go on without it once it is gone; its end counts as the hang it was.
+            self._end(now, behind, hang_detector.failure_of(self._folder, stall))
+        elif launch.num_nodes == 1:
+            return hang_detector.failure_of(self._folder, stall)
+        return None
+
+    def failure_of_killed(self, pid: int | None) -> Failure | None:
+        """The failure of a process that was ended here."""
+        return self._ended[1] if self._ended is not None and self._ended[0] == pid else None
+
+    def _end(self, now: float, pid: int, failure: Failure) -> None:
+        self._ended = (pid, failure)
+        processes.send_groups([pid], signal.SIGKILL)
+        self.reset(now)
+
+
+def _stopped(stall: Stall) -> set[int]:
+    return {rank.rank for rank in stall.ranks if rank.state == psutil.STATUS_STOPPED}

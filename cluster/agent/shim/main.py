@@ -1,0 +1,87 @@
+"""The entry points of a shim, executed or forked from the warm parent.
+
+    python -m trainhall.cluster.agent.shim.main FOLDER
+        [--preload] [--attached] [--doorbell PATH]
+
+`--preload` imports torch before the ranks are forked (the warm parent's shims have it already);
+`--attached` stops the attempt when standard input closes; each change of `status.json` rings the
+doorbell, a named pipe.
+"""
+
+import argparse
+import gc
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.shim import folder_ipc, rank_process
+from trainhall.cluster.agent.shim.supervisor import Shim
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch
+
+
+def supervise(
+    folder: str, *, fork: bool, attached: bool = False, doorbell: str | None = None
+) -> int:
+    """Run the attempt of a folder in this process, unless it was run before; the exit code."""
+    attempt = AttemptFolder(Path(folder))
+    try:
+        lock = folder_ipc.claim(attempt)
+    except (folder_ipc.AlreadyClaimedError, FileNotFoundError):
+        return 0
+    launch = Launch.model_validate_json(attempt.launch.read_bytes())
+    linux.set_name(f"shim {launch.job_id}")
+    Shim(attempt, launch, fork, attached, Path(doorbell) if doorbell else None).run()
+    os.close(lock)
+    return 0
+
+
+def main_forked(folder: str, doorbell: str) -> int:
+    """Entry point of a child of the warm parent, which has torch imported and prints nowhere."""
+    log = os.open(
+        folder_ipc.log_path(AttemptFolder(Path(folder))),
+        os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+        0o600,
+    )
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    return supervise(folder, fork=True, doorbell=doorbell)
+
+
+def main_bound(folder: str, parent: str) -> int:
+    """As `main_forked`, but ends at once, with its ranks, when the warm parent `parent` does."""
+    linux.die_with_parent(int(parent))
+    return main_forked(folder, os.devnull)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m trainhall.cluster.agent.shim.main")
+    parser.add_argument("folder")
+    parser.add_argument("--preload", action="store_true")
+    parser.add_argument("--attached", action="store_true")
+    parser.add_argument("--doorbell")
+    options = parser.parse_args()
+    # It served its purpose in this process's own memory and is nothing that a rank should see.
+    os.environ.pop(linux.PADDING_VARIABLE, None)
+    if options.preload:
+        # As the warm parent does: looking for garbage takes a sixth of the time of these imports.
+        gc.disable()
+        for name in rank_process.PRELOADED:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+    return supervise(
+        options.folder,
+        # Forking a process that has Apple's frameworks loaded is not safe.
+        fork=options.preload and linux.IS_LINUX,
+        attached=options.attached,
+        doorbell=options.doorbell,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

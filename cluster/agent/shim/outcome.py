@@ -1,0 +1,225 @@
+"""How an attempt ended on a host: from the ends of its ranks to one outcome and one reason."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainhall.cluster.agent.shim import failure_cause
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Command
+from trainhall.training.link.status import (
+    EXIT_COMPLETED,
+    EXIT_PAUSED,
+    EXIT_STOPPED,
+    Outcome,
+    RankState,
+)
+
+LOG_TAIL_BYTES = 4096
+MAX_MESSAGE_CHARS = 300
+"""Characters of a rank's own words in a reason."""
+_MAX_EXCEPTION_CHARS = 500
+"""Characters of an exception in a reason."""
+_EVENTS_TAIL_BYTES = 1024 * 1024
+_COLOR = re.compile(r"\x1b\[[0-9;:]*m")
+_RANK = re.compile(r"^\[rank\d+\]: ")
+"""What torch puts before each line of an exception in a process group."""
+_DUMP = "Fatal Python error: "
+"""What `faulthandler` begins with, whose stacks a rank writes when it crashes."""
+_DUMP_BYTES = 256 * 1024
+_CRASHES = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
+"""Those at which it does. What another rank of the same number wrote may come before."""
+_CRASHED_IN = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
+
+
+@dataclass(frozen=True)
+class AttemptContext:
+    """What matters here of an attempt."""
+
+    is_script: bool
+    asked: Command
+    """The highest command that was given."""
+    signalled: bool
+    """The ranks were sent SIGTERM or SIGKILL because of it."""
+
+
+def failed(rank: RankState, work: AttemptContext) -> bool:
+    """The end of this rank is a failure, rather than the end it was asked for or its work's end."""
+    if rank.exit_code is None and rank.signal is None:
+        return False
+    if work.signalled or work.asked is Command.STOP:
+        # However it left, it was told to.
+        return False
+    if work.is_script:
+        agreed = work.asked is Command.PAUSE and rank.exit_code in _AGREED
+        return rank.exit_code != 0 and not agreed
+    return rank.exit_code not in _AGREED
+
+
+def first_failing(ended: Sequence[RankState], work: AttemptContext) -> RankState | None:
+    """Among ranks that were found ended at the same moment, the one to blame.
+
+    One that a signal ended is the cause rather than the consequence: its peers fail because their
+    connections break.
+    """
+    found = [rank for rank in ended if failed(rank, work)]
+    return min(found, key=lambda r: (r.signal is None, r.rank), default=None)
+
+
+def outcome_of(
+    ranks: Sequence[RankState], work: AttemptContext, failure: Failure | None
+) -> tuple[Outcome, Failure | None]:
+    """The attempt's outcome on this host, once all its ranks have ended."""
+    if failure is not None:
+        return Outcome.FAILED, failure
+    codes = {rank.exit_code for rank in ranks}
+    if codes == {EXIT_COMPLETED} and not (work.is_script and work.signalled):
+        return Outcome.COMPLETED, None
+    if work.is_script or work.signalled:
+        return (Outcome.PAUSED if work.asked is Command.PAUSE else Outcome.STOPPED), None
+    if codes == {EXIT_COMPLETED, EXIT_STOPPED} and work.asked is not Command.STOP:
+        # Those that stopped had come for a generation before which the others completed the job.
+        return Outcome.COMPLETED, None
+    if codes == {EXIT_PAUSED}:
+        return Outcome.PAUSED, None
+    if not ranks or EXIT_STOPPED in codes or work.asked is Command.STOP:
+        return Outcome.STOPPED, None
+    ends = ", ".join(f"rank {r.rank} with {r.exit_code}" for r in ranks)
+    return Outcome.FAILED, Failure(
+        message=f"the ranks did not agree on how to end: {ends} "
+        f"({EXIT_COMPLETED} completed, {EXIT_PAUSED} paused)"
+    )
+
+
+def describe_failure(folder: AttemptFolder, rank: RankState, *, out_of_memory: bool) -> Failure:
+    """Why a rank failed, in its own words where it left any."""
+    began_as, generation = rank.writer
+    tail = last_lines(folder.stderr(began_as))
+    said, place = tail, ""
+    if rank.signal in _CRASHES:
+        said, place = before_crash(folder.stderr(began_as))
+    final, exception, wordless = False, None, False
+    if event := last_failure(folder.events(began_as, generation)):
+        exception = str(event.get("type") or "") or None
+        text = f"{event.get('type', 'error')}: {event.get('message', '')}"
+        message = f"rank {rank.rank} failed: {' '.join(text.split())[:_MAX_EXCEPTION_CHARS]}"
+        final = event.get("final") is True
+    else:
+        message = f"rank {rank.rank} {_describe_exit(rank, out_of_memory)}"
+        # What a rank wrote last has nothing to do with a SIGKILL, which leaves it no word.
+        if rank.signal != signal.SIGKILL and (words := last_message(said)):
+            message += f": {words}"
+        else:
+            wordless = True
+    classified = failure_cause.classify_failure(
+        failure_cause.RankExit(
+            words=message,
+            exception=exception,
+            exit_code=rank.exit_code,
+            signal=rank.signal,
+            final=final,
+            log_tail=said,
+            memory_kills=out_of_memory,
+        )
+    )
+    return Failure(
+        rank=rank.rank,
+        exit_code=rank.exit_code,
+        signal=rank.signal,
+        message=message,
+        wordless=wordless,
+        final=final,
+        log_tail=tail,
+        cause=classified.cause,
+        evidence=f"{classified.evidence} in {place}" if place else classified.evidence,
+        time=rank.finished_at,
+    )
+
+
+def _describe_exit(rank: RankState, out_of_memory: bool) -> str:
+    if rank.signal is None:
+        return f"ended with exit code {rank.exit_code}"
+    try:
+        name = signal.Signals(rank.signal).name
+    except ValueError:
+        name = f"signal {rank.signal}"
+    why = " (the host ran out of memory)" if out_of_memory and name == "SIGKILL" else ""
+    return f"was ended by {name}{why}"
+
+
+def last_failure(events: Path) -> dict[str, Any] | None:
+    """What the newest `failure` event of a rank says, if it wrote one."""
+    for line in reversed(_tail(events, _EVENTS_TAIL_BYTES).splitlines()):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            # A line that a kill cut short.
+            continue
+        if isinstance(event, dict) and event.get("kind") == "failure":
+            data = event.get("data")
+            return data if isinstance(data, dict) else {}
+    return None
+
+
+def last_message(text: str) -> str:
+    """The last line of an output that has anything to read, fit for a sentence."""
+    for line in reversed(text.splitlines()):
+        plain = "".join(c if c.isprintable() else " " for c in _COLOR.sub("", line))
+        if words := _RANK.sub("", " ".join(plain.split())):
+            return (
+                words if len(words) <= MAX_MESSAGE_CHARS else words[: MAX_MESSAGE_CHARS - 1] + "…"
+            )
+    return ""
+
+
+def before_crash(path: Path) -> tuple[str, str]:
+    """What a rank said last before it wrote its stacks, and where these say that it crashed."""
+    data = _tail(path, _DUMP_BYTES)
+    said, dump, stacks = data.rpartition(b"\n" + _DUMP.encode())
+    if not dump and data.startswith(_DUMP.encode()):
+        said, stacks = b"", data
+    elif not dump:
+        said, stacks = data, b""
+    place = _CRASHED_IN.search(stacks.decode("utf-8", "replace"))
+    where = f"{place[3]} ({place[1]}, line {place[2]})" if place else ""
+    return _last_lines(said[-LOG_TAIL_BYTES:]), where
+
+
+def last_lines(path: Path) -> str:
+    """The end of an output file, from the start of a line, at most LOG_TAIL_BYTES."""
+    return _last_lines(_tail(path, LOG_TAIL_BYTES))
+
+
+def _last_lines(data: bytes) -> str:
+    if len(data) == LOG_TAIL_BYTES and b"\n" in data[:-1]:
+        data = data.partition(b"\n")[2]
+    text = data.decode("utf-8", "replace")
+    # Replacement characters are longer than what they replace, and a NUL byte is no text.
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")[-LOG_TAIL_BYTES:]
+
+
+def _tail(path: Path, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - size))
+            return file.read(size)
+    except FileNotFoundError:
+        return b""
+
+
+def out_of_memory_kills() -> int:
+    """How many processes the kernel has killed for want of memory since the host started."""
+    try:
+        text = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in text.splitlines() if line.startswith("oom_kill ")]
+    return int(found[0]) if found else 0

@@ -1,0 +1,231 @@
+"""Starting one rank: its environment, its output files, and the two ways to bring it up."""
+
+import gc
+import importlib
+import io
+import os
+import random
+import signal
+import sys
+import traceback
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NoReturn, cast
+
+from trainhall.cluster.agent.os_support import linux
+from trainhall.cluster.agent.os_support.processes import MARK
+from trainhall.cluster.agent.shim import flight_record, script_launch
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch, RankSlot, Rendezvous
+
+RANK_MODULE = "trainhall.training.rank"
+PRELOADED = (
+    "torch._dynamo",
+    "torch.distributed",
+    "torch.nn.parallel",
+    "torch.optim",
+    RANK_MODULE,
+)
+"""What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
+EXIT_CRASHED = 70
+"""A forked rank's own code for an exception that its entry point let through (EX_SOFTWARE)."""
+
+_SECRETS = ("TRAINHALL_TOKEN", "DATABASE_URL")
+
+
+def writer_name(launch: Launch, rank: int, generation: int | None = None) -> str:
+    """A process's name as a writer, from the rank and the generation that it began with; without
+    the latter, that of the launch."""
+    text = f"{launch.job_id}/{launch.attempt}/{generation or launch.generation}/{rank}"
+    return f"{rank}-{zlib.crc32(text.encode()):08x}"
+
+
+def environment(
+    base: Mapping[str, str],
+    folder: AttemptFolder,
+    launch: Launch,
+    place: RankSlot,
+    rendezvous: Rendezvous,
+) -> dict[str, str]:
+    """A rank's whole environment: the host's, the user's, then what `torchrun` sets."""
+    local = len(launch.ranks)
+    env = {k: v for k, v in base.items() if k not in _SECRETS}
+    env["PYTHONUNBUFFERED"] = "1"
+    # NVML, by which the agent numbers GPUs, counts in this order; CUDA's own default is another.
+    env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    env.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    env.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT")
+    # Of an agent's ranks it is there: a device's share. Without one the host is theirs alone.
+    env.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // local)))
+    if launch.spec.script is not None:
+        env |= launch.spec.script.env
+    gpus = [p.device_index for p in launch.ranks if p.device_kind == "cuda"]
+    env["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in gpus)
+    if gpus:
+        env = flight_record.environment(folder, place.rank) | env
+    numbers = {
+        "RANK": place.rank,
+        "LOCAL_RANK": place.local_rank,
+        "ROLE_RANK": place.rank,
+        "GROUP_RANK": launch.node_rank,
+        "WORLD_SIZE": launch.world_size,
+        "ROLE_WORLD_SIZE": launch.world_size,
+        "LOCAL_WORLD_SIZE": local,
+        "GROUP_WORLD_SIZE": launch.num_nodes,
+        "MASTER_PORT": rendezvous.port,
+        "TORCHELASTIC_RESTART_COUNT": launch.attempt - 1,
+        "TORCHELASTIC_MAX_RESTARTS": launch.spec.recovery.max_restarts,
+        "TRAINHALL_ATTEMPT": launch.attempt,
+        "TRAINHALL_GENERATION": launch.generation,
+    }
+    return env | {name: str(number) for name, number in numbers.items()} | {
+        "MASTER_ADDR": rendezvous.address,
+        "ROLE_NAME": "default",
+        "TORCHELASTIC_RUN_ID": launch.job_id,
+        "TORCHELASTIC_ERROR_FILE": str(folder.rank(place.rank) / "error.json"),
+        # Built-in tasks find a store that the shim holds; in a script, rank 0 opens one.
+        "TORCHELASTIC_USE_AGENT_STORE": str(launch.spec.script is None),
+        "TRAINHALL_JOB_ID": launch.job_id,
+        "TRAINHALL_WRITER": writer_name(launch, place.rank),
+        MARK: str(folder.path),
+    }  # fmt: skip
+
+
+def start(
+    folder: AttemptFolder, launch: Launch, place: RankSlot, rendezvous: Rendezvous, *, fork: bool
+) -> int:
+    """Start a rank as a child of this process and return its pid.
+
+    Args:
+        fork: run the built-in task in a copy of this process, which has torch imported.
+    """
+    env = environment(os.environ, folder, launch, place, rendezvous)
+    folder.rank(place.rank).mkdir(parents=True, exist_ok=True)
+    output = (folder.stdout(place.rank), folder.stderr(place.rank))
+    script = launch.spec.script
+    work: Callable[[], int]
+    if script is not None:
+        work = partial(script_launch.execute, script, launch.code, env)
+    elif fork:
+        work = _run_task
+    else:
+        work = partial(_execute, [sys.executable, "-m", RANK_MODULE], env)
+    begin = folder.path if launch.code is None else Path(launch.code)
+    return fork_child(f"rank {place.rank} {launch.job_id}", output, env, begin, work)
+
+
+def _run_task() -> int:
+    ignore_what_python_ignores()
+    code = importlib.import_module(RANK_MODULE).main()
+    return int(code)
+
+
+def _execute(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
+    os.execve(arguments[0], arguments, env)
+
+
+def fork_child(
+    name: str,
+    output: tuple[Path, Path],
+    env: dict[str, str],
+    work_folder: Path,
+    work: Callable[[], int],
+    keep: tuple[int, ...] = (),
+) -> int:
+    """Fork a child that runs `work` and leaves with its result; returns its pid.
+
+    The child leads a session of its own, dies with this process, writes to `output`, has the given
+    environment (others see it too, see `linux.show_environment`) and no other open file but `keep`.
+    """
+    parent = os.getpid()
+    # What is in the buffers now would be written by both.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Objects of before the fork stay on shared pages: the collector does not touch them any more.
+    gc.freeze()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = EXIT_CRASHED
+    try:
+        linux.die_with_parent(parent)
+        os.setsid()
+        _redirect(output)
+        close_files(keep)
+        fresh_state(env)
+        linux.set_name(name)
+        linux.show_environment({k: v for k, v in env.items() if _identifies_rank(k)})
+        os.chdir(work_folder)
+        code = work()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else (0 if end.code is None else 1)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _identifies_rank(name: str) -> bool:
+    return name.startswith("TRAINHALL_") or name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+
+
+def _redirect(output: tuple[Path, Path]) -> None:
+    """Standard input reads nothing; what is printed goes to files at once, line by line."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    for fd, path in zip((1, 2), output, strict=True):
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(opened, fd)
+    for fd in (0, 1, 2):
+        os.set_inheritable(fd, True)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as the process
+    for fd, attribute in ((1, "stdout"), (2, "stderr")):
+        raw = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115
+        # As `python -u` does: nothing is buffered, so a kill loses no line.
+        stream = io.TextIOWrapper(
+            cast("BinaryIO", raw), encoding="utf-8", errors="backslashreplace", write_through=True
+        )
+        setattr(sys, attribute, stream)
+        setattr(sys, f"__{attribute}__", stream)
+
+
+def close_files(keep: tuple[int, ...] = ()) -> None:
+    """Close every open file beyond standard error, except `keep`."""
+    start = 3
+    for fd in sorted(keep):
+        os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, _highest_file() + 1)
+
+
+def _highest_file() -> int:
+    for listing in ("/proc/self/fd", "/dev/fd"):
+        if Path(listing).is_dir():
+            return max(int(name) for name in os.listdir(listing) if name.isdigit())
+    return os.sysconf("SC_OPEN_MAX")
+
+
+def ignore_what_python_ignores() -> None:
+    """What a fork is to do that goes on as Python, and what is executed does itself. Else a rank
+    dies of its peer's death: Gloo may write to the connection that has just been closed."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def fresh_state(env: Mapping[str, str]) -> None:
+    """Make a fork as good as new: default signals, its own environment and random numbers."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    os.environ.clear()
+    os.environ.update(env)
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()

@@ -1,0 +1,141 @@
+"""The rendezvous of an attempt's ranks: the address where they meet, and the store behind it.
+
+The first host of an attempt opens it. For a built-in task a child process of the shim holds torch's
+store; its socket listens before the ranks start. In a script, rank 0 opens a store of its own.
+"""
+
+import importlib
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.agent.shim import folder_ipc, rank_process
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch, Rendezvous
+
+STORE_MODULE = "trainhall.training.process.rendezvous_store"
+BACKLOG = 4096
+"""Every rank of an attempt connects at about the same time."""
+_ANY = str(ipaddress.IPv4Address(0))
+
+
+@dataclass(frozen=True)
+class RendezvousHandle:
+    rendezvous: Rendezvous
+    store_pid: int | None = None
+    """Child that holds the store. None: it ended, or another host or a script's rank 0 holds it."""
+
+    def serves(self, launch: Launch) -> bool:
+        """Whether the ranks of a later generation can meet here too."""
+        stands = self.store_pid is not None and self.rendezvous.address == _own_address(launch)
+        return not launch.ranks or (launch.node_rank == 0 and stands)
+
+    def close(self) -> None:
+        """End the store: the ranks of no generation meet here any more."""
+        if self.store_pid is not None:
+            processes.send([self.store_pid], signal.SIGKILL)
+
+
+def open_rendezvous(
+    folder: AttemptFolder, launch: Launch, *, fork: bool
+) -> RendezvousHandle | Failure:
+    """Open the rendezvous of a launch on its first host; on a further one, take the launch's.
+
+    Args:
+        fork: serve the store in a copy of this process, which has torch imported.
+    """
+    if launch.node_rank > 0:
+        if launch.rendezvous is None:
+            return Failure(message="the launch of a further host says nothing of the rendezvous")
+        return RendezvousHandle(launch.rendezvous)
+    address = _own_address(launch)
+    if launch.spec.script is not None:
+        return RendezvousHandle(Rendezvous(address=address, port=free_port(address)))
+    try:
+        pid, port = start_store(folder, address, fork=fork)
+    except OSError as error:
+        message = f"the ranks cannot meet at {address}: {error}"
+        return Failure(message=message, cause=Cause.NETWORK)
+    return RendezvousHandle(Rendezvous(address=address, port=port), pid)
+
+
+def start_store(folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, int]:
+    """Listen at an address, so that ranks can start at once, and have a child serve the store.
+
+    Args:
+        fork: serve in a copy of this process, which has torch imported.
+
+    Returns:
+        The child's pid, and the port.
+
+    Raises:
+        OSError: the address has no meaning here, or no port is free.
+    """
+    listener = listen(address)
+    fd, port = listener.fileno(), int(listener.getsockname()[1])
+    log = folder_ipc.log_path(folder)
+    arguments = [sys.executable, "-m", STORE_MODULE, address, str(fd)]
+    env = dict(os.environ) | {processes.MARK: str(folder.path)}
+
+    def work() -> int:
+        if not fork:
+            os.set_inheritable(fd, True)
+            os.execve(arguments[0], arguments, env)
+        rank_process.ignore_what_python_ignores()
+        return int(importlib.import_module(STORE_MODULE).hold(address, fd))
+
+    with listener:
+        pid = rank_process.fork_child("rendezvous", (log, log), env, folder.path, work, keep=(fd,))
+    return pid, port
+
+
+def listen(address: str) -> socket.socket:
+    """Open a socket for the store on a free port; ranks may connect from now on.
+
+    Args:
+        address: how the attempt's ranks reach this host. The socket listens there alone if that is
+            an address of this host; behind address translation it listens on all of them.
+
+    Raises:
+        OSError: the address has no meaning here, or no port is free.
+    """
+    found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = found[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    anywhere = ("::" if family == socket.AF_INET6 else _ANY, 0)
+    # Many hosts find their own name at a loopback address, where the others cannot reach them.
+    misled = ipaddress.ip_address(str(where[0])).is_loopback and not _means_loopback(address)
+    try:
+        listener.bind(anywhere if misled else where)
+    except OSError:
+        listener.bind(anywhere)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def free_port(address: str) -> int:
+    """Find a port that nobody uses at this moment; rank 0 of a script opens it a little later."""
+    try:
+        probe = socket.create_server((address, 0))
+    except OSError:
+        # Not an address of this host itself, but of the one that translates for it.
+        probe = socket.create_server(("", 0))
+    with probe:
+        return int(probe.getsockname()[1])
+
+
+def _own_address(launch: Launch) -> str:
+    return launch.address if launch.num_nodes > 1 else "127.0.0.1"
+
+
+def _means_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

@@ -1,0 +1,98 @@
+"""A script in place of a rank's process: what is executed, where, and why it cannot be."""
+
+import errno
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from trainhall.training.spec import ScriptSpec
+
+# As shells leave.
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+
+
+class ScriptStartError(Exception):
+    """The script cannot be started on this host."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def execute(script: ScriptSpec, code: str | None, env: Mapping[str, str]) -> int:
+    """Become the script. Returns only where it cannot be started, and has said why on stderr.
+
+    Args:
+        code: the folder of the job's code, which is the present one; without it relative paths
+            do not occur.
+    """
+    try:
+        path = Path(code or "/", script.path) if script.path is not None else None
+        arguments = [_interpreter(script, env)]
+        arguments += [str(path)] if path is not None else ["-m", script.module or ""]
+        if path is not None:
+            _see(path)
+        _enter(script, code, path)
+        _become([*arguments, *script.args], env)
+    except ScriptStartError as error:
+        print(f"trainhall: {error} (on {socket.gethostname()})", file=sys.stderr)  # noqa: T201
+        return error.code
+
+
+def _interpreter(script: ScriptSpec, env: Mapping[str, str]) -> str:
+    wanted = script.interpreter
+    if wanted is None or "/" in wanted:
+        return wanted or sys.executable
+    # The PATH is the rank's own, which the spec may have changed.
+    found = shutil.which(wanted, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise ScriptStartError(
+            f"the interpreter {wanted!r} is not on the PATH; install it, or give "
+            "script.interpreter as an absolute path",
+            EXIT_NOT_FOUND,
+        )
+    return found
+
+
+def _see(path: Path) -> None:
+    try:
+        path.stat()
+    except OSError as error:
+        why = str(error.strerror)
+        if isinstance(error, FileNotFoundError):
+            why += "; send it along with `code: FOLDER`, or put it on every host"
+    else:
+        if os.access(path, os.R_OK):
+            return
+        why = os.strerror(errno.EACCES)
+    raise ScriptStartError(f"the script {path} cannot be read: {why}", EXIT_NOT_FOUND)
+
+
+def _enter(script: ScriptSpec, code: str | None, path: Path | None) -> None:
+    """Go to the folder in which the script runs; the present one is right for code and modules."""
+    if script.working_dir is not None:
+        folder = Path(code or "/", script.working_dir)
+    elif code is None and path is not None:
+        folder = path.parent
+    else:
+        return
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise ScriptStartError(
+            f"the working folder {folder} cannot be entered: {error.strerror}", EXIT_NOT_FOUND
+        ) from None
+
+
+def _become(arguments: list[str], env: Mapping[str, str]) -> NoReturn:
+    try:
+        os.execve(arguments[0], arguments, env)
+    except OSError as error:
+        raise ScriptStartError(
+            f"the interpreter {arguments[0]} cannot be run: {error.strerror}", EXIT_NOT_EXECUTABLE
+        ) from None

@@ -1,0 +1,106 @@
+"""What the ranks of a host were doing: every rank's stacks, written into its folder and its log.
+
+`py-spy` sees native frames and needs nothing of the process, but is not everywhere and may not be
+allowed; otherwise the process writes its stacks itself, by a signal handler that Python code cannot
+keep from running. One that is stopped, or that announced no handler, is left alone.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainhall.cluster.agent.shim import flight_record
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.progress import STACKS_SIGNAL, read, stacks_path
+
+PY_SPY_SECONDS = 10.0
+ANSWER_SECONDS = 1.0
+"""How long is waited for all ranks together to write their stacks."""
+MAX_BYTES = 64 * 1024
+"""Of a rank's stacks: a program may have thousands of threads."""
+_LOOK_SECONDS = 0.02
+
+
+def save(folder: AttemptFolder, pids: Mapping[int, int], stopped: set[int]) -> None:
+    """Write the stacks of ranks (rank → pid) to `stacks.txt` and the end of `stderr.log`.
+
+    Args:
+        stopped: ranks whose process is stopped and can answer nothing.
+    """
+    found = _py_spy(pids)
+    asked = {rank: pid for rank, pid in pids.items() if rank not in found and rank not in stopped}
+    found |= _answers(folder, asked)
+    records = flight_record.save(folder, pids)
+    for rank, pid in pids.items():
+        text = found.get(rank) or _waits_in(pid, is_stopped=rank in stopped)
+        if rank in records:
+            text += f"\nits last collectives are in {flight_record.record_path(folder, rank)}"
+        with contextlib.suppress(OSError):  # a full disk: the hang is reported all the same
+            (folder.rank(rank) / "stacks.txt").write_text(text)
+            with folder.stderr(rank).open("a") as log:
+                log.write(f"[trainhall] no step any more; the stacks of rank {rank}:\n{text}\n")
+
+
+def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
+    program = shutil.which("py-spy")
+    if program is None:
+        return {}
+    running = {
+        rank: subprocess.Popen(
+            [program, "dump", "--pid", str(pid)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        for rank, pid in pids.items()
+    }
+    found = {}
+    until = time.monotonic() + PY_SPY_SECONDS
+    for rank, process in running.items():
+        try:
+            output, _ = process.communicate(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            continue
+        if output:
+            found[rank] = output[:MAX_BYTES].decode("utf-8", "replace")
+    return found
+
+
+def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
+    """What the processes write themselves when they are asked to."""
+    asked = {}
+    for rank, pid in pids.items():
+        progress = read(folder.path, pid)
+        if progress is not None and progress.answers:
+            with contextlib.suppress(OSError):
+                os.kill(pid, STACKS_SIGNAL)
+                asked[rank] = stacks_path(folder.path, pid)
+    until = time.monotonic() + ANSWER_SECONDS
+    sizes: dict[int, int] = {}
+    while time.monotonic() < until:
+        time.sleep(_LOOK_SECONDS)
+        now = {rank: path.stat().st_size for rank, path in asked.items() if path.exists()}
+        if now == sizes and len(now) == len(asked) and all(now.values()):
+            break  # all have written, and none writes any more
+        sizes = now
+    return {rank: text for rank, path in asked.items() if (text := _read(path))}
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _waits_in(pid: int, *, is_stopped: bool) -> str:
+    why = "its process is stopped" if is_stopped else "it does not answer, and py-spy is not there"
+    wait = _read(Path(f"/proc/{pid}/wchan")).strip("0\n ")
+    return f"none: {why}" + (f"; the kernel has it in {wait}" if wait else "")

@@ -1,0 +1,37 @@
+"""`status.json`, by which the shim tells the agent how its attempt is."""
+
+import contextlib
+from pathlib import Path
+
+from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.status import ShimStatus
+
+RETRY_SECONDS = 1.0
+"""Before another try to write the status where there was no space for it."""
+
+
+class StatusFile:
+    """A full disk must not end the ranks: a status that could not be written is tried again."""
+
+    def __init__(self, folder: AttemptFolder, doorbell: Path | None) -> None:
+        self._path = folder.status
+        self._doorbell = doorbell
+        self._unwritten: ShimStatus | None = None
+
+    @property
+    def is_written(self) -> bool:
+        return self._unwritten is None
+
+    def publish(self, status: ShimStatus) -> None:
+        """Replace the file and ring the agent's doorbell."""
+        self._unwritten = status
+        self.flush()
+
+    def flush(self) -> None:
+        """Write the newest status, unless that is done."""
+        if self._unwritten is not None:
+            with contextlib.suppress(OSError):
+                replace_json(self._path, self._unwritten)
+                self._unwritten = None
+                folder_ipc.ring_doorbell(self._doorbell)

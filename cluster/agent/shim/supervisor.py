@@ -1,0 +1,438 @@
+"""The shim: supervises one attempt's ranks on one host, and outlives the agent.
+
+It is one thread around one `select`: children that end, commands that arrive, times that come.
+
+    starting ──ranks started──▶ running ◀──later launch── regrouping
+                                 │   └──a rank failed that may be replaced──▶│
+          command, failure,      ▼                                           │ not replaced in time,
+          hang, isolation     stopping ◀─────────────────────────────────────┘ command
+                                 │ the last rank has ended
+                                 ▼
+                               exited
+
+`starting` ends in `stopping` too, where the rendezvous cannot be opened or a command comes first.
+While it is `regrouping` the agent sees `running` with `fallen` ranks. In `stopping` the ranks save
+and leave by themselves, or an `Escalation` of signals ends them.
+"""
+
+import math
+import os
+import select
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainhall.cluster.agent.os_support import linux, processes
+from trainhall.cluster.agent.shim import folder_ipc, isolation, outcome
+from trainhall.cluster.agent.shim.escalation import Escalation, ScriptPause
+from trainhall.cluster.agent.shim.hang_policy import HangPolicy
+from trainhall.cluster.agent.shim.rank_group import RankGroup
+from trainhall.cluster.agent.shim.rank_table import RankEntry, can_be_replaced, fallen_of
+from trainhall.cluster.agent.shim.status_file import RETRY_SECONDS, StatusFile
+from trainhall.training.link.control import STUCK_SECONDS, Control
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.progress import newest_step, read
+from trainhall.training.link.status import EXIT_STOPPED, Fallen, Outcome, ShimStatus
+
+AGREE_SECONDS = 1.0
+"""How long the ranks of a task may take to agree on where to stop."""
+TERMINATE_SECONDS = 0.4
+"""Between SIGTERM and SIGKILL for a task: together with the above less than two seconds."""
+PEERS_SECONDS = 1.0
+"""The same for those that are left when one rank of a task has failed."""
+LEAVE_SECONDS = 30.0
+"""For ranks that a regrouping leaves out, and so long their devices may not be free: they leave
+after a step that all agree on. It is longer for those whose steps are long."""
+LEAVE_STEPS = 3
+"""The same in longest steps so far."""
+SETTLE_SECONDS = 0.1
+"""How long the end of a killed rank may be seen after those that it caused."""
+SWEEP_SECONDS = 0.02
+"""Between two looks for processes that are left; it rises while some cannot be ended."""
+LOOK_SECONDS = 1.0
+"""Between two looks for ranks that have ended, whatever becomes of the signal that announces it."""
+
+
+@dataclass
+class Shim:
+    folder: AttemptFolder
+    launch: Launch
+    fork: bool
+    """Built-in tasks run in forks of this process."""
+    attached: bool = False
+    doorbell: Path | None = None
+
+    _failure: Failure | None = None
+    _command: Command = Command.RUN
+    """The highest command so far."""
+    _signalled: bool = False
+    """The ranks were sent SIGTERM or SIGKILL because of it."""
+    _pause: ScriptPause | None = None
+    _isolated: bool = False
+    _fallen: list[Fallen] = field(default_factory=list)
+    _regroup_by: float = math.inf
+    """When (monotonic) the ranks that are left need no longer wait for those that have fallen, or
+    those that are to leave have had their time."""
+
+    def __post_init__(self) -> None:
+        self._is_script = self.launch.spec.script is not None
+        self._group = RankGroup(self.folder, self.launch, fork=self.fork)
+        self._ranks = self._group.table
+        self._escalation = Escalation()
+        self._status = StatusFile(self.folder, self.doorbell)
+        self._began = processes.started_at(os.getpid())
+        self._memory_kills = outcome.out_of_memory_kills()
+        self._isolation = isolation.watch(self.folder, self.launch)
+        self._hangs = HangPolicy(self.folder, self.launch)
+
+    def run(self) -> None:
+        """Supervise until no process of the attempt is left on this host."""
+        linux.adopt_orphans()
+        self._wakeup = processes.wake_on_signals()
+        self._control = Control(self.folder.control, create=True)
+        self._commands = folder_ipc.make_pipe(folder_ipc.command_path(self.folder))
+        self._publish("starting")
+        self._check_isolation()
+        self._begin()
+        while not self._is_over():
+            self._wait()
+            self._reap()
+            self._check_hangs()
+            self._check_regrouping()
+            self._check_isolation()
+            self._escalate()
+        self._end_everything()
+        ended, failure = outcome.outcome_of(self._ranks.states, self._context(), self._failure)
+        folder_ipc.command_path(self.folder).unlink(missing_ok=True)
+        self._publish("exited", ended, failure)
+        while not self._status.is_written and self.folder.path.exists():
+            time.sleep(RETRY_SECONDS)
+            self._status.flush()
+
+    def _is_over(self) -> bool:
+        if not self._group.has_started:
+            return self._failure is not None or self._signalled
+        waits = bool(self._fallen) and self._failure is None
+        return not waits and not self._ranks.alive()
+
+    # -- starting -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        failure = self._group.open()
+        if failure is not None:
+            self._failure = failure
+        self._start_ranks()
+
+    def _start_ranks(self) -> None:
+        if self._failure is None and not self._signalled:
+            self._group.start(self._control)
+            self._publish("running")
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _wait(self) -> None:
+        """Wait until a child ends, a command comes, or a time has come, and take the commands."""
+        sources = [self._wakeup, self._commands, *([0] if self.attached else [])]
+        until = self._next_time()
+        timeout = None if until == math.inf else max(0.0, until - time.monotonic())
+        ready, _, _ = select.select(sources, [], [], timeout)
+        for fd in ready:
+            if fd == self._wakeup:
+                if set(folder_ipc.drain(fd)) & {signal.SIGTERM, signal.SIGINT}:
+                    self._obey(Command.STOP)
+            elif fd == self._commands:
+                self._take_commands(folder_ipc.drain(fd))
+            elif not os.read(0, 4096):
+                self.attached = False
+                self._obey(Command.STOP)
+        self._status.flush()
+
+    def _next_time(self) -> float:
+        """When (monotonic) there is something to do, whatever happens before."""
+        now = time.monotonic()
+        times = [self._escalation.due, self._regroup_by]
+        if self._pause is not None:
+            times.append(self._pause.due)
+        if self._watches_hangs:
+            times.append(self._hangs.due)
+        if self._ranks.alive():
+            times.append(now + LOOK_SECONDS)
+        if self._isolation is not None:
+            times.append(now + isolation.CHECK_SECONDS)
+        if not self._status.is_written:
+            times.append(now + RETRY_SECONDS)
+        return min(times)
+
+    def _take_commands(self, data: bytes) -> None:
+        for byte in data:
+            if byte == folder_ipc.LAUNCH:
+                self._take_launch()
+            elif chr(byte) in ("1", "2"):
+                self._obey(Command(int(chr(byte))))
+
+    def _obey(self, command: Command) -> None:
+        if command <= self._command:
+            return
+        self._command = command
+        self._control.send(command)
+        if not self._group.has_started:
+            # Nothing has been trained yet; there is nothing to save.
+            self._signalled = True
+        elif self._is_script and command is Command.PAUSE and self._agrees():
+            # Its ranks agree on a step, as those of a task do, unless they stop asking.
+            self._pause = ScriptPause(self._control)
+        elif self._is_script:
+            self._signalled = True
+            self._escalation.schedule(0.0, self.launch.spec.recovery.grace_seconds)
+        elif command is Command.STOP:
+            self._escalation.schedule(AGREE_SECONDS, TERMINATE_SECONDS)
+        self._publish()
+
+    def _agrees(self) -> bool:
+        """Whether the script asks after every step if it has to stop."""
+        return Control.is_listened(self.folder.control)
+
+    # -- ranks that end -------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        ended = self._collect()
+        if self._failure is None:
+            states = [member.state for member in ended]
+            culprit = outcome.first_failing(states, self._context())
+            if culprit is not None and culprit.signal is None and self._ranks.alive():
+                # A process that a signal ends closes its connections before it can be waited for,
+                # so that a peer which they broke may be seen to end first.
+                time.sleep(SETTLE_SECONDS)
+                later = self._collect()
+                ended += later
+                killed = [m.state for m in later if m.state.signal is not None]
+                culprit = outcome.first_failing(killed, self._context()) or culprit
+            if culprit is not None:
+                first = next(member for member in ended if member.state is culprit)
+                self._take_failures([first, *(m for m in ended if m is not first)])
+        if ended:
+            self._send_off_late_ones()
+            self._publish()
+
+    def _collect(self) -> list[RankEntry]:
+        """Ranks that have ended since the last call, but for those that were to leave."""
+        ended: list[RankEntry] = []
+        reaped, store_code = self._group.reap()
+        for member in reaped:
+            if not any(member is current for current in self._ranks.current):
+                self._publish()
+            elif self._has_left(member):
+                self._ranks.renew(member)
+                self._publish()
+            else:
+                ended.append(member)
+        if store_code is not None and self._failure is None and not self._signalled:
+            self._fail(
+                Failure(
+                    exit_code=max(store_code, 0),
+                    message="the rendezvous store ended; the ranks can't find each other",
+                    cause=Cause.KILLED,
+                    log_tail=outcome.last_lines(folder_ipc.log_path(self.folder)),
+                )
+            )
+        return ended
+
+    def _has_left(self, member: RankEntry) -> bool:
+        """Whether it left as an earlier launch had it; the present one lists its device again."""
+        is_over = self._failure is not None or self._ranks.have_completed
+        is_going_on = not is_over and self._command is not Command.STOP
+        return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
+
+    def _send_off_late_ones(self) -> None:
+        """Stop ranks that came for a generation before which the job was completed. Those that
+        completed it together do not look for commands any more."""
+        if self.launch.in_place and self._ranks.have_completed:
+            self._control.send(Command.STOP)
+
+    def _take_failures(self, ended: list[RankEntry]) -> None:
+        """Have ranks that failed replaced, or end the attempt.
+
+        Args:
+            ended: the first to blame before the others.
+        """
+        for member in ended:
+            if self._failure is not None or not outcome.failed(member.state, self._context()):
+                continue
+            failure = self._hangs.failure_of_killed(member.state.pid) or outcome.describe_failure(
+                self.folder, member.state, out_of_memory=self._memory_ran_out()
+            )
+            alone = not any(m.is_alive for m in self._ranks.current)
+            replaced = self._command is Command.RUN and can_be_replaced(
+                self.launch, member.state, failure, alone=alone
+            )
+            if not replaced:
+                self._fail(self._fallen[0].failure if self._fallen else failure)
+                continue
+            failure.step = newest_step(self.folder.path)
+            self._fallen.append(fallen_of(self.launch, member, failure))
+            patience = self.launch.spec.recovery.regroup_seconds + PEERS_SECONDS
+            self._regroup_by = min(self._regroup_by, time.monotonic() + patience)
+
+    def _fail(self, failure: Failure) -> None:
+        """End the other ranks too: they wait in collectives for one that will not come."""
+        failure.step = newest_step(self.folder.path)
+        self._failure = failure
+        grace = self.launch.spec.recovery.grace_seconds if self._is_script else PEERS_SECONDS
+        self._escalation.schedule(0.0, grace)
+
+    # -- regrouping -----------------------------------------------------------------------------
+
+    def _check_regrouping(self) -> None:
+        """See that fallen ranks are replaced in time, and that those that are to leave do."""
+        late = time.monotonic() >= self._regroup_by
+        if late:
+            self._regroup_by = math.inf
+            processes.send_groups(_pids(self._ranks.leaving), signal.SIGKILL)
+        if not self._fallen or self._failure is not None:
+            return
+        alone = self.launch.num_nodes == 1 and not self._ranks.alive()
+        if late or alone or self._command is not Command.RUN:
+            self._fail(self._fallen[0].failure)
+            self._publish()
+
+    def _take_launch(self) -> None:
+        """Continue with the launch in the folder, if it is of a later generation."""
+        launch = Launch.model_validate_json(self.folder.launch.read_bytes())
+        is_newer = launch.in_place and launch.generation > self.launch.generation
+        is_over = self._failure is not None or self._ranks.have_completed
+        if not is_newer or is_over or self._command is Command.STOP:
+            return
+        try:
+            failure = self._group.regroup(launch)
+        except OSError:
+            # A full disk. The ranks go on as they are, and the agent sends the launch again.
+            return
+        if failure is not None:
+            self._fail(failure)
+            self._publish()
+            return
+        self.launch = launch
+        self._fallen = []
+        self._hangs.reset(time.monotonic() + STUCK_SECONDS)
+        self._regroup_by = self._leaving_ends()
+        self._start_ranks()
+
+    def _leaving_ends(self) -> float:
+        """When (monotonic) the ranks that the present launch leaves out have had their time."""
+        if not self._ranks.leaving:
+            return math.inf
+        pids = _pids(self._ranks.leaving)
+        pages = [page for pid in pids if (page := read(self.folder.path, pid)) is not None]
+        longest = max((max(p.longest_seconds, p.first_seconds) for p in pages), default=0.0)
+        return time.monotonic() + max(LEAVE_SECONDS, LEAVE_STEPS * longest)
+
+    # -- hangs and isolation --------------------------------------------------------------------
+
+    @property
+    def _watches_hangs(self) -> bool:
+        """Whether hangs count: ranks that fail or are to stop have their times already."""
+        runs = self._group.has_started and self._failure is None and not self._fallen
+        return runs and self._command is not Command.STOP
+
+    def _check_hangs(self) -> None:
+        now, stall = time.monotonic(), self._hangs.stall
+        if self._watches_hangs and now >= self._hangs.due:
+            failure = self._hangs.look(now, self._live(), self.launch)
+            if failure is not None:
+                self._fail(failure)
+        if (stall is None) != (self._hangs.stall is None):
+            self._publish()
+
+    def _live(self) -> dict[int, int]:
+        """The live ranks of the present generation, each with its process."""
+        alive = [member.state for member in self._ranks.current if member.is_alive]
+        return {state.rank: state.pid for state in alive if state.pid is not None}
+
+    def _check_isolation(self) -> None:
+        """Under `on_isolation: stop`, end the ranks before the job is started elsewhere."""
+        if self._isolation is None:
+            return
+        silent = self._is_script and not self._agrees()
+        step = self._isolation.look(self.launch.spec.recovery.grace_seconds if silent else math.inf)
+        if step is isolation.Step.GO_ON:
+            return
+        self._isolated = self._isolated or self._command is Command.RUN
+        self._obey(Command.PAUSE)
+        if step is isolation.Step.KILL:
+            self._obey(Command.STOP)
+            self._escalation.schedule(0.0, 0.0)
+
+    # -- stopping -------------------------------------------------------------------------------
+
+    def _escalate(self) -> None:
+        if self._pause is not None and time.monotonic() >= self._pause.due:
+            self._pause = None
+            self._escalation.schedule(0.0, self.launch.spec.recovery.grace_seconds)
+        for number in self._escalation.take_due():
+            alive = _pids(self._ranks.alive())
+            if alive and self._failure is None:
+                self._signalled = True
+            # Each rank leads a group; SIGTERM reaches what it started there, as under `torchrun`.
+            processes.send_groups(alive, number)
+
+    def _end_everything(self) -> None:
+        """Leave no process of the attempt, however it was detached."""
+        pause = SWEEP_SECONDS
+        while True:
+            left = processes.descendants() | processes.marked(self.folder.path)
+            processes.send(left, signal.SIGKILL)
+            processes.reap_all()
+            if not left:
+                return
+            select.select([self._wakeup], [], [], pause)
+            folder_ipc.drain(self._wakeup)
+            pause = min(pause * 1.2, 1.0)
+
+    # -- the status -----------------------------------------------------------------------------
+
+    def _context(self) -> outcome.AttemptContext:
+        return outcome.AttemptContext(self._is_script, self._command, self._signalled)
+
+    def _memory_ran_out(self) -> bool:
+        return outcome.out_of_memory_kills() > self._memory_kills
+
+    def _phase(self) -> str:
+        if self._command is not Command.RUN or self._failure is not None:
+            return "stopping"
+        return "running" if self._group.has_started else "starting"
+
+    def _publish(
+        self,
+        phase: str | None = None,
+        ended: Outcome | None = None,
+        failure: Failure | None = None,
+    ) -> None:
+        status = ShimStatus.model_validate(
+            {
+                "job_id": self.launch.job_id,
+                "attempt": self.launch.attempt,
+                "generation": self.launch.generation,
+                "shim_pid": os.getpid(),
+                "shim_started_at": self._began,
+                "phase": phase or self._phase(),
+                "command": self._command,
+                "ranks": [rank.model_dump() for rank in self._ranks.states],
+                "fallen": [fallen.model_dump() for fallen in self._fallen],
+                "leaving": [member.place.device_index for member in self._ranks.leaving],
+                "rendezvous": self._group.rendezvous,
+                "outcome": ended,
+                "failure": failure or self._failure,
+                "isolated": self._isolated,
+                "stall": self._hangs.stall,
+                "updated_at": time.time(),
+            }
+        )
+        self._status.publish(status)
+
+
+def _pids(members: list[RankEntry]) -> list[int]:
+    return [member.state.pid for member in members if member.state.pid is not None]

@@ -1,0 +1,1 @@
+"""What ranks wrote, on its way to the coordinator; imports `coordinator_link`."""

@@ -1,0 +1,353 @@
+"""Ships what the ranks write, live, for as long as it takes.
+
+One loop looks at the sizes of all spools of all attempts; a spool that grew gets a task that sends
+until nothing is left. So an idle host costs a few `stat` calls, and a large request holds up nobody
+else; small pieces share messages, and wait for each other (`sharing`).
+"""
+
+import asyncio
+import contextlib
+import functools
+import json
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from trainhall.cluster.agent.coordinator_link.http_api import (
+    Shipping,
+    Source,
+    StorageFullError,
+    UnavailableError,
+    Uploading,
+)
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.agent.shim import rank_process
+from trainhall.cluster.agent.shipping import checkpoint_transfer, unreported_checkpoints
+from trainhall.cluster.agent.shipping.spools import EventSpool, LogSpool, MetricSpool, Spool, Upload
+from trainhall.cluster.agent.shipping.unreported_checkpoints import UnreportedSpool
+from trainhall.cluster.agent.ticks import until_tick
+from trainhall.cluster.backoff import Backoff
+from trainhall.cluster.host_log import HostLogger
+from trainhall.training.link.folder import AttemptFolder
+from trainhall.training.link.launch import Launch
+
+logger = HostLogger(__name__)
+
+LOOK_SECONDS = 0.1
+"""Between two looks while attempts run. What is found in one look shares a message."""
+IDLE_SECONDS = 0.5
+"""Between two looks at a log, or any file of a rank that is not rank 0, that nothing was written to
+since the last: most looks of a host with many ranks are at such files."""
+FIRST_SECONDS = 0.25
+"""Between two batches of rank 0's metrics, and between two looks while they come: ranks write as
+often (`training.pulse`), and to be woken up is most of what a host costs."""
+CALM_SECONDS = 0.5
+"""Without metrics of rank 0 until they are said to come no more."""
+OTHERS_SECONDS = 2.0
+"""Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
+series, which rank 0 writes. A piece costs a host as much for one number as for thousands."""
+SAVE_SECONDS = 5.0
+"""How far the saved positions may be behind."""
+RETRY_SECONDS = 0.1
+RETRY_LIMIT_SECONDS = 2.0
+OWN_RETRY_LIMIT_SECONDS = 10.0
+"""The longest pause of what fails again and again while others get through."""
+
+
+class AttemptShipper:
+    """The spools of one attempt on this host."""
+
+    def __init__(self, folder: AttemptFolder, launch: Launch, api: Shipping) -> None:
+        self._positions = folder.path / "shipped.json"
+        self._saved_at = 0.0
+        self._tasks: dict[Spool, asyncio.Task[None]] = {}
+        self._due: dict[Spool, float] = {}
+        """When (monotonic) a spool that may wait is looked at again."""
+        self._calm_until = 0.0
+        """When (monotonic) rank 0 has written no metrics for `CALM_SECONDS`."""
+        self.ended = False
+        """No process of the attempt is left: what is in the files now is all."""
+        self._folder, self._launch, self._api = folder, launch, api
+        self._upload = _upload(launch, api)
+        self._shipped_of: set[tuple[int, int]] = set()
+        self.spools: list[Spool] = []
+        self._add_spools((place.rank, launch.generation) for place in launch.ranks)
+        self._unreported: UnreportedSpool | None = None
+        self._look_for_unreported()
+        before, unrecorded = unreported_checkpoints.earlier(launch), launch.checkpoint.unrecorded
+        if self._unreported is not None and before is not None and unrecorded is not None:
+            after = unrecorded.after_step
+            self.spools.append(
+                UnreportedSpool(list, before, api, self._upload, lambda: True, after_step=after)
+            )
+        self._restore()
+
+    def move(self, launch: Launch) -> None:
+        """It goes on in a later generation. Only what is saved in that one is still recorded, and
+        rank 0 may be another process now, or on another host."""
+        self._launch = launch
+        self._look_for_unreported()
+
+    def _look_for_unreported(self) -> None:
+        if self._unreported is not None:
+            self.spools.remove(self._unreported)
+            self._unreported = None
+        if any(place.rank == 0 for place in self._launch.ranks):
+            self._unreported = UnreportedSpool(
+                lambda: [spool.path for spool in self._own_events()],
+                self._launch, self._api, self._upload, self._all_reported,
+            )  # fmt: skip
+            self.spools.append(self._unreported)
+
+    def _own_events(self) -> list[EventSpool]:
+        """Event spools of the ranks here: any of them may have been rank 0 for a while."""
+        events = [spool for spool in self.spools if isinstance(spool, EventSpool)]
+        return [spool for spool in events if not isinstance(spool, UnreportedSpool)]
+
+    def extend(self, writers: Iterable[tuple[int, int]]) -> None:
+        """Ship the files of these processes too, given by the rank and generation of their
+        beginning, from where an earlier agent had come."""
+        if self._add_spools(writers):
+            self._restore()
+
+    def _add_spools(self, writers: Iterable[tuple[int, int]]) -> bool:
+        new = sorted(set(writers) - self._shipped_of)
+        for rank, generation in new:
+            logs = all(rank != other for other, _ in self._shipped_of)
+            self._shipped_of.add((rank, generation))
+            writer = rank_process.writer_name(self._launch, rank, generation)
+            source = Source(self._launch.job_id, self._launch.attempt, rank, writer, generation)
+            events = EventSpool(
+                source, self._folder.events(rank, generation), self._api, self._upload
+            )
+            metrics = MetricSpool(source, self._folder.metrics(rank, generation), self._api)
+            if generation > 1:
+                events.name, metrics.name = f"events-{generation}", f"metrics-{generation}"
+            self.spools += [events, metrics]
+            if logs:  # of one rank after the other they are one file
+                for stream, path in (
+                    ("stdout", self._folder.stdout(rank)),
+                    ("stderr", self._folder.stderr(rank)),
+                ):
+                    self.spools.append(LogSpool(source, path, self._api, stream))
+        return bool(new)
+
+    def start_growing(self, link: "LinkPause", done: Callable[[], None]) -> bool:
+        """Begin to send where there is something new; True when anything is under way."""
+        now = time.monotonic()
+        for spool in self.spools:
+            waits = not self.ended and now < self._due.get(spool, now)
+            if waits or spool in self._tasks:
+                continue
+            more = spool.has_more()
+            # Of two looks that come at ticks the second may be the earlier one behind its tick.
+            self._due[spool] = now + _pause_after(spool, more) - LOOK_SECONDS / 2
+            if more:
+                if _is_first(spool):
+                    self._calm_until = now + CALM_SECONDS
+                task = asyncio.create_task(self._ship(spool, link), name=f"ship {spool.path}")
+                self._tasks[spool] = task
+                task.add_done_callback(functools.partial(self._finished, spool, done))
+        return bool(self._tasks)
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look. While rank 0's metrics come, its other files may wait for
+        them; where they do not, something begins, ends or takes long, and is sent sooner."""
+        return FIRST_SECONDS if time.monotonic() < self._calm_until else LOOK_SECONDS
+
+    def _finished(self, spool: Spool, done: Callable[[], None], task: asyncio.Task[None]) -> None:
+        self._tasks.pop(spool, None)
+        if self.shipped:
+            self.save()
+            done()  # before that there is nothing to report
+
+    @property
+    def shipped(self) -> bool:
+        """Everything is acknowledged and nothing can follow."""
+        return self.ended and not self._tasks and not any(s.has_more() for s in self.spools)
+
+    def _all_reported(self) -> bool:
+        """All events of the ranks have arrived, and none can follow."""
+        return self.ended and not any(
+            spool in self._tasks or spool.has_more() for spool in self._own_events()
+        )
+
+    async def _ship(self, spool: Spool, link: "LinkPause") -> None:
+        pause, own, successes = 0.0, Backoff(RETRY_SECONDS, OWN_RETRY_LIMIT_SECONDS), link.successes
+        while True:
+            await link.wait()
+            try:
+                more = await spool.ship()
+            except UnavailableError as error:
+                link.failed(str(error))
+                if isinstance(error, StorageFullError) or link.successes > successes:
+                    # It is refused itself: there is no room for it, or others get through.
+                    pause, successes = own.next(), link.successes
+                await asyncio.sleep(pause)
+                continue
+            except Exception:
+                # A file that cannot be read, say. The others go on.
+                logger.exception("shipping_failed", path=spool.path)
+                await asyncio.sleep(RETRY_LIMIT_SECONDS)
+                continue
+            link.worked()
+            own.reset()
+            pause, successes = 0.0, link.successes
+            self._save_sometimes()
+            if not more:
+                return
+
+    def _save_sometimes(self) -> None:
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Note the positions, for the next agent to go on from. Losing them costs time only."""
+        self._saved_at = time.monotonic()
+        data = {f"{s.source.rank}/{s.name}": s.position() for s in self.spools}
+        temporary = self._positions.with_suffix(".tmp")
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(data))
+            temporary.replace(self._positions)
+
+    def _restore(self) -> None:
+        try:
+            data = json.loads(self._positions.read_bytes())
+            for spool in self.spools:
+                if spool.position() != [0, 0]:
+                    continue  # it has come further since
+                offset, sequence = data.get(f"{spool.source.rank}/{spool.name}", (0, 0))
+                spool.restore([int(offset), int(sequence)])
+        except FileNotFoundError:
+            return
+        except (ValueError, TypeError, AttributeError):
+            logger.warning("positions_damaged", path=self._positions, action="all is sent again")
+
+    async def close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _pause_after(spool: Spool, more: bool) -> float:
+    """Seconds until a file is looked at again; `more`: something is sent of it now."""
+    is_other = spool.source.rank > 0
+    if isinstance(spool, MetricSpool):
+        return OTHERS_SECONDS if is_other else FIRST_SECONDS if more else 0.0
+    return IDLE_SECONDS if not more and (is_other or isinstance(spool, LogSpool)) else 0.0
+
+
+def _is_first(spool: Spool) -> bool:
+    """It holds the metrics that are drawn live."""
+    return isinstance(spool, MetricSpool) and spool.source.rank == 0
+
+
+def _upload(launch: Launch, api: Uploading) -> Upload | None:
+    if not launch.checkpoint.upload:
+        return None
+
+    async def upload(job_id: str, event: dict[str, object]) -> str | None:
+        return await checkpoint_transfer.upload(api, Path(launch.checkpoint.folder), job_id, event)
+
+    return upload
+
+
+class LinkPause:
+    """One pause for all: when the coordinator is away, it is away for every spool."""
+
+    def __init__(self) -> None:
+        self.successes = 0
+        self._until = 0.0
+        self._backoff = Backoff(RETRY_SECONDS, RETRY_LIMIT_SECONDS)
+        self._back = asyncio.Event()
+        self._away = False
+
+    async def wait(self) -> None:
+        left = self._until - time.monotonic()
+        if left > 0:
+            self._back.clear()
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._back.wait()
+
+    def failed(self, reason: str) -> None:
+        now = time.monotonic()
+        if not self._away:
+            logger.info("shipping_waits", error=reason)
+        self._away = True
+        if now < self._until:
+            return
+        self._until = now + self._backoff.next()
+
+    def worked(self) -> None:
+        self.successes += 1
+        self._away = False
+        self._until = 0.0
+        self._backoff.reset()
+        self._back.set()
+
+
+class Shipper:
+    """All attempts of this host."""
+
+    def __init__(self, api: Shipping, done: Callable[[], None]) -> None:
+        self._api = api
+        self._done = done
+        self._attempts: dict[Token, AttemptShipper] = {}
+        self._some = asyncio.Event()
+        self.link = LinkPause()
+
+    def add(self, token: Token, folder: AttemptFolder, launch: Launch) -> None:
+        if token not in self._attempts:
+            self._attempts[token] = AttemptShipper(folder, launch, self._api)
+            self._some.set()
+
+    def extend(self, token: Token, writers: Iterable[tuple[int, int]]) -> None:
+        """See `AttemptShipper.extend`."""
+        if token in self._attempts:
+            self._attempts[token].extend(writers)
+
+    def move(self, token: Token, onto: Token, launch: Launch) -> None:
+        """The attempt goes on under another token."""
+        if token in self._attempts:
+            shipper = self._attempts[onto] = self._attempts.pop(token)
+            shipper.move(launch)
+
+    async def remove(self, token: Token) -> None:
+        shipper = self._attempts.pop(token, None)
+        if shipper is not None:
+            await shipper.close()
+
+    def ended(self, token: Token) -> None:
+        """No process of it is left. What is new is looked for at once: its job waits for that."""
+        shipper = self._attempts.get(token)
+        if shipper is not None:
+            shipper.ended = True
+            shipper.start_growing(self.link, self._done)
+
+    def shipped(self, token: Token) -> bool:
+        return token not in self._attempts or self._attempts[token].shipped
+
+    def wake(self) -> None:
+        """The coordinator is there again: do not wait any longer."""
+        self.link.worked()
+
+    async def run(self) -> None:
+        """Look for what is new, for ever."""
+        while True:
+            if not self._attempts:
+                self._some.clear()
+                await self._some.wait()
+            for shipper in list(self._attempts.values()):
+                shipper.start_growing(self.link, self._done)
+            pauses = [shipper.pause for shipper in self._attempts.values()]
+            await asyncio.sleep(until_tick(min(pauses, default=LOOK_SECONDS)))
+
+    async def close(self) -> None:
+        """Stop, and note how far everything came."""
+        for shipper in self._attempts.values():
+            await shipper.close()
+            shipper.save()

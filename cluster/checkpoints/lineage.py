@@ -1,0 +1,152 @@
+"""Where an attempt's checkpoints go, and which it starts from.
+
+The candidates follow the job's lineage: those that the last attempt wrote, newest first, then those
+that it was itself told to look for or to start from. So after a restore to an older step, what was
+written beyond that step is not taken up again by accident.
+
+A job that has lost all of them does not start over by itself: it is told those that were found
+damaged. Whoever loads one verifies it, so the attempt fails and says why for each, unless a host's
+own copy is good or the files were mended.
+"""
+
+from dataclasses import replace
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.db.documents import CheckpointPlan, UnrecordedCheckpoints
+from trainhall.db.models import Attempt, Checkpoint, Job
+
+STORE = "store:"
+"""Location of a checkpoint in the coordinator's own store."""
+
+
+_IN_STATE = select(Checkpoint).where(
+    Checkpoint.job_id == bindparam("at_job"), Checkpoint.state == bindparam("in_state")
+)
+
+
+async def checkpoint_plan(
+    session: AsyncSession, job: Job, limit: int
+) -> tuple[CheckpointPlan, list[str]]:
+    """`Attempt.checkpoint_plan` of the job's next attempt, and notes for people."""
+    path = job.spec["checkpoint"].get("path")
+    folder = f"{str(path).rstrip('/')}/{job.id}" if path else None
+    names, notes = await restart_candidates(session, job)
+    unrecorded = None
+    if folder is not None and job.restore_checkpoint_id is None:
+        unrecorded = await _unrecorded(session, job)
+    return CheckpointPlan(folder, folder is None, tuple(names[:limit]), unrecorded), notes
+
+
+async def _unrecorded(session: AsyncSession, job: Job) -> UnrecordedCheckpoints | None:
+    """What the last attempt may have committed while nobody was left to tell of it.
+
+    What a revoked one commits does not count: it may have been written after the revocation. What
+    it was to look for itself does, unless it has saved since.
+    """
+    last = await session.get(Attempt, (job.id, job.attempt)) if job.attempt else None
+    if last is None:
+        return None
+    newest = await _newest_step(session, job.id, last.number, last.generation)
+    if not last.revoked:
+        after = -1 if newest is None else newest
+        return UnrecordedCheckpoints(last.number, last.generation, after)
+    passed_on = last.checkpoint_plan.unrecorded
+    if passed_on is None or newest is not None:
+        return None
+    found = await _newest_step(session, job.id, passed_on.attempt, passed_on.generation)
+    after = passed_on.after_step
+    return replace(passed_on, after_step=after if found is None else max(found, after))
+
+
+async def _newest_step(
+    session: AsyncSession, job_id: str, attempt: int, generation: int
+) -> int | None:
+    """Of the checkpoints that are recorded of a token, whatever became of them."""
+    step: int | None = await session.scalar(
+        select(func.max(Checkpoint.step)).where(
+            Checkpoint.job_id == job_id,
+            Checkpoint.attempt == attempt,
+            Checkpoint.generation == generation,
+        )
+    )
+    return step
+
+
+async def restart_candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
+    """What the job's ranks are told to start from, best first, and notes for people."""
+    names, notes = await candidates(session, job)
+    if names:
+        return names, notes
+    damaged, notes = await candidates(session, job, state="corrupt")
+    if damaged:
+        found = "it was" if len(damaged) == 1 else f"all {len(damaged)} that it has were"
+        notes.append(f"{found} found damaged, and it does not start over by itself")
+    return damaged, notes
+
+
+async def candidates(
+    session: AsyncSession, job: Job, *, state: str = "committed"
+) -> tuple[list[str], list[str]]:
+    """What the job would go back to, best first, and notes for people.
+
+    Args:
+        state: in which a checkpoint counts.
+    """
+    rows = await session.scalars(_IN_STATE, {"at_job": job.id, "in_state": state})
+    good = {row.name: row for row in rows}
+    if job.restore_checkpoint_id is None:
+        return await _lineage(session, job.id, job.attempt, good, None), []
+    wanted = await session.get(Checkpoint, job.restore_checkpoint_id)
+    if wanted is None:
+        return await _lineage(session, job.id, job.attempt, good, None), [
+            "the checkpoint to restore is gone"
+        ]
+    names = await _lineage(session, job.id, wanted.attempt, good, wanted.step)
+    if wanted.name in good:
+        return names, [f"restores step {wanted.step}"]
+    return names, [f"the checkpoint of step {wanted.step} is {wanted.state}"]
+
+
+async def _lineage(
+    session: AsyncSession,
+    job_id: str,
+    number: int,
+    good: dict[str, Checkpoint],
+    up_to_step: int | None,
+) -> list[str]:
+    attempt = await session.get(Attempt, (job_id, number)) if number else None
+    if attempt is None:
+        return []
+    own = sorted(
+        (
+            row
+            for row in good.values()
+            if row.attempt == number and (up_to_step is None or row.step <= up_to_step)
+        ),
+        key=lambda row: (row.generation, row.step),
+        reverse=True,
+    )
+    names = [row.name for row in own]
+    late = _reported_late(attempt.checkpoint_plan.unrecorded, good, up_to_step)
+    inherited = [n for n in attempt.checkpoint_plan.resume if n in good]
+    return list(dict.fromkeys([*names, *late, *inherited]))
+
+
+def _reported_late(
+    unrecorded: UnrecordedCheckpoints | None, good: dict[str, Checkpoint], up_to_step: int | None
+) -> list[str]:
+    """What an attempt was to look for since nobody had told of it, as far as that was told since:
+    the attempt may have gone on from there."""
+    if unrecorded is None:
+        return []
+    token = (unrecorded.attempt, unrecorded.generation)
+    rows = [
+        row
+        for row in good.values()
+        if (row.attempt, row.generation) == token
+        and row.step > unrecorded.after_step
+        and (up_to_step is None or row.step <= up_to_step)
+    ]
+    return [row.name for row in sorted(rows, key=lambda row: row.step, reverse=True)]

@@ -1,0 +1,37 @@
+"""Loads and marks the rows of checkpoints."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import CursorResult, literal_column, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import NotFoundError
+from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.db.models import Checkpoint
+
+# As a literal: SQLite uses a partial index only where the statement itself has its condition.
+IS_DELETING = Checkpoint.state == literal_column("'deleting'")
+
+
+async def load(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
+    row = await session.get(Checkpoint, checkpoint_id)
+    if row is None:
+        raise NotFoundError("checkpoint", checkpoint_id)
+    return row
+
+
+async def load_locked(session: AsyncSession, checkpoint_id: str) -> Checkpoint:
+    """As it is once nobody else can change it: the retention may be giving it up right now."""
+    row = await load(session, checkpoint_id)
+    await lock_job(session, row.job_id)
+    await session.refresh(row)
+    return row
+
+
+async def mark_deleted(session: AsyncSession, ids: Sequence[str]) -> None:
+    result = await session.execute(
+        update(Checkpoint)
+        .where(Checkpoint.id.in_(ids), Checkpoint.state == "deleting")
+        .values(state="deleted")
+    )
+    assert isinstance(result, CursorResult)

@@ -1,0 +1,314 @@
+"""The coordinator's own store of checkpoints, for jobs whose nodes share no storage.
+
+    <data folder>/
+        uploads/<job>/<checkpoint>/…        being received; nobody reads it
+        checkpoints/<job>/<checkpoint>/…    committed: complete, verified, made durable
+
+One rename leads from the first to the second, after every file was checked against the manifest; so
+half a checkpoint is never seen, whatever happens when. All paths come from outside and are checked
+before they touch the disk.
+"""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator
+from io import FileIO
+from pathlib import Path
+
+from trainhall.cluster.errors import (
+    DamagedError,
+    InvalidValueError,
+    NotFoundError,
+    StorageFullError,
+    TooLargeError,
+)
+from trainhall.cluster.ports import Ids
+from trainhall.training.checkpoint.format.draft import fsync_folder, make_durable_folder
+from trainhall.training.checkpoint.format.errors import BadCheckpointError
+from trainhall.training.checkpoint.format.manifest import (
+    MAX_MANIFEST_BYTES,
+    read_manifest,
+    safe_path,
+    verify_files,
+)
+from trainhall.training.checkpoint.format.names import MANIFEST, is_removed_name, parse_name
+from trainhall.training.checkpoint.format.removal import vanish
+
+_JOB_ID = re.compile(r"[0-9a-z]{1,32}")
+_MAX_PATH = 512
+_MAX_PART = 255
+_BLOCK = 1024 * 1024
+_PART_SUFFIX = ".part"
+
+
+class CheckpointStore:
+    def __init__(self, data_dir: Path, ids: Ids, max_file_bytes: int) -> None:
+        self._uploads = data_dir / "uploads"
+        self._committed = data_dir / "checkpoints"
+        self._ids = ids
+        self._max_file_bytes = max_file_bytes
+        self._committing: dict[tuple[str, str], asyncio.Lock] = {}
+        # Other work waits for these threads too: curves, what agents ship, other uploads.
+        self._comparing = asyncio.Semaphore(1)
+
+    async def put(
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        sha256: str | None = None,
+    ) -> None:
+        """Receive one file of a checkpoint that is not committed yet. Repeating it is harmless.
+
+        Raises:
+            InvalidValueError: a path that does not stay within the checkpoint.
+            TooLargeError: the file is beyond the limit.
+            DamagedError: what came is not what `sha256` says.
+            StorageFullError: the disk is full; what was received of it is gone again.
+        """
+        with _telling_of_a_full_disk():
+            await self._put(job_id, name, path, chunks, sha256)
+
+    async def _put(
+        self, job_id: str, name: str, path: str, chunks: AsyncIterator[bytes], sha256: str | None
+    ) -> None:
+        target = _inside(self._uploads, job_id, name, path)
+        committed = self.folder(job_id, name)
+        if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
+            # Whoever did not hear that it came sends it again. A slow disk has to take it once.
+            async for _ in chunks:
+                pass
+            return
+        limit = self._max_file_bytes if path != MANIFEST else MAX_MANIFEST_BYTES
+        temporary = target.with_name(f"{target.name[:200]}.{self._ids.new()}{_PART_SUFFIX}")
+        writer = _Writer(temporary)
+        try:
+            pending = bytearray()
+            async for chunk in chunks:
+                pending += chunk
+                if writer.size + len(pending) > limit:
+                    raise TooLargeError(limit)
+                if len(pending) >= _BLOCK:
+                    await asyncio.to_thread(writer.write, bytes(pending))
+                    pending.clear()
+            # One hop to a thread for all of a small file.
+            await asyncio.to_thread(writer.finish, bytes(pending), target, sha256)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidValueError("path", path, "a part of it was uploaded as a file") from None
+        except IsADirectoryError:
+            raise InvalidValueError("path", path, "was uploaded as a folder") from None
+        finally:
+            if not writer.is_done:
+                await asyncio.to_thread(writer.discard)
+
+    async def _is_here(self, file: Path, sha256: str | None) -> bool:
+        """Whether this file of an upload came before, whole."""
+        if sha256 is None or not await asyncio.to_thread(file.is_file):
+            return False
+        async with self._comparing:
+            return await asyncio.to_thread(_is_whole, file, sha256)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        """Make an upload the checkpoint that it is, if it is complete and whole. Idempotent.
+
+        Raises:
+            NotFoundError: nothing was uploaded under this name.
+            DamagedError: a file is missing or not what the manifest says.
+            StorageFullError: the disk is full; the upload is kept, to be committed later.
+        """
+        upload = _inside(self._uploads, job_id, name)
+        lock = self._committing.setdefault((job_id, name), asyncio.Lock())
+        try:
+            async with lock:
+                with _telling_of_a_full_disk():
+                    await asyncio.to_thread(self._commit, upload, self.folder(job_id, name))
+        finally:
+            if not lock.locked():
+                self._committing.pop((job_id, name), None)
+
+    def has(self, job_id: str, name: str) -> bool:
+        """Whether this checkpoint is committed."""
+        return self.folder(job_id, name).is_dir()
+
+    def file(self, job_id: str, name: str, path: str) -> Path:
+        """A file of a committed checkpoint.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        found = _inside(self._committed, job_id, name, path)
+        if not found.is_file() or found.is_symlink():
+            raise NotFoundError("checkpoint file", f"{job_id}/{name}/{path}")
+        return found
+
+    async def delete(self, job_id: str, name: str) -> None:
+        """Remove a checkpoint; that it is gone already is fine."""
+        await asyncio.to_thread(vanish, self.folder(job_id, name))
+
+    async def committed(self) -> set[tuple[str, str]]:
+        """Job and name of every committed checkpoint."""
+        return await asyncio.to_thread(self._list_committed)
+
+    async def sweep(self, older_than_seconds: float) -> list[str]:
+        """Remove uploads that nobody continued for so long, and what a kill left half removed."""
+        return await asyncio.to_thread(self._sweep, older_than_seconds)
+
+    def folder(self, job_id: str, name: str) -> Path:
+        """Where a checkpoint lies, committed or not."""
+        return _inside(self._committed, job_id, name)
+
+    def _commit(self, upload: Path, target: Path) -> None:
+        if target.is_dir():
+            shutil.rmtree(upload, ignore_errors=True)
+            return
+        if not upload.is_dir():
+            raise NotFoundError("upload", f"{upload.parent.name}/{upload.name}")
+        try:
+            manifest = read_manifest(upload)
+            if problems := verify_files(upload, manifest.files):
+                raise BadCheckpointError(problems)
+        except BadCheckpointError as error:
+            shown = "; ".join(str(problem) for problem in error.problems[:5])
+            raise DamagedError(f"checkpoint {upload.name} is not whole: {shown}") from None
+        if manifest.job_id != upload.parent.name or str(manifest.name) != upload.name:
+            raise DamagedError(
+                f"the manifest is that of job {manifest.job_id}, {manifest.name}, "
+                f"not of job {upload.parent.name}, {upload.name}"
+            )
+        listed = {record.path for record in manifest.files} | {MANIFEST}
+        for file in [p for p in upload.rglob("*") if p.is_file() or p.is_symlink()]:
+            if file.relative_to(upload).as_posix() not in listed:
+                file.unlink()
+        for folder in [upload, *(p for p in upload.rglob("*") if p.is_dir())]:
+            fsync_folder(folder)
+        make_durable_folder(target.parent)
+        upload.rename(target)
+        fsync_folder(target.parent)
+        fsync_folder(upload.parent)
+
+    def _list_committed(self) -> set[tuple[str, str]]:
+        folders = self._committed.glob("*/*")
+        return {(f.parent.name, f.name) for f in folders if parse_name(f.name) is not None}
+
+    def _sweep(self, older_than_seconds: float) -> list[str]:
+        removed = []
+        oldest = time.time() - older_than_seconds  # file times are the host's, not the port's
+        for upload in self._uploads.glob("*/*"):
+            times = [p.lstat().st_mtime for p in (upload, *upload.rglob("*"))]
+            if max(times) < oldest:
+                shutil.rmtree(upload, ignore_errors=True)
+                removed.append(f"{upload.parent.name}/{upload.name}")
+        for half in self._committed.glob("*/*"):
+            if is_removed_name(half.name):
+                shutil.rmtree(half, ignore_errors=True)
+        return removed
+
+
+@contextlib.contextmanager
+def _telling_of_a_full_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFullError(
+            "the disk with the coordinator's data folder is full; hosts keep their checkpoints and "
+            "send them again until there is room"
+        ) from None
+
+
+class _Writer:
+    """One file on its way in: hashed as it is written, durable before it gets its name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None
+        self._digest = hashlib.sha256()
+        self.size = 0
+        self.is_done = False
+
+    def write(self, data: bytes) -> None:
+        """
+        Raises:
+            FileExistsError, NotADirectoryError: a part of the path is a file.
+        """
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("xb", buffering=0)
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) or 0 :]
+        self._digest.update(data)
+        self.size += len(data)
+
+    def finish(self, data: bytes, target: Path, sha256: str | None) -> None:
+        """Write the last of it and give it its name.
+
+        Raises:
+            FileExistsError, NotADirectoryError: a part of the path is a file.
+            IsADirectoryError: the target is a folder.
+            DamagedError: what came is not what `sha256` says.
+        """
+        self.write(data)
+        assert self._file is not None
+        os.fsync(self._file.fileno())
+        self._file.close()
+        found = self._digest.hexdigest()
+        if sha256 is not None and found != sha256.lower():
+            raise DamagedError(
+                f"{target.name}: its SHA-256 is {found}, not {sha256}; send it again"
+            )
+        self._path.replace(target)
+        self.is_done = True
+
+    def discard(self) -> None:
+        """What did not get its name goes."""
+        if self._file is not None:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+def _is_whole(file: Path, sha256: str) -> bool:
+    """Whether a file of an upload is what it should be. If so, the upload counts as continued."""
+    try:
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found == sha256.lower():
+            os.utime(file)
+            return True
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        pass
+    return False
+
+
+def _inside(root: Path, job_id: str, name: str, path: str | None = None) -> Path:
+    if not _JOB_ID.fullmatch(job_id):
+        raise InvalidValueError("job", job_id[:80], f"{job_id[:80]!r} is no job id")
+    if parse_name(name) is None:
+        raise InvalidValueError(
+            "checkpoint", name[:80], f"{name[:80]!r} is no name of a checkpoint"
+        )
+    folder = root / job_id / name
+    if path is None:
+        return folder
+    too_long = len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH
+    if too_long or any(
+        len(part.encode("utf-8", "surrogatepass")) > _MAX_PART for part in path.split("/")
+    ):
+        raise InvalidValueError("path", path[:80], "is too long")
+    if path.endswith(_PART_SUFFIX):
+        raise InvalidValueError("path", path, f"may not end with {_PART_SUFFIX}")
+    if path != MANIFEST:
+        try:
+            safe_path(path)
+        except ValueError as error:
+            raise InvalidValueError("path", path, str(error)) from None
+    return folder / path

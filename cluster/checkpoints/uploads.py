@@ -1,0 +1,123 @@
+"""Checkpoints in the coordinator's store: taken from agents, given to them, removed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints.lineage import STORE
+from trainhall.cluster.checkpoints.rows import IS_DELETING, mark_deleted
+from trainhall.cluster.checkpoints.store import CheckpointStore
+from trainhall.cluster.errors import InvalidValueError, NotFoundError, RevokedError
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Checkpoint
+from trainhall.training.checkpoint.format.names import CheckpointName, parse_name
+
+log = structlog.get_logger(__name__)
+
+
+class CheckpointUploads:
+    def __init__(self, db: Database, store: CheckpointStore) -> None:
+        self._db = db
+        self._store = store
+        self._recorded: set[tuple[str, str]] = set()
+        """Job and name of what lies in the store and was found to have its record."""
+
+    async def receive(
+        self,
+        job_id: str,
+        name: str,
+        path: str,
+        chunks: AsyncIterator[bytes],
+        *,
+        sha256: str | None = None,
+    ) -> None:
+        """Take one file of a checkpoint that an agent uploads.
+
+        Raises:
+            InvalidValueError, TooLargeError, DamagedError, NotFoundError
+            RevokedError: the attempt that wrote it was replaced.
+        """
+        await self._check_token(job_id, name)
+        await self._store.put(job_id, name, path, chunks, sha256=sha256)
+
+    async def commit(self, job_id: str, name: str) -> None:
+        """Make an upload a checkpoint. The record of it follows with the rank's own event."""
+        await self._check_token(job_id, name)
+        await self._store.commit(job_id, name)
+
+    async def fetch(self, job_id: str, name: str, path: str) -> Path:
+        """A file of a committed checkpoint, to be sent to an agent."""
+        return self._store.file(job_id, name, path)
+
+    async def _check_token(self, job_id: str, name: str) -> None:
+        parsed = parse_name(name)
+        if parsed is None:
+            raise InvalidValueError(
+                "checkpoint", name[:80], f"{name[:80]!r} is no checkpoint's name"
+            )
+        async with self._db.session() as session:
+            attempt = await _writer_of(session, job_id, parsed)
+        if attempt is None:
+            raise NotFoundError("attempt", f"{parsed.attempt} of job {job_id}")
+        if not _may_write(attempt, parsed):
+            regrouped = not attempt.revoked and attempt.generation > parsed.generation
+            raise RevokedError(job_id, parsed.attempt, parsed.generation if regrouped else None)
+
+    async def housekeep(self) -> None:
+        """Remove files of what was given up in the coordinator's store; others are for agents."""
+        async with self._db.session() as session:
+            rows = (
+                await session.execute(
+                    select(Checkpoint.id, Checkpoint.job_id, Checkpoint.name).where(
+                        IS_DELETING, Checkpoint.location == STORE
+                    )
+                )
+            ).all()
+        for checkpoint_id, job_id, name in rows:
+            try:
+                await self._store.delete(job_id, name)
+            except OSError as error:
+                log.error("checkpoint_not_removed", job=job_id, name=name, error=str(error))
+                continue
+            async with self._db.transaction() as session:
+                await mark_deleted(session, [checkpoint_id])
+
+    async def remove_unrecorded(self) -> None:
+        """Remove what became a checkpoint of the store while its token was revoked: the record of
+        it was refused, and nobody else would ever remove it."""
+        found = await self._store.committed()
+        self._recorded &= found
+        for job_id, name in sorted(found - self._recorded):
+            if await self._may_have_record(job_id, name):
+                continue
+            log.warning("replaced_checkpoint_removed", job=job_id, name=name)
+            try:
+                await self._store.delete(job_id, name)
+            except OSError as error:
+                log.error("checkpoint_not_removed", job=job_id, name=name, error=str(error))
+
+    async def _may_have_record(self, job_id: str, name: str) -> bool:
+        """A folder has one, or its rank may still tell of it; so may one that another database
+        knows."""
+        parsed = parse_name(name)
+        assert parsed is not None
+        async with self._db.session() as session:
+            known = await session.scalar(
+                select(Checkpoint.id).where(Checkpoint.job_id == job_id, Checkpoint.name == name)
+            )
+            attempt = await _writer_of(session, job_id, parsed)
+        if known is not None:
+            self._recorded.add((job_id, name))
+        return known is not None or attempt is None or _may_write(attempt, parsed)
+
+
+async def _writer_of(session: AsyncSession, job_id: str, name: CheckpointName) -> Attempt | None:
+    """The attempt that a name speaks of, if there is one."""
+    return await session.get(Attempt, (job_id, min(name.attempt, 2**31 - 1)))
+
+
+def _may_write(attempt: Attempt, name: CheckpointName) -> bool:
+    return not attempt.revoked and attempt.generation == name.generation

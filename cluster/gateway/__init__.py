@@ -1,0 +1,1 @@
+"""The coordinator's end of the agents' connections; imports all but decisions."""

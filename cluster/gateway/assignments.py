@@ -1,0 +1,162 @@
+"""What a node is told: the assignments of the attempts that are placed on it."""
+
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import bindparam, exists, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.jobs import auto_plans, gradients
+from trainhall.cluster.lifecycle.generations import member_since, newest_broken_generation
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES
+from trainhall.cluster.wire.protocol import Assignment
+from trainhall.db.models import Attempt, Grant, Job, Node
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.parse import validate_spec
+from trainhall.training.spec.plan import ChosenPlan
+from trainhall.training.spec.strategies import with_parallelism
+
+log = structlog.get_logger(__name__)
+
+_PLACED = (
+    select(Attempt, Job.spec, Node.address, Job.plan)
+    .join(Job, Job.id == Attempt.job_id)
+    .join(Node, Node.id == bindparam("at_node"))
+    .where(
+        exists().where(
+            Grant.node_id == bindparam("at_node"),
+            Grant.job_id == Attempt.job_id,
+            Grant.attempt == Attempt.number,
+        ),
+        Attempt.revoked.is_(False),
+        Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES]),
+    )
+    .order_by(Attempt.job_id)
+)
+"""The active attempts with devices on a node."""
+_OF_WHAT_STOPS = validate_spec({"name": "unknown", "script": {"path": "/dev/null"}}).model_dump(
+    mode="json"
+)
+"""In the place of a spec that is not understood: what is to stop needs none."""
+
+
+async def assignments_for(
+    session: AsyncSession, node_id: str, withheld: set[tuple[str, int]]
+) -> tuple[list[Assignment], dict[FencingToken, str]]:
+    """The active attempts with devices on this node; `withheld` ones are left out.
+
+    An attempt that is over or revoked is not listed: the agent ends what is left of it.
+
+    Returns:
+        What the node is told, and what is not understood of the specs of some of these attempts:
+        stored by another version. They are to stop, and the node says when they have; its other
+        attempts must not suffer for it.
+    """
+    rows = await session.execute(_PLACED, {"at_node": node_id})
+    placed = rows.all()
+    requests = await gradients.pending(session, [attempt.job_id for attempt, *_ in placed])
+    found: list[Assignment] = []
+    not_understood: dict[FencingToken, str] = {}
+    for attempt, its_spec, address, plan in placed:
+        if (attempt.job_id, attempt.number) in withheld:
+            continue
+        spec = attempt.spec or its_spec
+        try:
+            wanted = assignment(attempt, spec, node_id, address, plan)
+        except (ValueError, LookupError, TypeError) as error:
+            why = _not_understood(spec, error)
+            log.error("spec_not_understood", job=attempt.job_id, error=why)
+            token = FencingToken(attempt.job_id, attempt.number, attempt.generation)
+            not_understood[token] = why
+            stops = _to_stop(attempt, node_id, address)
+            found += [stops] if stops is not None else []
+            continue
+        if attempt.planning and wanted.launch.node_rank == 0:
+            try:
+                wanted.launch.planning = await auto_plans.request(session, attempt)
+            except ValidationError as error:
+                log.error("plan_not_understood", job=attempt.job_id, error=str(error))
+                if wanted.goal == "run":
+                    continue
+        wanted.gradients = requests.get(attempt.job_id, 0)
+        found.append(wanted)
+    return found, not_understood
+
+
+def _to_stop(attempt: Attempt, node_id: str, address: str) -> Assignment | None:
+    """None: its spec is not all that is the matter. Its host ends what it does not hear of."""
+    try:
+        stopping = assignment(attempt, _OF_WHAT_STOPS, node_id, address, None)
+    except (ValueError, LookupError, TypeError):
+        return None
+    stopping.goal = "stop"
+    return stopping
+
+
+def _not_understood(spec: dict[str, Any], error: Exception) -> str:
+    """What is wrong with a spec for which an assignment cannot be made.
+
+    Raises:
+        Exception: the error; it says nothing of the spec.
+    """
+    try:
+        validate_spec(spec)
+    except SpecError as refused:
+        return str(refused)
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    if isinstance(error, SpecError):
+        return str(error)
+    raise error
+
+
+def assignment(
+    attempt: Attempt,
+    spec: dict[str, Any],
+    node_id: str,
+    address: str,
+    planned: dict[str, Any] | None,
+) -> Assignment:
+    """
+    Args:
+        planned: `Job.plan`.
+    """
+    host = attempt.allocation.host(node_id)
+    # A host that a regrouping left out has no ranks: its own are to leave when the others regroup.
+    node_rank = host.node_rank if host is not None else len(attempt.allocation)
+    plan = attempt.checkpoint_plan
+    chosen = None
+    job = JobSpec.model_validate(spec)
+    if job.is_auto and planned is not None and not attempt.planning:
+        chosen = ChosenPlan.model_validate(planned)
+        job = with_parallelism(job, attempt.world_size, chosen.parallelism)
+    elif "max_workers" in spec["resources"]:
+        job = job.at(attempt.world_size)
+    return Assignment.model_validate(
+        {
+            "goal": attempt.goal,
+            "joined": member_since(attempt, node_id),
+            "launch": {
+                "job_id": attempt.job_id,
+                "attempt": attempt.number,
+                "generation": attempt.generation,
+                "spec": job,
+                "world_size": attempt.world_size,
+                "node_rank": node_rank,
+                "num_nodes": len(attempt.allocation),
+                "ranks": host.as_json()["ranks"] if host is not None else [],
+                # The first host opens the store; the others wait until they are told where it is.
+                "rendezvous": attempt.rendezvous if node_rank > 0 else None,
+                "address": address,
+                "in_place": attempt.in_place,
+                "broken": newest_broken_generation(attempt),
+                "isolation_seconds": attempt.isolation_seconds,
+                "prediction": chosen.prediction if chosen is not None else None,
+                # Without a folder each host keeps its own, and uploads from it.
+                "checkpoint": {**plan.as_json(), "folder": plan.folder or ""},
+            },
+        }
+    )

@@ -1,0 +1,39 @@
+"""An agent's connection as the gateway sees it: a port; tests and the simulator bring their own."""
+
+from enum import IntEnum
+from typing import Protocol
+
+
+class ChannelClosedError(Exception):
+    """The other side is gone."""
+
+
+class CloseCode(IntEnum):
+    """Why the coordinator closes a connection (WebSocket application codes)."""
+
+    STOPPING = 1001
+    """The coordinator shuts down; connect again."""
+    INVALID = 4400
+    """A message that is not understood."""
+    REMOVED = 4403
+    """The node was removed; its credential is void."""
+    SILENT = 4408
+    """Nothing was heard for too long; connect again."""
+    REPLACED = 4409
+    """A newer connection of this node took over."""
+    PROTOCOL = 4426
+    """Another version of the protocol; upgrade."""
+
+
+class Channel(Protocol):
+    async def send_text(self, text: str) -> None:
+        """Raises ChannelClosedError when the other side is gone."""
+        ...
+
+    async def receive_text(self) -> str:
+        """Raises ChannelClosedError when the other side is gone."""
+        ...
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close; closing twice is harmless."""
+        ...

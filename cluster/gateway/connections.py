@@ -1,0 +1,447 @@
+"""The agents' connections: take their reports, tell them what shall be.
+
+Messages carry state, so none of them matters by itself: a report that is lost is followed by
+another, and what a node was told is told again if its reports do not show that it was taken up.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+
+import orjson
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import update
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.errors import ProtocolMismatchError
+from trainhall.cluster.gateway.assignments import assignments_for
+from trainhall.cluster.gateway.channel import Channel, ChannelClosedError, CloseCode
+from trainhall.cluster.gateway.node_reports import store_report
+from trainhall.cluster.nodes.devices import store_device_use
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.cluster.wire.protocol import (
+    PROTOCOL_VERSION,
+    Desired,
+    DeviceUse,
+    HostUse,
+    Report,
+    ReportAck,
+)
+from trainhall.db.database import Database
+from trainhall.db.models import Node
+from trainhall.monitoring.devices import DeviceRecorder
+
+log = structlog.get_logger(__name__)
+
+_LAGGING_REPORTS = 2
+"""Reports in a row that do not show the newest message, until it is sent again."""
+_CLOCK_TOLERANCE_SECONDS = 30.0
+MAX_REPORT_CHARACTERS = 16 * 1024 * 1024
+
+
+class _ConnectionRefusedError(Exception):
+    """The connection is to be closed, with this code and reason."""
+
+    def __init__(self, code: CloseCode, reason: str) -> None:
+        self.code = code
+        self.reason = reason
+        super().__init__(reason)
+
+
+@dataclass(eq=False)
+class _Connection:
+    node_id: str
+    channel: Channel
+    agent_id: str
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """What the node is to be told may have changed."""
+    sent: str | None = None
+    """The content of the last message, without its revision."""
+    revision: int = 0
+    lagging: int = 0
+    acked_report: int = 0
+    """Number of the newest report that was taken."""
+    confirms: bool = False
+    """Ranks there depend on when their node was heard last: each report is confirmed."""
+    address: str = ""
+    stored: object = None
+    """What of the last report is stored at once when it changes; None: store the next anyway."""
+    withheld: set[tuple[str, int]] = field(default_factory=set)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is a report to take, or the other side is gone."""
+    unread: str | None = None
+    """The newest report that nobody looked at yet. One that it took the place of says no more."""
+    is_gone: bool = False
+    """The other side is."""
+    taking: bool = True
+    """A report is being taken up."""
+    sending: bool = False
+    ended: CloseCode | None = None
+    end_reason: str = ""
+
+
+@dataclass
+class _Reading:
+    """What changes all the time: stored for all nodes together, every so often."""
+
+    host: HostUse
+    devices: list[DeviceUse]
+
+
+class Gateway:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        options: ClusterOptions,
+        heartbeats: HeartbeatMonitor,
+        checkpoints: CheckpointService,
+        notifier: Notifier,
+        undeliverable: UndeliverableAttempts,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._heartbeats = heartbeats
+        self._checkpoints = checkpoints
+        self._notifier = notifier
+        self._undeliverable = undeliverable
+        self._connections: dict[str, _Connection] = {}
+        self._replaced: dict[str, set[str]] = {}
+        """node id → agents that a newer one took over from."""
+        self._readings: dict[str, _Reading] = {}
+        self._recorder = DeviceRecorder()
+        self._stopping = False
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """The ids of the nodes that are connected now."""
+        return frozenset(self._connections)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being told to any node or by one; a simulation waits for it."""
+        return not any(
+            c.taking or c.arrived.is_set() or c.sending or c.changed.is_set()
+            for c in self._connections.values()
+        )
+
+    def wake(self, node_id: str) -> None:
+        """What this node is to be told, or its own state, changed."""
+        connection = self._connections.get(node_id)
+        if connection is not None:
+            connection.stored = None
+            connection.changed.set()
+
+    def wake_all(self) -> None:
+        for node_id in self._connections:
+            self.wake(node_id)
+
+    async def serve(self, channel: Channel, node_id: str) -> None:
+        """One agent's connection, from its first report until one side ends it."""
+        if self._stopping:
+            await _close(channel, CloseCode.STOPPING, "the coordinator is shutting down")
+            return
+        connection: _Connection | None = None
+        listening: asyncio.Task[None] | None = None
+        try:
+            report = await self._first_report(channel)
+            connection = self._connect(channel, node_id, report)
+            listening = asyncio.create_task(self._listen(connection), name=f"listen {node_id}")
+            await self._take(connection, report, first=True)
+            self._heartbeats.mark_reported(node_id)
+            connection.changed.set()
+            await self._run(connection)
+            if listening.done():
+                listening.result()  # what it failed of, if the other side has not just left
+        except _ConnectionRefusedError as refused:
+            log.info("agent_refused", node=node_id, code=refused.code, reason=refused.reason)
+            await _close(channel, refused.code, refused.reason)
+        except ChannelClosedError:
+            pass
+        finally:
+            if connection is not None:
+                self._disconnect(connection)
+            if listening is not None:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
+
+    async def _run(self, connection: _Connection) -> None:
+        """Take and send side by side; the first of them to end ends both."""
+        tasks = [
+            asyncio.create_task(self._take_newest(connection), name=f"take {connection.node_id}"),
+            asyncio.create_task(self._send(connection), name=f"send {connection.node_id}"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _first_report(self, channel: Channel) -> Report:
+        try:
+            async with asyncio.timeout(self._options.hello_seconds):
+                return _parse(await channel.receive_text())
+        except TimeoutError:
+            seconds = self._options.hello_seconds
+            raise _ConnectionRefusedError(
+                CloseCode.SILENT, f"no report within {seconds:g} s"
+            ) from None
+
+    def _connect(self, channel: Channel, node_id: str, report: Report) -> _Connection:
+        """The newest agent wins; one that was taken over from does not come back."""
+        replaced = self._replaced.setdefault(node_id, set())
+        if report.agent_id in replaced:
+            raise _ConnectionRefusedError(
+                CloseCode.REPLACED,
+                "a newer agent with this node's credential took over; "
+                "two agents must not share a data folder",
+            )
+        older = self._connections.get(node_id)
+        if older is not None:
+            if older.agent_id != report.agent_id:
+                replaced.add(older.agent_id)
+            self._end(older, CloseCode.REPLACED, "a newer connection of this node took over")
+        connection = _Connection(node_id, channel, report.agent_id)
+        self._connections[node_id] = connection
+        self._heartbeats.record(node_id)
+        skew = report.time - self._clock.now().timestamp()
+        if abs(skew) > _CLOCK_TOLERANCE_SECONDS:
+            log.warning("node_clock_off", node=node_id, skew_s=round(skew, 1))
+        log.info(
+            "agent_connected", node=node_id, agent=report.agent_id, version=report.agent_version
+        )
+        return connection
+
+    def _disconnect(self, connection: _Connection) -> None:
+        if self._connections.get(connection.node_id) is connection:
+            del self._connections[connection.node_id]
+            log.info("agent_disconnected", node=connection.node_id, agent=connection.agent_id)
+
+    def _end(self, connection: _Connection, code: CloseCode, reason: str) -> None:
+        connection.ended, connection.end_reason = code, reason
+        connection.changed.set()
+
+    async def _listen(self, connection: _Connection) -> None:
+        """Note when reports arrive: to store one may take longer than a node may be silent."""
+        try:
+            while connection.ended is None:
+                connection.unread = await connection.channel.receive_text()
+                self._heartbeats.record(connection.node_id)
+                connection.arrived.set()
+        except ChannelClosedError:
+            pass
+        finally:
+            connection.is_gone = True
+            connection.arrived.set()
+
+    async def _take_newest(self, connection: _Connection) -> None:
+        """Take the newest report, again and again, and the last one before the connection ends."""
+        while not connection.is_gone or connection.unread is not None:
+            connection.taking = False
+            await connection.arrived.wait()
+            connection.taking = True
+            connection.arrived.clear()
+            text, connection.unread = connection.unread, None
+            if connection.ended is not None:
+                return
+            if text is None:
+                continue
+            report = _parse(text)
+            await self._take(connection, report, first=False)
+            if connection.confirms and report.number:
+                # Not through the sender, which looks into the database before it says anything.
+                await connection.channel.send_text(
+                    ReportAck(report=report.number).model_dump_json()
+                )
+
+    async def _take(self, connection: _Connection, report: Report, *, first: bool) -> None:
+        """Take up one report: what it says of assignments at once, readings with the next flush."""
+        node_id = connection.node_id
+        connection.acked_report = report.number
+        self._readings[node_id] = _Reading(report.host, report.device_use)
+        up_to_date = first or report.revision == connection.revision
+        content = (
+            up_to_date,
+            report.address,
+            report.agent_version,
+            report.devices,
+            # All but what is not stored: a field that was forgotten here would be heard late.
+            [a.model_copy(update={"ranks": []}) for a in report.assignments],
+            report.removed,
+            report.stopping,
+        )
+        if first or connection.stored != content:
+            # Set before the transaction: what wakes this node meanwhile asks for another look.
+            connection.stored = content
+            try:
+                await self._store(connection, report, up_to_date=up_to_date)
+            except DBAPIError as error:
+                log.error("report_not_stored", node=node_id, error=str(error.orig))
+                if first:
+                    # Nothing may be told to a node before it is known what it has.
+                    raise _ConnectionRefusedError(
+                        CloseCode.STOPPING, "the database is not available; connect again"
+                    ) from None
+                connection.stored = None
+        self._resend_if_lost(connection, report)
+
+    async def _store(self, connection: _Connection, report: Report, *, up_to_date: bool) -> None:
+        node_id = connection.node_id
+        async with self._db.transaction() as session:
+            # A weaker lock than a drain's: who grants devices of the node holds attempts already,
+            # which are locked next here.
+            node = await session.get(Node, node_id, with_for_update={"key_share": True})
+            if node is None:
+                raise _ConnectionRefusedError(CloseCode.REMOVED, "this node was removed")
+            if self._connections.get(node_id) is not connection:
+                raise _ConnectionRefusedError(
+                    CloseCode.REPLACED, "a newer connection of this node took over"
+                )
+            stored = await store_report(
+                session,
+                node,
+                report,
+                up_to_date=up_to_date,
+                clock=self._clock,
+                checkpoints=self._checkpoints,
+            )
+        if stored.withheld or not up_to_date:
+            connection.stored = None  # to be confirmed by the next report, even an equal one
+        if up_to_date and connection.withheld != stored.withheld:
+            connection.withheld = stored.withheld
+            connection.changed.set()
+        if report.removed or report.address != connection.address:
+            connection.address = report.address
+            connection.changed.set()
+        for other in stored.nodes_to_notify:
+            self.wake(other)
+        if stored.changed:
+            self._notifier.notify_reconciler()
+
+    def _resend_if_lost(self, connection: _Connection, report: Report) -> None:
+        if report.revision == connection.revision:
+            connection.lagging = 0
+            return
+        connection.lagging += 1
+        if connection.lagging >= _LAGGING_REPORTS:
+            connection.lagging = 0
+            connection.sent = None
+            connection.changed.set()
+
+    async def _send(self, connection: _Connection) -> None:
+        while True:
+            connection.sending = False
+            await connection.changed.wait()
+            connection.sending = True
+            connection.changed.clear()
+            if connection.ended is not None:
+                raise _ConnectionRefusedError(connection.ended, connection.end_reason)
+            try:
+                desired = await self._desired(connection)
+            except DBAPIError as error:
+                log.error("assignments_not_sent", node=connection.node_id, error=str(error.orig))
+                await asyncio.sleep(self._options.tick_seconds)
+                connection.changed.set()
+                continue
+            connection.confirms = any(a.launch.isolation_seconds for a in desired.assignments)
+            content = desired.model_dump_json(exclude={"revision", "acked_report"})
+            if content == connection.sent:
+                continue
+            connection.revision += 1
+            connection.sent = content
+            header = {"revision": connection.revision, "acked_report": connection.acked_report}
+            message = desired.model_copy(update=header)
+            await connection.channel.send_text(message.model_dump_json())
+
+    async def _desired(self, connection: _Connection) -> Desired:
+        node_id = connection.node_id
+        async with self._db.session() as session:
+            if await session.get(Node, node_id) is None:
+                raise _ConnectionRefusedError(CloseCode.REMOVED, "this node was removed")
+            found, not_understood = await assignments_for(session, node_id, connection.withheld)
+            desired = Desired(
+                revision=0,
+                heartbeat_seconds=self._options.heartbeat_seconds,
+                assignments=found,
+                remove=list(await self._checkpoints.to_remove(session, node_id)),
+            )
+        if self._undeliverable.note(not_understood):
+            self._notifier.notify_reconciler()
+        return desired
+
+    async def flush_readings(self) -> None:
+        """Store what all nodes last read of their hosts and devices, in one transaction."""
+        if not self._readings:
+            return
+        readings, self._readings = self._readings, {}
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            connection = await session.connection()
+            for node_id, reading in sorted(readings.items()):
+                await connection.execute(
+                    update(Node)
+                    .where(Node.id == node_id)
+                    .values(last_seen_at=now, host_use=reading.host.model_dump())
+                )
+            uses = [(node_id, use) for node_id, r in sorted(readings.items()) for use in r.devices]
+            await store_device_use(session, uses)
+            await self._recorder.record(session, now, uses)
+
+    async def keep_flushing(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._options.telemetry_seconds)
+            try:
+                await self.flush_readings()
+            except DBAPIError as error:
+                log.error("readings_not_stored", error=str(error.orig))
+
+    async def stop(self) -> None:
+        """Take no new connection and end those that are."""
+        self._stopping = True
+        for connection in list(self._connections.values()):
+            self._end(connection, CloseCode.STOPPING, "the coordinator is shutting down")
+            await _close(connection.channel, CloseCode.STOPPING, connection.end_reason)
+
+
+def _parse(text: str) -> Report:
+    if len(text) > MAX_REPORT_CHARACTERS:
+        raise _ConnectionRefusedError(
+            CloseCode.INVALID, f"a report has at most {MAX_REPORT_CHARACTERS} characters"
+        )
+    try:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise _ConnectionRefusedError(
+            CloseCode.INVALID, f"not a report: not JSON: {error}"
+        ) from None
+    # Another version may have other fields, so that is told before anything else.
+    version = data.get("protocol_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version != PROTOCOL_VERSION:
+        raise _ConnectionRefusedError(
+            CloseCode.PROTOCOL, ProtocolMismatchError(version, PROTOCOL_VERSION).message
+        )
+    try:
+        return Report.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "message"
+        raise _ConnectionRefusedError(
+            CloseCode.INVALID, f"not a report: {where}: {first['msg']}"
+        ) from None
+
+
+async def _close(channel: Channel, code: CloseCode, reason: str) -> None:
+    # The reason of a WebSocket's close frame has at most 123 bytes.
+    with contextlib.suppress(ChannelClosedError):
+        await channel.close(code, reason.encode()[:120].decode("utf-8", "ignore"))

@@ -1,0 +1,179 @@
+"""Storing what a node reports: one short transaction, and what has to be looked at after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlalchemy import bindparam, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.lifecycle.generations import member_since
+from trainhall.cluster.lifecycle.host_report import parse_host_report
+from trainhall.cluster.lifecycle.nodes import (
+    holds_devices,
+    move_node,
+    reason_to_drain,
+    state_when_reachable,
+    void_join_token,
+)
+from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, NodeState
+from trainhall.cluster.nodes.devices import store_device_use, store_devices
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.snapshot.host_reports import mark_unreported, merge_report
+from trainhall.cluster.wire.protocol import AssignmentReport, Report
+from trainhall.db.models import Attempt, Grant, Node
+
+# Locked in one order: the nodes of an attempt report at the same time, each into its own part of
+# the row.
+_ATTEMPTS_OF_NODE = (
+    select(Attempt)
+    .where(
+        tuple_(Attempt.job_id, Attempt.number).in_(
+            select(Grant.job_id, Grant.attempt).where(Grant.node_id == bindparam("at_node"))
+        )
+    )
+    .order_by(Attempt.job_id, Attempt.number)
+    .with_for_update(of=Attempt)
+)
+
+
+_RECORD_REPORT = (
+    update(Node)
+    .where(Node.id == bindparam("at_node"))
+    .values(
+        last_seen_at=bindparam("now"),
+        address=bindparam("reported_address"),
+        agent_version=bindparam("version"),
+        host_use=bindparam("host"),
+    )
+    .execution_options(synchronize_session=False)
+)
+
+
+@dataclass
+class Stored:
+    """What came of storing a report."""
+
+    changed: bool = False
+    """The reconciler should look."""
+    withheld: set[tuple[str, int]] = field(default_factory=set)
+    """Attempts that the node seems to have lost: not to be told again."""
+    nodes_to_notify: set[str] = field(default_factory=set)
+    """Nodes whose assignments changed: a rendezvous is known."""
+
+
+async def store_report(
+    session: AsyncSession,
+    node: Node,
+    report: Report,
+    *,
+    up_to_date: bool,
+    clock: Clock,
+    checkpoints: CheckpointService,
+) -> Stored:
+    """Bring the rows in line with what the node says.
+
+    `up_to_date` says that the report was made in knowledge of all that the node was told, so that
+    what it does not list does not exist there.
+    """
+    stored = Stored()
+    now = clock.now()
+    connection = await session.connection()
+    await connection.execute(
+        _RECORD_REPORT,
+        {
+            "at_node": node.id,
+            "now": now,
+            "reported_address": report.address[:255],
+            "version": report.agent_version[:64],
+            "host": report.host.model_dump(),
+        },
+    )
+    stored.changed = await _move_node(session, node, report, clock)
+    if await store_devices(session, node.id, report.devices):
+        stored.changed = True
+    await store_device_use(session, [(node.id, use) for use in report.device_use])
+    await checkpoints.removed(session, report.removed)
+    await _store_assignments(session, node, report, stored, up_to_date=up_to_date, clock=clock)
+    return stored
+
+
+async def _move_node(session: AsyncSession, node: Node, report: Report, clock: Clock) -> bool:
+    """Bring the node's state in line with its being heard; whether it changed."""
+    start = NodeState(node.state)
+    drains = node.removing or node.drain_reason is not None
+    end = state_when_reachable(
+        start,
+        drains=drains,
+        holds=drains and await holds_devices(session, node.id),
+        agent_stops=report.stopping,
+    )
+    if end is start:
+        return False
+    if drains:
+        reason = reason_to_drain(end, node.drain_reason or REMOVED_BY_USER)
+    elif end is NodeState.SUSPECT:
+        reason = Reason.of(ReasonCode.AGENT_AWAY)
+    else:
+        reason = Reason.of(ReasonCode.REPORTS)
+    if start is NodeState.PENDING:
+        # Until now its host may not have got the credential, and might have had to ask again.
+        void_join_token(node)
+        await session.flush()
+    await move_node(session, node.id, start, end, reason=reason, now=clock.now())
+    await session.refresh(node)
+    return True
+
+
+def _newest_report(
+    listed: Mapping[FencingToken, AssignmentReport], attempt: Attempt, node_id: str
+) -> AssignmentReport | None:
+    """What a node says of an attempt that may have regrouped since. What it said in an earlier
+    generation counts as far as that is told with it: the end of its processes above all."""
+    for generation in range(attempt.generation, member_since(attempt, node_id) - 1, -1):
+        report = listed.get(FencingToken(attempt.job_id, attempt.number, generation))
+        if report is not None:
+            return report
+    return None
+
+
+async def _store_assignments(
+    session: AsyncSession,
+    node: Node,
+    report: Report,
+    stored: Stored,
+    *,
+    up_to_date: bool,
+    clock: Clock,
+) -> None:
+    now = clock.now()
+    listed = {FencingToken(a.job_id, a.attempt, a.generation): a for a in report.assignments}
+    for attempt in await session.scalars(_ATTEMPTS_OF_NODE, {"at_node": node.id}):
+        key = (attempt.job_id, attempt.number)
+        active = attempt.state in ACTIVE_ATTEMPT_STATES and not attempt.revoked
+        stored_before = attempt.node_outcomes.get(node.id)
+        before = after = parse_host_report(stored_before)
+        newest = _newest_report(listed, attempt, node.id)
+        if newest is not None:
+            after = merge_report(before, newest, now)
+            current = newest.generation == attempt.generation
+            if active and current and newest.rendezvous is not None:
+                found = newest.rendezvous.model_dump()
+                first = attempt.allocation[0].node_id == node.id
+                if first and attempt.rendezvous != found:
+                    attempt.rendezvous = found
+                    stored.nodes_to_notify.update(attempt.allocation.node_ids[1:])
+        elif up_to_date:
+            unreported = mark_unreported(
+                before, active=active, node_name=node.name, attempt=attempt.number, now=now
+            )
+            after = unreported.stored
+            if unreported.withhold:
+                stored.withheld.add(key)
+        stored_after = after.as_json() if after is not None else None
+        if stored_after != stored_before:
+            attempt.node_outcomes = {**attempt.node_outcomes, node.id: stored_after}
+            stored.changed = stored.changed or before != parse_host_report(stored_after)
+    await session.flush()

@@ -1,0 +1,398 @@
+"""What ranks tell (`RankEvent`), turned into events, checkpoint records and progress: exactly once.
+
+A writer numbers its events; a batch is stored in one transaction together with the newest number,
+so that a batch which is sent again changes nothing.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import bindparam, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.checkpoints.lineage import STORE
+from trainhall.cluster.checkpoints.service import CheckpointService
+from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs import auto_plans, gradients
+from trainhall.cluster.jobs.incidents import newest_incident
+from trainhall.cluster.lifecycle.generations import (
+    has_stepped,
+    note_first_step,
+    note_regrouped_whole,
+    note_restart_point,
+)
+from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.ports import Clock
+from trainhall.db.database import Database
+from trainhall.db.documents import Allocation
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Checkpoint, Job, JobProgress, Writer
+from trainhall.db.sanitize import sanitize_json
+from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
+from trainhall.training.checkpoint.format.errors import Reason
+from trainhall.training.link.events import RankEvent
+from trainhall.training.link.gradient_record import GradientRecord
+
+log = structlog.get_logger(__name__)
+
+_MAX_WRITER = 64
+_BATCH = 200
+"""Events in one transaction."""
+
+
+_LOCKED_ATTEMPT = (
+    select(Attempt)
+    .where(Attempt.job_id == bindparam("at_job"), Attempt.number == bindparam("at_number"))
+    .with_for_update()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EventContext:
+    """By whom a batch of events is told, and what they may change: rows of its transaction."""
+
+    session: AsyncSession
+    job: Job
+    attempt: Attempt
+    """Locked."""
+    writer: Writer
+    origin: Origin
+
+
+class RankEvents:
+    def __init__(
+        self, db: Database, clock: Clock, checkpoints: CheckpointService, notifier: Notifier
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._notifier = notifier
+
+    async def accept(
+        self,
+        job_id: str,
+        attempt: int,
+        writer: str,
+        events: Sequence[RankEvent],
+        origin: Origin = UNKNOWN,
+    ) -> int:
+        """Store what is new of `events`; returns the newest sequence that is committed.
+
+        What a revoked attempt tells changes nothing but is kept as a note, marked void; so is what
+        ranks tell that a regrouping left out, once the others have gone on without them.
+
+        Raises:
+            NotFoundError: no such attempt.
+        """
+        if not 1 <= len(writer) <= _MAX_WRITER or not writer.isprintable():
+            raise InvalidValueError("writer", writer[:80], "must have 1 to 64 printable characters")
+        acked, checkpoint, ordered = 0, False, sorted(events, key=lambda e: e.sequence)
+        # Many short transactions, so that a flood of events holds up nobody else's.
+        for at in range(0, max(len(ordered), 1), _BATCH):
+            batch = ordered[at : at + _BATCH]
+            acked, allocation = await self._accept_batch(job_id, attempt, writer, batch, origin)
+            checkpoint = checkpoint or any(event.kind == "checkpoint" for event in batch)
+            suspects = [name for event in batch for name in _suspects(event)]
+            if suspects:
+                await self._verify_stored(job_id, suspects)
+        self._notifier.notify_job(job_id)
+        if checkpoint:
+            self._notifier.notify_hosts(allocation)  # the retention may have given older ones up
+        return acked
+
+    async def _accept_batch(
+        self,
+        job_id: str,
+        attempt: int,
+        writer: str,
+        events: Sequence[RankEvent],
+        origin: Origin,
+    ) -> tuple[int, Allocation]:
+        """The newest sequence that is committed, and the hosts of the attempt."""
+        async with self._db.transaction() as session:
+            # The locks make batches of a job wait for each other, and for its revocation.
+            await lock_job(session, job_id)
+            row = await session.scalar(_LOCKED_ATTEMPT, {"at_job": job_id, "at_number": attempt})
+            job = await session.get(Job, job_id)
+            if row is None or job is None:
+                raise NotFoundError("attempt", f"{attempt} of job {job_id}")
+            known = await session.get(Writer, (job_id, attempt, writer))
+            if known is None:
+                known = Writer(
+                    job_id=job_id, attempt=attempt, name=writer, metric_sequence=0, event_sequence=0
+                )
+                session.add(known)
+                await session.flush()
+            context = EventContext(session, job, row, known, origin)
+            for event in events:
+                if event.sequence > known.event_sequence:
+                    await self._take(context, event)
+                    known.event_sequence = event.sequence
+            return known.event_sequence, row.allocation
+
+    async def _take(self, context: EventContext, event: RankEvent) -> None:
+        attempt = context.attempt
+        first_void = void_from(attempt, context.origin)
+        is_void = first_void is not None and _is_void(event, attempt, first_void)
+        if event.kind == "gradients":
+            if not is_void:
+                await self._gradients(context, event)
+            return
+        data: dict[str, Any] = sanitize_json(event.data)
+        if is_void:
+            why = (
+                "the attempt was replaced"
+                if attempt.revoked
+                else "the attempt went on without these ranks"
+            )
+            await self._note(context, event, f"void, {why}: {event.kind}", data)
+            if event.kind == "started" and first_void:
+                _note_lineage(attempt, data, first_void, context.origin)
+            return
+        match event.kind:
+            case "started":
+                await self._started(context, event, data)
+            case "stepped":
+                await self._stepped(context, event, data)
+            case "checkpoint":
+                await self._checkpoint(context, event)
+            case "completed":
+                await self._completed(context, event, data)
+                await self._measured(context, data)
+            case "failure":
+                kind, message = data.get("type"), data.get("message")
+                why = (
+                    f"rank {event.rank}: {kind}: {message}" if kind else f"rank {event.rank} failed"
+                )
+                await self._note(context, event, why, data, kind="failure")
+            case "paused":
+                why = f"stopped at step {data.get('step')} and saved"
+                await self._note(context, event, why, data)
+                await self._measured(context, data)
+            case "not_saved":
+                why = str(data.get("message", ""))
+                await self._note(context, event, why, data, kind="not_saved")
+            case "note" | "network":
+                await self._note(context, event, str(data.get("message", "")), data)
+
+    async def _started(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
+        attempt = context.attempt
+        total, resumed = _count(data.get("total_steps")), _count(data.get("resumed_from"))
+        progress = await _locked_progress(context)
+        if total is not None:
+            progress.total_steps = total
+        if "resumed_from" not in data:
+            # It may go on from a checkpoint of its own: the first step that it reports will tell.
+            why = "began"
+        else:
+            first = (resumed or 0) + 1
+            generation = _count(data.get("generation")) or 1
+            if generation > 1:
+                since = _count(data.get("since")) or context.origin.generation or generation
+                note_restart_point(attempt, generation, first, since)
+            # Behind the lock: what it has measured may be stored already.
+            await context.session.refresh(context.writer, ["metric_sequence"])
+            begins = generation > 1 or context.writer.metric_sequence == 0
+            if attempt.in_place and begins and attempt.number == context.job.attempt:
+                # The attempt before, or the ranks that are lost, may have come further.
+                progress.step = first - 1
+            if attempt.first_step is not None and generation > 1:
+                # All ranks of an earlier one are lost, and the steps that they took are not.
+                first = min(first, attempt.first_step)
+            attempt.first_step = first
+            why = "trains from the beginning" if resumed is None else f"goes on from step {resumed}"
+        if data.get("note"):
+            why = f"{why}: {data['note']}"
+        for each in _passed_over(data):
+            # With another one loaded from the same storage, it is not the storage that is away.
+            if each.get("reason") in (Reason.DAMAGED, Reason.GONE):
+                await self._mark_damaged(context, each)
+        await self._note(context, event, why, data, kind="attempt")
+
+    async def _stepped(self, context: EventContext, event: RankEvent, data: dict[str, Any]) -> None:
+        """Note the first step of a generation; it ends the incident that it went on from."""
+        session, attempt = context.session, context.attempt
+        generation, step = _count(data.get("generation")), _count(data.get("step"))
+        loaded = data.get("loaded")
+        if generation is None or step is None or not isinstance(loaded, int | float):
+            return
+        if has_stepped(attempt, generation):
+            return  # told again by ranks that went on without the one that had told it
+        stepped = _time(event.time, self._clock.now())
+        note_first_step(
+            attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step
+        )
+        whole = (
+            note_regrouped_whole(context.job, attempt) if generation == attempt.generation else None
+        )
+        await session.flush()
+        before = await session.get(Attempt, (attempt.job_id, attempt.number - 1))
+        attempts = [attempt] if before is None else [before, attempt]
+        incident = newest_incident(attempts, generation)
+        if incident is not None:
+            why = {"cause": incident.failure.cause, "steps_redone": incident.steps_redone}
+            event = event.model_copy(update={"time": stepped.timestamp()})
+            await self._note(context, event, incident.summary(), why, kind="recovered")
+        elif whole is not None:  # viewers read the job again when they hear of something
+            why = {"generation": generation}
+            await self._note(context, event, f"trains on: {whole}", why, kind="attempt")
+
+    async def _mark_damaged(self, context: EventContext, passed_over: dict[str, Any]) -> None:
+        """One that is damaged where all hosts read it is not told to anybody again."""
+        row = await context.session.scalar(
+            select(Checkpoint).where(
+                Checkpoint.job_id == context.job.id,
+                Checkpoint.name == str(passed_over.get("name")),
+            )
+        )
+        if row is not None and not row.location.startswith(STORE):
+            await self._checkpoints.corrupt(context.session, row, str(passed_over.get("text")))
+
+    async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
+        """A host has no good copy; whether the store has none either, its files tell."""
+        async with self._db.session() as session:
+            rows = await session.scalars(
+                select(Checkpoint.id).where(
+                    Checkpoint.job_id == job_id,
+                    Checkpoint.name.in_(names),
+                    Checkpoint.state == "committed",
+                    Checkpoint.location == STORE,
+                )
+            )
+            suspects = rows.all()
+        for checkpoint_id in suspects:
+            with contextlib.suppress(WrongStateError):  # given up in the meantime
+                await self._checkpoints.verify(checkpoint_id)
+
+    async def _checkpoint(self, context: EventContext, event: RankEvent) -> None:
+        try:
+            await self._checkpoints.record(
+                context.session, context.attempt, context.job, event.data
+            )
+        except InvalidValueError as error:
+            # Asking again would not mend it, so it is told and the rank's other events go on.
+            log.warning("checkpoint_refused", job=context.job.id, error=error.message)
+            data = {"step": _count(event.data.get("step"))}
+            why = f"a checkpoint was refused: {error.message}"
+            await self._note(context, event, why, data, kind="not_saved")
+
+    async def _gradients(self, context: EventContext, event: RankEvent) -> None:
+        try:
+            record = GradientRecord.model_validate(event.data)
+        except ValidationError as error:
+            log.warning("gradients_refused", job=context.job.id, error=str(error))
+            return
+        at = _time(event.time, self._clock.now())
+        await gradients.store(context.session, context.attempt, record, at)
+        if record.request:
+            why = f"captured the gradients of step {record.step}"
+            await self._note(context, event, why, {"step": record.step})
+
+    async def _completed(
+        self, context: EventContext, event: RankEvent, data: dict[str, Any]
+    ) -> None:
+        progress = await _locked_progress(context)
+        steps, metrics = _count(data.get("steps")), data.get("metrics")
+        if context.attempt.number == context.job.attempt:
+            if steps is not None:
+                progress.step = steps
+            if isinstance(metrics, dict):
+                progress.metrics = {**progress.metrics, **metrics}
+        await self._note(context, event, f"took its last step, {steps}", data)
+
+    async def _measured(self, context: EventContext, data: dict[str, Any]) -> None:
+        """Put what a planned job has taken beside what was expected of it."""
+        job = context.job
+        if not auto_plans.is_auto(job):
+            return
+        if auto_plans.keep_measured(job, data.get("measured"), context.attempt.number):
+            await context.session.flush()
+
+    async def _note(
+        self,
+        context: EventContext,
+        event: RankEvent,
+        reason: str,
+        data: dict[str, Any],
+        kind: str = "note",
+    ) -> None:
+        await context.session.flush()
+        await record_event(
+            context.session,
+            context.job.id,
+            time=_time(event.time, self._clock.now()),
+            kind=kind,
+            reason=reason,
+            attempt=context.attempt.number,
+            data={**data, "rank": event.rank},
+        )
+
+
+async def _locked_progress(context: EventContext) -> JobProgress:
+    progress = await context.session.get(JobProgress, context.job.id, with_for_update=True)
+    assert progress is not None
+    return progress
+
+
+_STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step",
+            "not_saved": "step"}  # fmt: skip
+"""What tells of a step, and by which key."""
+
+
+def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
+    """
+    Args:
+        first_void: what these ranks tell from this step on is void.
+    """
+    if attempt.revoked:
+        return True
+    if event.kind == "checkpoint":
+        return False  # its name has the token
+    step = _count(event.data.get(_STEP_OF.get(event.kind, "")))
+    return step is None or step >= first_void
+
+
+def _note_lineage(attempt: Attempt, data: dict[str, Any], first_void: int, origin: Origin) -> None:
+    """That ranks which were left out since had begun at a checkpoint is told late. It says what is
+    void of those before them, and nothing of how far the job is."""
+    generation, first = (
+        _count(data.get("generation")) or 1,
+        (_count(data.get("resumed_from")) or 0) + 1,
+    )
+    if "resumed_from" in data and generation > 1 and first < first_void:
+        note_restart_point(
+            attempt, generation, first, _count(data.get("since")) or origin.generation
+        )
+
+
+def _passed_over(data: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = data.get("passed_over")
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _suspects(event: RankEvent) -> list[str]:
+    if event.kind != "started":
+        return []
+    bad = (Reason.DAMAGED, Reason.GONE, Reason.MISSING)
+    listed = _passed_over(event.data)
+    return [str(each.get("name")) for each in listed if each.get("reason") in bad]
+
+
+def _count(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return value
+    return None
+
+
+def _time(seconds: float, now: datetime) -> datetime:
+    """The rank's own time; a nonsensical one is replaced by ours."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return now

@@ -1,0 +1,1 @@
+"""Jobs as users command and read them; imports `lifecycle` and `wire`."""

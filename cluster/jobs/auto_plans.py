@@ -1,0 +1,151 @@
+"""The plans of jobs whose strategy is `auto`: what is asked, kept, measured and learned from."""
+
+from statistics import median
+from typing import Any
+
+from pydantic import PositiveFloat, ValidationError
+from sqlalchemy import and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.db.models import Attempt, Device, Job
+from trainhall.training.spec.plan import Calibration, ChosenPlan, PlanDevice, PlanModel, PlanRequest
+
+CALIBRATED_FROM = 20
+"""The newest measured runs on a kind of device that correct the next prediction."""
+LEAST_MEMORY = 2**30
+"""Smaller predictions say more of the process than of the model: its memory is not learned from."""
+
+
+class Measured(PlanModel):
+    """What the newest attempt that ended well has taken."""
+
+    peak_memory_bytes: PositiveFloat
+    step_seconds: PositiveFloat
+    steps: PositiveFloat
+    attempt: int
+
+
+class JobPlan(ChosenPlan):
+    """`Job.plan`: a choice, what it was made for, and how well it met what was measured."""
+
+    attempt: int
+    """The attempt that it was made for; later ones keep it."""
+    asked: dict[str, Any]
+    """`parallelism` of the job spec then."""
+    world_size: int
+    device_kind: str
+    measured: Measured | None = None
+
+    @property
+    def error(self) -> dict[str, float] | None:
+        """By how much what was measured lies above the prediction, as a share of it."""
+        if self.measured is None:
+            return None
+        return {
+            name: getattr(self.measured, name) / getattr(self.prediction, name) - 1
+            for name in ("peak_memory_bytes", "step_seconds")
+        }
+
+
+def is_auto(job: Job) -> bool:
+    return bool(job.spec.get("parallelism", {}).get("strategy") == "auto")
+
+
+def plan_of(job: Job) -> JobPlan | None:
+    """The job's plan; None: it has none, or one of another version that is not understood."""
+    return _parse(job.plan)
+
+
+def _parse(stored: dict[str, Any] | None) -> JobPlan | None:
+    if stored is None:
+        return None
+    try:
+        return JobPlan.model_validate(stored)
+    except ValidationError:
+        return None
+
+
+def keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
+    """Whether the job's next attempt runs with the plan that there is."""
+    plan = plan_of(job)
+    return plan is not None and (
+        (plan.world_size, plan.device_kind, plan.asked)
+        == (world_size, device_kind, job.spec["parallelism"])
+    )
+
+
+def keep(plan: ChosenPlan, job: Job, attempt: Attempt) -> None:
+    """Make a choice the job's plan from now on."""
+    chosen = JobPlan(
+        **dict(plan),
+        attempt=attempt.number,
+        asked=job.spec["parallelism"],
+        world_size=attempt.world_size,
+        device_kind=attempt.allocation.device_kind,
+    )
+    job.plan, job.measured_on = chosen.model_dump(mode="json"), None
+
+
+def keep_measured(job: Job, figures: object, attempt: int) -> bool:
+    """Add what an attempt has measured to the job's plan; False where there is nothing of use."""
+    plan = plan_of(job)
+    if plan is None or not isinstance(figures, dict) or attempt < plan.attempt:
+        return False
+    try:
+        measured = Measured.model_validate({**figures, "attempt": attempt})
+    except ValidationError:
+        return False
+    job.plan = plan.model_copy(update={"measured": measured}).model_dump(mode="json")
+    job.measured_on = plan.device
+    return True
+
+
+async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
+    """What the first host of an attempt is asked to plan."""
+    granted = [
+        and_(Device.node_id == node_id, Device.index == index)
+        for node_id, index in attempt.allocation.devices
+    ]
+    rows = await session.execute(
+        select(Device.kind, Device.name, Device.memory_total, Device.node_id)
+        .where(or_(*granted))
+        .order_by(Device.node_id, Device.index)
+    )
+    devices = rows.all()
+    first = attempt.allocation[0]
+    kind = attempt.allocation.device_kind
+    # Slower devices would be more to the point than the first host's, were they known as such.
+    name = next((d.name for d in devices if d.node_id == first.node_id), kind)
+    device = PlanDevice(
+        kind=kind,
+        name=name,
+        memory=min((d.memory_total for d in devices), default=None),
+        sharing=len(first.ranks),
+    )
+    return PlanRequest(
+        workers=attempt.world_size, device=device, calibration=await calibration(session, name)
+    )
+
+
+async def calibration(session: AsyncSession, device: str) -> Calibration:
+    """Of the newest runs on such devices: the medians of measured by predicted."""
+    rows = await session.scalars(
+        select(Job.plan)
+        .where(Job.measured_on == device)
+        .order_by(Job.number.desc())
+        .limit(CALIBRATED_FROM)
+    )
+    times, memories = [], []
+    for plan in map(_parse, rows):
+        if plan is None or plan.measured is None:
+            continue
+        predicted, factors = plan.prediction, plan.calibration
+        times.append(plan.measured.step_seconds / predicted.step_seconds * factors.time)
+        peak = predicted.peak_memory_bytes / factors.memory
+        if peak >= LEAST_MEMORY:
+            memories.append(plan.measured.peak_memory_bytes / peak)
+    if not times:
+        return Calibration()
+    return Calibration(
+        time=median(times), memory=median(memories) if memories else 1.0, runs=len(times)
+    )

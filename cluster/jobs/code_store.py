@@ -1,0 +1,225 @@
+"""The code that users uploaded with their jobs, each once and under its SHA-256.
+
+<data folder>/code/<sha256>            an archive that was received whole and looked through
+<data folder>/code/<sha256>.*.part     one that is being received
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import structlog
+from sqlalchemy import select
+
+from trainhall.cluster.errors import (
+    DamagedError,
+    InvalidValueError,
+    NotFoundError,
+    StorageFullError,
+    TooLargeError,
+)
+from trainhall.cluster.jobs.views import CodeView
+from trainhall.cluster.ports import Ids
+from trainhall.cluster.wire.code_archive import MAX_ARCHIVE_BYTES, ArchiveError, inspect
+from trainhall.db.database import Database
+from trainhall.db.models import Job
+from trainhall.training.checkpoint.format.draft import fsync_folder
+from trainhall.training.spec import JobSpec, SpecError, SpecProblem
+from trainhall.training.spec.job import SHA256
+
+log = structlog.get_logger(__name__)
+
+_PART = ".part"
+_INSPECTIONS = 2
+"""At once: each unpacks up to 256 MiB to look at it."""
+_HOW = "`trainhall submit` uploads a folder, or PUT its tar to /api/v1/training/code/SHA256"
+
+
+class CodeStore:
+    def __init__(self, db: Database, data_dir: Path, ids: Ids, unused_limit: int) -> None:
+        self._db = db
+        self._unused_limit = unused_limit
+        self._receiving = 0
+        self._inspections = asyncio.Semaphore(_INSPECTIONS)
+        self._folder = data_dir / "code"
+        self._ids = ids
+
+    async def put(self, sha256: str, chunks: AsyncIterator[bytes]) -> tuple[CodeView, bool]:
+        """Receive an archive; returns it and whether it is new. Repeating it is harmless.
+
+        Raises:
+            InvalidValueError: it is no archive that may be unpacked.
+            TooLargeError: it is beyond the limit.
+            StorageFullError: too much is kept that no job names.
+            DamagedError: what came is not what `sha256` says.
+        """
+        target = self._path(sha256)
+        if await self._touch(target):
+            # Read all the same: who sends does not listen until it has sent.
+            async for _ in chunks:
+                pass
+            return await self.get(sha256), False
+        part = target.with_name(f"{sha256}.{self._ids.new()}{_PART}")
+        self._receiving += 1
+        try:
+            await self._check_room()
+            await self._receive(sha256, chunks, part)
+            try:
+                async with self._inspections:
+                    await asyncio.to_thread(inspect, part)
+            except ArchiveError as error:
+                raise InvalidValueError(
+                    "body", None, f"the archive cannot be used: {error}"
+                ) from None
+            await asyncio.to_thread(part.replace, target)
+            await asyncio.to_thread(fsync_folder, self._folder)
+        finally:
+            self._receiving -= 1
+            await asyncio.to_thread(part.unlink, missing_ok=True)
+        return await self.get(sha256), True
+
+    async def get(self, sha256: str) -> CodeView:
+        """What is stored under this hash.
+
+        Raises:
+            NotFoundError: nothing is.
+        """
+        try:
+            found = await asyncio.to_thread(self._path(sha256).stat)
+        except FileNotFoundError:
+            raise NotFoundError("code", sha256) from None
+        return CodeView(sha256=sha256, size=found.st_size)
+
+    def file(self, sha256: str) -> Path:
+        """The archive itself.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        path = self._path(sha256)
+        if not path.is_file():
+            raise NotFoundError("code", sha256)
+        return path
+
+    async def has(self, spec: JobSpec) -> bool:
+        """Whether a spec's code is here, if it names any; it is not swept for a while then.
+
+        Raises:
+            SpecError: it names a folder, which no coordinator can read.
+        """
+        if spec.code is None:
+            return True
+        if not spec.code_is_uploaded:
+            raise _problem(spec.code, f"must be the SHA-256 of uploaded code; {_HOW}")
+        return await self._touch(self._path(spec.code))
+
+    async def check(self, spec: JobSpec) -> None:
+        """See that a spec's code is here, and keep it from being swept until the job is.
+
+        Raises:
+            SpecError: it is not, and was to be uploaded first.
+        """
+        if spec.code is not None and not await self.has(spec):
+            raise _problem(spec.code, f"no code with this SHA-256 was uploaded; {_HOW}")
+
+    async def sweep(self, older_than_seconds: float) -> list[str]:
+        """Remove what no job names and nobody touched for so long; what was removed."""
+        stale = await asyncio.to_thread(self._stale, older_than_seconds)
+        if not stale:
+            return []
+        async with self._db.session() as session:
+            used = set(
+                await session.scalars(select(Job.code).where(Job.code.in_(stale)).distinct())
+            )
+        unused = [name for name in stale if name not in used]
+        return await asyncio.to_thread(self._remove, unused, older_than_seconds)
+
+    async def _check_room(self) -> None:
+        """See that there is room for what is being received, however large it will be."""
+        sizes = await asyncio.to_thread(self._sizes)
+        async with self._db.session() as session:
+            used = set(await session.scalars(select(Job.code).distinct()))
+        unused = sum(size for name, size in sizes.items() if name not in used)
+        if unused + self._receiving * MAX_ARCHIVE_BYTES > self._unused_limit:
+            raise StorageFullError(no_room(self._unused_limit))
+
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each archive that is here."""
+        found = {}
+        for path in self._folder.glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if SHA256.fullmatch(path.name):
+                    found[path.name] = path.stat().st_size
+        return found
+
+    async def _receive(self, sha256: str, chunks: AsyncIterator[bytes], part: Path) -> None:
+        digest, size = hashlib.sha256(), 0
+        await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
+        with await asyncio.to_thread(part.open, "xb") as file:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > MAX_ARCHIVE_BYTES:
+                    raise TooLargeError(MAX_ARCHIVE_BYTES)
+                digest.update(chunk)
+                await asyncio.to_thread(file.write, chunk)
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
+        if digest.hexdigest() != sha256:
+            raise DamagedError(f"the SHA-256 of what came is {digest.hexdigest()}, not {sha256}")
+
+    def _path(self, sha256: str) -> Path:
+        if not SHA256.fullmatch(sha256):
+            raise NotFoundError("code", sha256[:80])
+        return self._folder / sha256
+
+    async def _touch(self, path: Path) -> bool:
+        """Whether it is there; if so, it is not stale from now on."""
+        try:
+            await asyncio.to_thread(os.utime, path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _stale(self, older_than_seconds: float) -> list[str]:
+        found = []
+        for path in self._folder.glob("*"):
+            if _age(path) > older_than_seconds:
+                if path.name.endswith(_PART):
+                    path.unlink(missing_ok=True)
+                else:
+                    found.append(path.name)
+        return found
+
+    def _remove(self, names: list[str], older_than_seconds: float) -> list[str]:
+        removed = []
+        for name in names:
+            # A job that was submitted meanwhile has touched it.
+            if _age(self._folder / name) > older_than_seconds:
+                (self._folder / name).unlink(missing_ok=True)
+                removed.append(name)
+                log.info("unused_code_removed", sha256=name)
+        return removed
+
+
+def no_room(limit: int) -> str:
+    """What is told when no more code is taken."""
+    return (
+        f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job names; submit "
+        "the jobs that it was uploaded for, or wait: it is removed after an hour"
+    )
+
+
+def _age(path: Path) -> float:
+    """Seconds since it was touched; file times are the host's, not the port's."""
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _problem(given: str, message: str) -> SpecError:
+    return SpecError([SpecProblem("code", message, given)])

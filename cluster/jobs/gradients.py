@@ -1,0 +1,318 @@
+"""The gradients of a job by parameter: asking for a step's, keeping and reading what ranks tell.
+
+A request is a number that rises. It is told to the job's hosts with what they shall do until a
+record answers it, so that an agent, a rank or a coordinator may end in between.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+import orjson
+from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs.commands import Command, refusal
+from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.cluster.lifecycle.states import JobState
+from trainhall.cluster.notifier import Notifier
+from trainhall.db.database import Database
+from trainhall.db.documents import Allocation
+from trainhall.db.models import Attempt, GradientRecord, GradientRequest, Job
+from trainhall.training.link import gradient_record
+
+KEPT_RECORDS = 512
+"""Of a job. One more, and every other of them goes: with 1,024 names they take about 10 MB."""
+KEPT_HISTOGRAMS = 16
+"""Of a job: the newest."""
+EXPLODING = 10.0
+"""So many times its median norm so far, and a gradient explodes."""
+KNOWN_STEPS = 3
+"""Steps before the newest that it takes to say so."""
+VANISHING = 1e-6
+"""So small a share of the largest norm of its step, and a gradient vanishes."""
+
+
+_PENDING = select(GradientRequest.job_id, GradientRequest.asked).where(
+    GradientRequest.job_id.in_(bindparam("jobs", expanding=True)),
+    GradientRequest.asked > GradientRequest.answered,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How it stands with a job's requests."""
+
+    asked: int
+    """Number of the newest request; 0: there was none."""
+    answered: int
+    """Number of the newest one that was answered."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The gradients of one step."""
+
+    attempt: int
+    step: int
+    time: datetime
+    request: int
+    """Number of the request that it answers; 0: the spec wants it."""
+    has_histograms: bool
+    names: list[str]
+    norms: list[float | str]
+    """NaN and infinities as texts, here and below."""
+    largest: list[float | str]
+
+
+class Remark(StrEnum):
+    """What is remarkable about a parameter's newest gradient."""
+
+    NOT_FINITE = "not finite"
+    EXPLODING = "exploding"
+    VANISHING = "vanishing"
+    DEAD = "dead"
+
+
+def remarks(records: Sequence[Captured]) -> list[Remark | None]:
+    """By the names of the newest record."""
+    if not records:
+        return []
+    newest = records[-1]
+    before = [dict(zip(each.names, each.norms, strict=True)) for each in records[:-1]]
+    finite = [norm for norm in newest.norms if isinstance(norm, float)]
+    top = max(finite, default=0.0)
+    return [
+        _remark(norm, [known[name] for known in before if name in known], top)
+        for name, norm in zip(newest.names, newest.norms, strict=True)
+    ]
+
+
+def _remark(norm: float | str, before: Sequence[float | str], top: float) -> Remark | None:
+    if isinstance(norm, str):
+        return Remark.NOT_FINITE
+    if norm == 0:
+        return Remark.DEAD
+    if norm < VANISHING * top:
+        return Remark.VANISHING
+    usual = [each for each in before if isinstance(each, float)]
+    if len(usual) >= KNOWN_STEPS and norm > EXPLODING * median(usual):
+        return Remark.EXPLODING
+    return None
+
+
+class GradientService:
+    def __init__(self, db: Database, notifier: Notifier) -> None:
+        self._db = db
+        self._notifier = notifier
+
+    async def ask(self, job_id: str) -> Asked:
+        """Ask a job for the gradients of its next step, with histograms.
+
+        While a request waits for its answer, asking again changes nothing.
+
+        Raises:
+            ConflictError: it runs a script, which computes its gradients by itself.
+            WrongStateError: it has ended.
+        """
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job = await session.get(Job, job_id)
+            if job is None:
+                raise NotFoundError("job", job_id)
+            why = refusal(job, Command.CAPTURE_GRADIENTS)
+            if why is not None:
+                message = f"gradients of job {job_id} cannot be captured: {why}"
+                if job.spec.get("script") is not None:
+                    raise ConflictError(message)
+                raise WrongStateError(message, JobState(job.state))
+            request = await session.get(GradientRequest, job_id)
+            if request is None:
+                request = GradientRequest(job_id=job_id, asked=0, answered=0)
+                session.add(request)
+            if request.asked == request.answered:
+                request.asked += 1
+            await session.flush()
+            asked = Asked(request.asked, request.answered)
+            attempt = await session.get(Attempt, (job_id, job.attempt))
+            allocation = attempt.allocation if attempt is not None else Allocation()
+        self._notifier.notify_hosts(allocation)
+        return asked
+
+    async def history(self, job_id: str, most: int) -> tuple[Asked, list[Captured]]:
+        """At most so many records, evenly chosen, the newest among them; oldest first."""
+        async with self._db.session() as session:
+            if await session.get(Job, job_id) is None:
+                raise NotFoundError("job", job_id)
+            request = await session.get(GradientRequest, job_id)
+            valid = await _valid(session, job_id)
+            chosen = set(_spread(valid, most))
+            rows = await session.scalars(
+                select(GradientRecord)
+                .where(
+                    GradientRecord.job_id == job_id,
+                    GradientRecord.step.in_([step for _, step in chosen]),
+                )
+                .order_by(GradientRecord.step)
+            )
+            counting = [row for row in rows if (row.attempt, row.step) in chosen]
+        found = await asyncio.to_thread(lambda: [_captured(row) for row in counting])
+        asked = Asked(request.asked, request.answered) if request is not None else Asked(0, 0)
+        return asked, found
+
+    async def one(self, job_id: str, step: int) -> tuple[Captured, list[dict[str, Any]] | None]:
+        """The record of a step, with its histograms if it has them.
+
+        Raises:
+            NotFoundError: none was captured at that step, or it is kept no more.
+        """
+        async with self._db.session() as session:
+            if await session.get(Job, job_id) is None:
+                raise NotFoundError("job", job_id)
+            row = await session.scalar(
+                select(GradientRecord)
+                .where(GradientRecord.job_id == job_id, GradientRecord.step == step)
+                .order_by(GradientRecord.attempt.desc())
+                .limit(1)
+            )
+        if row is None:
+            raise NotFoundError("captured step", f"{step} of job {job_id}")
+        packed = row.histograms
+        return _captured(row), None if packed is None else orjson.loads(zlib.decompress(packed))
+
+
+async def pending(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, int]:
+    """By job, the number of a request that waits for its answer."""
+    if not job_ids:
+        return {}
+    rows = await session.execute(_PENDING, {"jobs": list(job_ids)})
+    return {row.job_id: row.asked for row in rows}
+
+
+async def store(
+    session: AsyncSession, attempt: Attempt, record: gradient_record.GradientRecord, time: datetime
+) -> None:
+    """Keep what the ranks of an attempt have told, in place of less telling records."""
+    key = (attempt.job_id, attempt.number, record.step)
+    known = await session.get(GradientRecord, key)
+    if known is not None:
+        await session.delete(known)
+        await session.flush()
+    record_json = record.as_json()
+    histograms = record_json.pop("histograms", None)
+    columns = {name: record_json[name] for name in ("names", "norms", "largest")}
+    session.add(
+        GradientRecord(
+            job_id=attempt.job_id,
+            attempt=attempt.number,
+            step=record.step,
+            time=time,
+            request=record.request,
+            columns=zlib.compress(orjson.dumps(columns)),
+            histograms=None if histograms is None else zlib.compress(orjson.dumps(histograms)),
+        )
+    )
+    await session.flush()
+    await _thin(session, attempt.job_id, record.step)
+    if record.request:
+        await session.execute(
+            update(GradientRequest)
+            .where(
+                GradientRequest.job_id == attempt.job_id,
+                GradientRequest.answered < record.request,
+                GradientRequest.asked >= record.request,
+            )
+            .values(answered=record.request)
+        )
+        await _drop_histograms(session, attempt.job_id)
+
+
+async def _thin(session: AsyncSession, job_id: str, newest: int) -> None:
+    """
+    Args:
+        newest: the step that was told last, which is not the last one where steps are taken again.
+    """
+    of_job = GradientRecord.job_id == job_id
+    number = await session.scalar(select(func.count()).where(of_job))
+    if (number or 0) <= KEPT_RECORDS:
+        return
+    rows = await session.execute(
+        select(GradientRecord.step).where(of_job).order_by(GradientRecord.step).distinct()
+    )
+    steps = [step for (step,) in rows]
+    every_other = [step for step in steps[1::2] if step != newest]
+    # What was asked for goes by its own bound.
+    await session.execute(
+        delete(GradientRecord).where(
+            of_job, GradientRecord.step.in_(every_other), GradientRecord.histograms.is_(None)
+        )
+    )
+
+
+async def _drop_histograms(session: AsyncSession, job_id: str) -> None:
+    has = (GradientRecord.job_id == job_id, GradientRecord.histograms.is_not(None))
+    oldest_kept = await session.scalar(
+        select(GradientRecord.request)
+        .where(*has)
+        .order_by(GradientRecord.request.desc())
+        .offset(KEPT_HISTOGRAMS - 1)
+        .limit(1)
+    )
+    if oldest_kept is not None:
+        await session.execute(
+            update(GradientRecord)
+            .where(*has, GradientRecord.request < oldest_kept)
+            .values(histograms=None)
+        )
+
+
+async def _valid(session: AsyncSession, job_id: str) -> list[tuple[int, int]]:
+    """(attempt, step) of the records that count, by step: of what was taken again the newest."""
+    rows = await session.execute(
+        select(GradientRecord.attempt, GradientRecord.step)
+        .where(GradientRecord.job_id == job_id)
+        .order_by(GradientRecord.attempt.desc(), GradientRecord.step)
+    )
+    begins = {
+        number: first
+        for number, first in await session.execute(
+            select(Attempt.number, Attempt.first_step).where(Attempt.job_id == job_id)
+        )
+        if first is not None
+    }
+    return sorted(
+        (
+            (attempt, step)
+            for attempt, step in rows
+            if all(step < first for number, first in begins.items() if number > attempt)
+        ),
+        key=lambda each: each[1],
+    )
+
+
+def _spread(all_: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    if len(all_) <= most:
+        return list(all_)
+    last = len(all_) - 1
+    places = {last - round(i * last / max(most - 1, 1)) for i in range(most)}
+    return [all_[i] for i in sorted(places)]
+
+
+def _captured(row: GradientRecord) -> Captured:
+    columns = orjson.loads(zlib.decompress(row.columns))
+    return Captured(
+        row.attempt,
+        row.step,
+        row.time,
+        row.request,
+        row.histograms is not None,
+        columns["names"],
+        columns["norms"],
+        columns["largest"],
+    )

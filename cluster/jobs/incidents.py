@@ -1,0 +1,195 @@
+"""The incidents of an attempt: what failed, what was done about it, and how long each part took.
+
+An incident begins with a failure and ends with the next step: of the next attempt, or of the next
+generation where ranks regroup in place. All of it is computed from what is stored of attempts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from trainhall.cluster.lifecycle.host_report import parse_failure, parse_host_report
+from trainhall.cluster.lifecycle.states import AttemptState
+from trainhall.db.documents import GenerationRecord, GenerationStart
+from trainhall.db.models import Attempt
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One failure and the way back to work. A time that is not known, or not yet, is None."""
+
+    generation: int
+    """Of the ranks that failed."""
+    failure: Failure
+    done: str
+    """In words."""
+    happened_at: datetime | None
+    """By the clock of the rank's host."""
+    detected_at: datetime | None
+    """The coordinator heard of it, or gave the node up."""
+    regrouped_at: datetime | None
+    """Devices were granted, or the ranks that are left were told."""
+    loaded_at: datetime | None
+    """All ranks had their state and were about to train."""
+    stepped_at: datetime | None
+    """The next step was done."""
+    steps_redone: int | None
+    """Steps that had been taken and were taken again."""
+
+    @property
+    def detect_seconds(self) -> float | None:
+        return _between(self.happened_at, self.detected_at)
+
+    @property
+    def regroup_seconds(self) -> float | None:
+        return _between(self.detected_at, self.regrouped_at)
+
+    @property
+    def load_seconds(self) -> float | None:
+        return _between(self.regrouped_at, self.loaded_at)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """From the loaded state to the next step."""
+        return _between(self.loaded_at, self.stepped_at)
+
+    @property
+    def total_seconds(self) -> float | None:
+        return _between(self.happened_at, self.stepped_at)
+
+    def summary(self) -> str:
+        """In one line."""
+        parts = [
+            f"{seconds:.2g} s to {what}"
+            for what, seconds in (
+                ("detect", self.detect_seconds),
+                ("regroup", self.regroup_seconds),
+                ("load", self.load_seconds),
+                ("the next step", self.step_seconds),
+            )
+            if seconds is not None
+        ]
+        if self.steps_redone is not None:
+            n = self.steps_redone
+            parts.append(f"{n} step{'s' if n != 1 else ''} done again")
+        return f"recovered from {self.failure.cause.label}: {', '.join(parts) or self.done}"
+
+
+def incidents_of(attempt: Attempt, following: Attempt | None) -> list[Incident]:
+    """Those of one attempt, the oldest first.
+
+    Args:
+        following: the job's next attempt, if there is one.
+    """
+    found = [
+        _in_place(attempt, before, after)
+        for before, after in zip(attempt.generations, attempt.generations[1:], strict=False)
+        if after.failure
+    ]
+    if attempt.failure:
+        found.append(_at_the_end(attempt, following))
+    return found
+
+
+def newest_incident(attempts: Sequence[Attempt], generation: int) -> Incident | None:
+    """The one that a generation of the last of these attempts has gone on from."""
+    *_, attempt = attempts
+    if generation > 1:
+        own = incidents_of(attempt, None)
+        return next((i for i in own if i.generation == generation - 1), None)
+    if len(attempts) < 2:
+        return None
+    return next(reversed(incidents_of(attempts[-2], attempt)), None)
+
+
+def _start(attempt: Attempt, generation: int) -> GenerationStart | None:
+    """How a generation began; None: it has taken no step."""
+    start = attempt.began.get(generation)
+    return start if start is not None and start.step is not None else None
+
+
+def _in_place(attempt: Attempt, before: GenerationRecord, after: GenerationRecord) -> Incident:
+    size, was = after.world_size, before.world_size
+    change = "" if size == was else f", {was} → {size} ranks"
+    return _incident(
+        generation=before.generation,
+        failure=_failure(after.failure),
+        done=f"the remaining ranks regrouped in place as generation {after.generation}{change}",
+        detected_at=after.time,
+        regrouped_at=after.time,
+        start=_start(attempt, after.generation),
+    )
+
+
+def _at_the_end(attempt: Attempt, following: Attempt | None) -> Incident:
+    failure = _failure(attempt.failure)
+    # Hosts that a regrouping left out have no part in how it ends.
+    reports = [
+        parse_host_report(attempt.node_outcomes.get(node_id))
+        for node_id in attempt.allocation.node_ids
+    ]
+    ended = [report.ended_at for report in reports if report and report.ended_at]
+    if attempt.state == AttemptState.LOST or not ended:
+        detected = attempt.finished_at
+    else:
+        # Where one host's failure ends the others, it was reported before those had ended.
+        detected = min([*ended, *([attempt.stopping_at] if attempt.stopping_at else [])])
+    if following is None:
+        done = "the attempt ended" if attempt.finished_at is not None else "its ranks are ended"
+    else:
+        done = f"attempt {following.number} took its place"
+    # One that made room for others then waits in the queue: that is no part of a way back.
+    moved = failure.cause is Cause.PREEMPTED
+    return _incident(
+        generation=attempt.generation,
+        failure=failure,
+        done=done,
+        detected_at=None if moved else detected,
+        regrouped_at=following.started_at if following is not None else None,
+        start=_start(following, 1) if following is not None else None,
+    )
+
+
+def _failure(stored: dict[str, Any] | None) -> Failure:
+    failure = parse_failure(stored)
+    assert failure is not None
+    return failure
+
+
+def _incident(
+    *,
+    generation: int,
+    failure: Failure,
+    done: str,
+    detected_at: datetime | None,
+    regrouped_at: datetime | None,
+    start: GenerationStart | None,
+) -> Incident:
+    redone = None
+    if start is not None and start.step is not None and failure.step is not None:
+        redone = max(0, failure.step - start.step + 1)
+    return Incident(
+        generation=generation,
+        failure=failure,
+        done=done,
+        happened_at=_at(failure.time),
+        detected_at=detected_at,
+        regrouped_at=regrouped_at,
+        loaded_at=_at(start.loaded) if start else None,
+        stepped_at=_at(start.stepped) if start else None,
+        steps_redone=redone,
+    )
+
+
+def _at(seconds: float | None) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds is not None else None
+
+
+def _between(begin: datetime | None, end: datetime | None) -> float | None:
+    """Never negative: hosts' clocks differ a little."""
+    if begin is None or end is None:
+        return None
+    return max(0.0, (end - begin).total_seconds())

@@ -1,0 +1,41 @@
+"""The metric that a job is judged by."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainhall.training.spec.recovery import MetricMode, implied_mode
+
+_VALIDATION = re.compile(r"(eval|val|valid|validation)[_/.-]")
+
+
+@dataclass(frozen=True)
+class MainMetric:
+    name: str
+    value: float | str | None
+    """Latest value; NaN and infinities as text, None before the first."""
+    goal: MetricMode | None
+    """Whether lower or higher is better; None if unknown."""
+
+
+def main_metric(spec: Mapping[str, Any], metrics: Mapping[str, Any]) -> MainMetric | None:
+    """Return the `metric` of the spec, else a reported validation metric, else a reported loss.
+
+    Args:
+        metrics: latest values of the job-wide series.
+    """
+    given = spec.get("metric")
+    if given is not None:
+        return MainMetric(given["name"], metrics.get(given["name"]), MetricMode(given["goal"]))
+    validation = [name for name in metrics if _VALIDATION.match(name)]
+    losses = [name for name in metrics if "loss" in name]
+    candidates = validation or losses
+    if not candidates:
+        return None
+    # Accuracy says more than a loss, and the names of both say which values are better.
+    name = min(
+        candidates,
+        key=lambda name: (not name.endswith("accuracy"), name != "loss", "loss" not in name, name),
+    )
+    return MainMetric(name, metrics[name], implied_mode(name))

@@ -1,0 +1,432 @@
+"""Jobs as users see them: submit, read, pause, resume, cancel."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select, union_all
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import (
+    ConflictError,
+    InvalidValueError,
+    NotFoundError,
+    WrongStateError,
+)
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.jobs.code_store import CodeStore
+from trainhall.cluster.jobs.commands import TRANSITIONS, Command, refusal
+from trainhall.cluster.jobs.spec_changes import changed_spec, job_columns, resized_spec, sizes_of
+from trainhall.cluster.jobs.summaries import job_warnings, run_times, stragglers
+from trainhall.cluster.jobs.views import (
+    AttemptView,
+    EventView,
+    JobView,
+    attempt_view,
+    event_view,
+    job_view,
+)
+from trainhall.cluster.lifecycle.jobs import (
+    columns_of_reason,
+    create_job,
+    lock_job,
+    move_job,
+    request_stop,
+)
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES, JobState
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.pagination import Page
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.db.database import Database
+from trainhall.db.documents import Allocation
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Event, IdempotencyKey, Job, JobProgress
+from trainhall.training.spec import JobSpec
+
+_TRIES = 8
+
+_NOTHING: Mapping[str, dict[str, Any]] = {}
+_DONE = {Command.PAUSE: "paused", Command.RESUME: "resumed", Command.CANCEL: "cancelled"}
+_REASONS = {
+    JobState.PAUSED: Reason.of(ReasonCode.PAUSED_BEFORE_START),
+    JobState.PAUSING: Reason.of(ReasonCode.PAUSE_REQUESTED),
+    JobState.CANCELLED: Reason.of(ReasonCode.CANCELLED),
+    JobState.CANCELLING: Reason.of(ReasonCode.CANCEL_REQUESTED),
+    JobState.QUEUED: Reason.of(ReasonCode.RESUMED, changes=""),
+}
+
+
+class JobService:
+    def __init__(
+        self, db: Database, clock: Clock, ids: Ids, notifier: Notifier, code: CodeStore
+    ) -> None:
+        self._db = db
+        self._code = code
+        self._clock = clock
+        self._ids = ids
+        self._notifier = notifier
+        self._submitting = asyncio.Lock()
+
+    async def lacks_code(self, spec: JobSpec) -> bool:
+        """Whether a submission would be refused until the code is uploaded that the spec names.
+
+        Raises:
+            SpecError: it names a folder.
+        """
+        return not await self._code.has(spec)
+
+    async def submit(
+        self, spec: JobSpec, idempotency: tuple[str, str] | None = None
+    ) -> tuple[JobView, bool]:
+        """Queue a job; returns it and whether it is new.
+
+        `idempotency` is a key of the caller and the SHA-256 of what was sent under it: the same key
+        gives the same job, however often and from however many callers at once.
+
+        Raises:
+            ConflictError: the key was used with another body.
+            SpecError: it names code that was not uploaded.
+        """
+        await self._code.check(spec)
+        if idempotency is not None and not 1 <= len(idempotency[0]) <= 255:
+            raise InvalidValueError(
+                "Idempotency-Key", idempotency[0], "must have 1 to 255 characters"
+            )
+        # One after the other here; a second coordinator on the same database loses the race for
+        # the number or the key on its unique index and tries again.
+        async with self._submitting:
+            for attempt in range(_TRIES):
+                try:
+                    view, created = await self._submit_once(spec, idempotency)
+                    break
+                except IntegrityError:
+                    if attempt == _TRIES - 1:
+                        raise
+        if created:
+            self._notifier.notify_job(view.id)
+        return view, created
+
+    async def _submit_once(
+        self, spec: JobSpec, idempotency: tuple[str, str] | None
+    ) -> tuple[JobView, bool]:
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            if idempotency is not None:
+                key, digest = idempotency
+                known = await session.get(IdempotencyKey, key)
+                if known is not None:
+                    if known.body_sha256 != digest:
+                        raise ConflictError(
+                            f"Idempotency-Key {key!r} was used for another body (job "
+                            f"{known.job_id}); use a new key for a new job"
+                        )
+                    return await _view(session, known.job_id), False
+            newest = await session.scalar(select(func.max(Job.number)))
+            job = Job(
+                id=self._ids.new(),
+                number=(newest or 0) + 1,
+                name=spec.name,
+                code=spec.code,
+                spec=spec.model_dump(mode="json"),
+                priority=spec.priority,
+                **columns_of_reason(Reason.of(ReasonCode.SUBMITTED)),
+                attempt=0,
+                generation=0,
+                restarts=0,
+                restarts_step=0,
+                world_size=spec.resources.workers,
+                sizes=sizes_of(spec),
+            )
+            await create_job(session, job, now=now)
+            if idempotency is not None:
+                session.add(
+                    IdempotencyKey(
+                        key=idempotency[0],
+                        body_sha256=idempotency[1],
+                        job_id=job.id,
+                        created_at=now,
+                    )
+                )
+                await session.flush()
+            return await _view(session, job.id), True
+
+    async def get(self, job_id: str) -> JobView:
+        async with self._db.session() as session:
+            return await _view(session, job_id)
+
+    async def list(
+        self,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        states: Sequence[str] = (),
+        search: str | None = None,
+    ) -> Page[JobView]:
+        """The newest first.
+
+        Args:
+            states: keeps only jobs in one of these states; all if there are none.
+            search: keeps only jobs whose name has it in it, in any case, or whose id begins so.
+        """
+        pagination.check_limit(limit)
+        for state in states:
+            if state not in set(JobState):
+                known = ", ".join(JobState)
+                raise InvalidValueError("state", state, f"{state!r} is no state; known are {known}")
+        wanted: list[ColumnElement[bool]] = []
+        if search is not None:
+            if not search.isprintable():
+                raise InvalidValueError("search", search, "must not contain control characters")
+            named = Job.name.icontains(search, autoescape=True)
+            wanted.append(named | Job.id.startswith(search.lower(), autoescape=True))
+        if cursor is not None:
+            wanted.append(Job.number < pagination.decode_number("jobs", cursor))
+        newest = Job.number.desc()
+        if states:
+            # One by one: an index has the jobs of a state in their order, and not those of several.
+            of_states = [
+                select(Job.number).where(Job.state == state, *wanted).order_by(newest)
+                .limit(limit + 1).subquery()
+                for state in sorted(set(states))
+            ]  # fmt: skip
+            wanted = [Job.number.in_(union_all(*(select(each.c.number) for each in of_states)))]
+        query = (
+            select(Job, JobProgress)
+            .join(JobProgress, JobProgress.job_id == Job.id)
+            .where(*wanted)
+            .order_by(newest)
+            .limit(limit + 1)
+        )
+        async with self._db.session() as session:
+            rows = (await session.execute(query)).all()
+            ran = await run_times(session, [job.id for job, _ in rows])
+            slow = await stragglers(session, [(job, progress) for job, progress in rows[:limit]])
+            warned = await job_warnings(session, [job for job, _ in rows[:limit]])
+        more = len(rows) > limit
+        return Page(
+            [
+                job_view(*row, ran[row[0].id], slow.get(row[0].id), warned.get(row[0].id, ()))
+                for row in rows[:limit]
+            ],
+            pagination.encode("jobs", rows[limit - 1][0].number) if more else None,
+        )
+
+    async def events(self, job_id: str, *, after: int = 0, limit: int = 100) -> Page[EventView]:
+        """Events above sequence `after`, oldest first; the next cursor is the last sequence."""
+        pagination.check_limit(limit)
+        if not 0 <= after < 2**63:
+            raise InvalidValueError("after", after, "must be a sequence of this list, 0 or above")
+        async with self._db.session() as session:
+            await _load(session, job_id)
+            rows = (
+                await session.scalars(
+                    select(Event)
+                    .where(Event.job_id == job_id, Event.seq > after)
+                    .order_by(Event.seq)
+                    .limit(limit + 1)
+                )
+            ).all()
+        items = [event_view(event) for event in rows[:limit]]
+        return Page(items, str(items[-1].seq) if len(rows) > limit else None)
+
+    async def attempts(self, job_id: str) -> Sequence[AttemptView]:
+        """Oldest first."""
+        async with self._db.session() as session:
+            await _load(session, job_id)
+            found = await session.scalars(
+                select(Attempt).where(Attempt.job_id == job_id).order_by(Attempt.number)
+            )
+            rows = found.all()
+            return [attempt_view(*pair) for pair in zip_longest(rows, rows[1:])]
+
+    async def pause(self, job_id: str) -> JobView:
+        """A running job stops at an agreed step and saves; a waiting one leaves the queue."""
+        return await self._command(job_id, Command.PAUSE)
+
+    async def resume(
+        self,
+        job_id: str,
+        *,
+        resources: dict[str, Any] | None = None,
+        parallelism: dict[str, Any] | None = None,
+    ) -> JobView:
+        """A paused job goes to the end of the queue of its priority.
+
+        Args:
+            resources, parallelism: replace keys of the job's spec.
+
+        Raises:
+            WrongStateError: it is not paused.
+            SpecError: the changed spec is not valid.
+        """
+        asked = {"resources": resources, "parallelism": parallelism}
+        return await self._command(job_id, Command.RESUME, {k: v for k, v in asked.items() if v})
+
+    async def cancel(self, job_id: str) -> JobView:
+        """A job with ranks stops now, saving nothing; any other is cancelled at once."""
+        return await self._command(job_id, Command.CANCEL)
+
+    async def resize(self, job_id: str, resources: dict[str, int]) -> JobView:
+        """Have a job ask for another number of workers, or for a range of them.
+
+        One that waits or is paused starts with it; one that runs goes on with it as soon as there
+        is room, in place if it can, else from a checkpoint that it saves.
+
+        Args:
+            resources: `workers`, or `min_workers` and `max_workers`.
+
+        Raises:
+            InvalidValueError: there is nothing in it.
+            SpecError: the job cannot have that number.
+            WrongStateError: it is over, or about to be.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job, _ = await _load(session, job_id)
+            if not resources:
+                whole = "give workers, or min_workers and max_workers for an elastic job"
+                raise InvalidValueError("workers", None, whole)
+            state = JobState(job.state)
+            why = refusal(job, Command.RESIZE)
+            if why is not None:
+                raise WrongStateError(f"job {job_id} cannot be resized: {why}", state)
+            spec = resized_spec(job.spec, resources)
+            document = spec.model_dump(mode="json")
+            if document == job.spec:
+                return await _view(session, job_id)
+            change = f"{_workers(document)} instead of {_workers(job.spec)}"
+            sizes = list(spec.possible_workers)
+            if state in ACTIVE_STATES:
+                attempt = await session.get(Attempt, (job_id, job.attempt), with_for_update=True)
+                assert attempt is not None
+                attempt.spec = attempt.spec or job.spec
+                if state is not JobState.PAUSING:
+                    if job.world_size in sizes:
+                        change += f"; it continues with {job.world_size}"
+                    else:
+                        change += f"; it keeps {job.world_size} until it can change"
+                    reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+                    job.reason, job.reason_code = reason.text, reason.code.value
+            else:
+                job.world_size = spec.resources.workers
+            job.spec, job.sizes = document, sizes
+            await session.flush()
+            reason = Reason.of(ReasonCode.RESIZE_REQUESTED, change=change)
+            await record_event(
+                session,
+                job_id,
+                time=now,
+                kind="note",
+                code=reason.code,
+                reason=reason.text,
+                attempt=job.attempt or None,
+            )
+            view = await _view(session, job_id)
+        self._notifier.notify_job(job_id)
+        return view
+
+    async def _command(
+        self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]] = _NOTHING
+    ) -> JobView:
+        for _ in range(_TRIES):
+            try:
+                view, allocation = await self._command_once(job_id, command, asked)
+            except ConflictError:
+                continue
+            self._notifier.notify_job(job_id)
+            self._notifier.notify_hosts(allocation)
+            return view
+        raise ConflictError(f"job {job_id} changes too quickly to {command} it; try again")
+
+    async def _command_once(
+        self, job_id: str, command: Command, asked: Mapping[str, dict[str, Any]]
+    ) -> tuple[JobView, Allocation]:
+        """The job after the command, and the hosts of its newest attempt.
+
+        Args:
+            asked: keys to replace, by the part of the spec that they are in.
+
+        Raises:
+            ConflictError: the job changed between reading and writing; look again.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            await lock_job(session, job_id)
+            job, progress = await _load(session, job_id)
+            state = JobState(job.state)
+            why = refusal(job, command)
+            if why is not None:
+                raise WrongStateError(f"job {job_id} cannot be {_DONE[command]}: {why}", state)
+            end = TRANSITIONS[command][state]
+            if end is None:
+                return await _view(session, job_id), Allocation()
+            reason = _REASONS[end]
+            if end is JobState.PAUSED and job.attempt > 0:
+                reason = Reason.of(ReasonCode.PAUSED_WHILE_WAITING)
+            attempt = await session.get(Attempt, (job_id, job.attempt))
+            if end in (JobState.PAUSING, JobState.CANCELLING) and (
+                attempt is None
+                or not await request_stop(
+                    session,
+                    FencingToken(job_id, attempt.number, attempt.generation),
+                    "pause" if end is JobState.PAUSING else "stop",
+                    reason=reason,
+                    now=now,
+                )
+            ):
+                raise ConflictError
+            changes: dict[str, Any] = {}
+            if command is Command.RESUME:
+                changes = {"restarts": 0, "restarts_step": progress.step}
+            if asked:
+                spec = changed_spec(job.spec, asked.get("resources"), asked.get("parallelism"))
+                changes |= job_columns(spec)
+                reason = Reason.of(ReasonCode.RESUMED, changes=f" with {_describe_changes(asked)}")
+            if not await move_job(
+                session, job_id, state, end,
+                reason=reason, now=now, attempt=job.attempt, changes=changes,
+            ):  # fmt: skip
+                raise ConflictError
+            await session.refresh(job)
+            await session.refresh(progress)
+            view = await _view(session, job_id)
+            return view, attempt.allocation if attempt is not None else Allocation()
+
+
+def _describe_changes(asked: Mapping[str, dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{part}.{key} {value}" for part, values in asked.items() for key, value in values.items()
+    )
+
+
+def _workers(spec: dict[str, Any]) -> str:
+    resources = spec["resources"]
+    if "max_workers" in resources:
+        return f"{resources['min_workers']} to {resources['max_workers']} workers"
+    return f"{resources['workers']} worker{'s' if resources['workers'] != 1 else ''}"
+
+
+async def _view(session: AsyncSession, job_id: str) -> JobView:
+    ran = await run_times(session, [job_id])
+    row = await _load(session, job_id)
+    slow = await stragglers(session, [row])
+    warned = await job_warnings(session, [row[0]])
+    return job_view(*row, ran[job_id], slow.get(job_id), warned.get(job_id, ()))
+
+
+async def _load(session: AsyncSession, job_id: str) -> tuple[Job, JobProgress]:
+    row = (
+        await session.execute(
+            select(Job, JobProgress)
+            .join(JobProgress, JobProgress.job_id == Job.id)
+            .where(Job.id == job_id)
+        )
+    ).one_or_none()
+    if row is None:
+        raise NotFoundError("job", job_id)
+    return row[0], row[1]

@@ -1,0 +1,68 @@
+"""A job's spec with other resources or another strategy than it was submitted with."""
+
+from typing import Any
+
+from trainhall.training.spec import JobSpec, SpecError
+from trainhall.training.spec.parse import refuse_idle, validate_spec
+from trainhall.training.spec.resources import changed as changed_resources
+from trainhall.training.spec.strategies import options_of
+
+_DEGREES = ("data", "pipeline", "shard", "tensor", "servers", "microbatches")
+
+
+def changed_spec(
+    spec: dict[str, Any],
+    resources: dict[str, Any] | None,
+    parallelism: dict[str, Any] | None,
+) -> JobSpec:
+    """
+    Raises:
+        SpecError: the changed spec is not valid.
+    """
+    changed = {**spec}
+    asked = parallelism or {}
+    old = dict(spec.get("parallelism", {}))
+    if resources is not None:
+        changed["resources"] = changed_resources(spec["resources"], resources)
+    strategy = old.get("strategy", "ddp")
+    moves = asked.get("strategy", strategy) != strategy
+    if resources is not None or moves:
+        # The old degrees followed from the number of workers and the strategy.
+        old |= dict.fromkeys(_DEGREES)
+    if moves:
+        # Nor does another strategy combine gradients by the old one's algorithm or compression, or
+        # have all of its options.
+        old.pop("gradient_sync", None)
+        old = options_of(asked["strategy"], old)
+    changed["parallelism"] = {**old, **asked}
+    wanted = validate_spec(changed)
+    refuse_idle(wanted, {("parallelism", name) for name in asked})
+    return wanted
+
+
+def job_columns(spec: JobSpec) -> dict[str, Any]:
+    """What the row of a job without ranks holds of a spec that is to replace its own."""
+    return {
+        "spec": spec.model_dump(mode="json"),
+        "world_size": spec.resources.workers,
+        "sizes": sizes_of(spec),
+        **({} if spec.is_auto else {"plan": None, "measured_on": None}),
+    }
+
+
+def resized_spec(spec: dict[str, Any], resources: dict[str, Any]) -> JobSpec:
+    """For a job that is to have another number of workers. The degrees that its spec gives stay if
+    they go with that number; otherwise they follow from it.
+
+    Raises:
+        SpecError: the job cannot have that number.
+    """
+    try:
+        return validate_spec({**spec, "resources": changed_resources(spec["resources"], resources)})
+    except SpecError:
+        return changed_spec(spec, resources, None)
+
+
+def sizes_of(spec: JobSpec) -> list[int] | None:
+    """`Job.sizes`: the world sizes that an elastic job can have; None of any other."""
+    return list(spec.possible_workers) if spec.resources.is_elastic else None

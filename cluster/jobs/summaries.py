@@ -1,0 +1,141 @@
+"""Figures of many jobs at once: run times, stragglers, warnings, where they run."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.lifecycle.states import ACTIVE_STATES, FINAL_STATES, JobState, NodeState
+from trainhall.db.documents import Allocation
+from trainhall.db.models import Attempt, Checkpoint, Event, Job, JobProgress, Node
+from trainhall.monitoring.health import Straggler, straggler_of
+
+CHECKPOINT_SAVED = "checkpoint_saved"
+"""`Event.code` of a checkpoint that was saved."""
+
+
+async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[str, Sequence[str]]:
+    """Sentences by the id of the job; of those alone that have any."""
+    going_on = {job.id: JobState(job.state) for job in jobs if job.state not in FINAL_STATES}
+    warnings: dict[str, list[str]] = defaultdict(list)
+    for job_id, why in await _unsaved(session, list(going_on)):
+        warnings[job_id].append(why)
+    on_hosts = [job_id for job_id, state in going_on.items() if state in ACTIVE_STATES]
+    for job_id, why in await _on_suspect_hosts(session, on_hosts):
+        warnings[job_id].append(why)
+    return warnings
+
+
+async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Jobs that have saved nothing since a save failed."""
+    # Each job's events are read from the newest on until one tells of a save, or of a failed one.
+    newest = (
+        select(Event.seq)
+        .where(
+            Event.job_id == Job.id,
+            or_(
+                Event.kind == "not_saved",
+                Event.code == CHECKPOINT_SAVED,
+            ),
+        )
+        .order_by(Event.seq.desc())
+        .limit(1)
+        .correlate(Job)
+        .scalar_subquery()
+    )
+    failed = await session.scalars(
+        select(Event)
+        .join(Job, Job.id == Event.job_id)
+        .where(Job.id.in_(job_ids), Event.seq == newest, Event.kind == "not_saved")
+    )
+    return [(e.job_id, e.reason) for e in failed.all() if not await _saved_since(session, e)]
+
+
+async def _saved_since(session: AsyncSession, failed: Event) -> bool:
+    """What hosts tell of their uploads comes in no order."""
+    step = failed.data.get("step")
+    later = tuple_(Checkpoint.attempt, Checkpoint.step) >= (failed.attempt, step or 0)
+    query = select(Checkpoint.id).where(Checkpoint.job_id == failed.job_id, later).limit(1)
+    return await session.scalar(query) is not None
+
+
+async def _on_suspect_hosts(
+    session: AsyncSession, job_ids: Sequence[str]
+) -> Sequence[tuple[str, str]]:
+    """Jobs with ranks on hosts that were not heard for a while, and are not given up yet."""
+    suspects = await session.scalars(select(Node).where(Node.state == NodeState.SUSPECT.value))
+    suspicions = {
+        node.id: f"node {node.name} is suspect since {node.state_at:%H:%M:%S} UTC: {node.reason}"
+        for node in suspects
+    }
+    if not suspicions:
+        return []
+    allocations = await newest_allocations(session, job_ids)
+    return [
+        (job_id, suspicions[host.node_id])
+        for job_id, allocation in allocations.items()
+        for host in allocation
+        if host.node_id in suspicions
+    ]
+
+
+@dataclass(frozen=True)
+class RunTime:
+    """What the attempts that ended took, and since when another goes on."""
+
+    seconds: float = 0.0
+    since: datetime | None = None
+
+
+async def run_times(session: AsyncSession, job_ids: Iterable[str]) -> dict[str, RunTime]:
+    """By the jobs' ids; one without an attempt has none."""
+    times = {job_id: RunTime() for job_id in job_ids}
+    found = await session.execute(
+        select(Attempt.job_id, Attempt.started_at, Attempt.finished_at).where(
+            Attempt.job_id.in_(times)
+        )
+    )
+    for job_id, started_at, finished_at in found:
+        time = times[job_id]
+        if finished_at is None:
+            times[job_id] = replace(time, since=started_at)
+        else:
+            # The time of day may have been set back meanwhile.
+            ran = max(0.0, (finished_at - started_at).total_seconds())
+            times[job_id] = replace(time, seconds=time.seconds + ran)
+    return times
+
+
+async def stragglers(
+    session: AsyncSession, rows: Iterable[tuple[Job, JobProgress]]
+) -> dict[str, Straggler]:
+    """By the id of the job; those of jobs that run alone, and that have one."""
+    found = {
+        job.id: progress.metrics
+        for job, progress in rows
+        if job.state == JobState.RUNNING and straggler_of(progress.metrics, None) is not None
+    }
+    if not found:
+        return {}
+    allocations = await newest_allocations(session, found)
+    slow = {
+        job_id: straggler_of(found[job_id], allocation)
+        for job_id, allocation in allocations.items()
+    }
+    return {job_id: straggler for job_id, straggler in slow.items() if straggler is not None}
+
+
+async def newest_allocations(
+    session: AsyncSession, job_ids: Iterable[str]
+) -> Mapping[str, Allocation]:
+    """`Attempt.allocation` by the id of the job; of those that have had an attempt."""
+    newest = select(Job.id, Job.attempt).where(Job.id.in_(list(job_ids)))
+    rows = await session.execute(
+        select(Attempt.job_id, Attempt.allocation).where(
+            tuple_(Attempt.job_id, Attempt.number).in_(newest)
+        )
+    )
+    return {row.job_id: row.allocation for row in rows}

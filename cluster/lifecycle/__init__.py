@@ -1,0 +1,1 @@
+"""The states of jobs, attempts and nodes, and who may change them; imports `db` alone."""

@@ -1,0 +1,237 @@
+"""The life of a job and of an attempt. Nothing else writes a `state` column.
+
+The letters of the edges appear in the diagram of the documentation. A job:
+
+    a  · → queued             submitted
+    b  queued → starting      placed on devices
+    c  starting → running     every host runs its ranks
+    d  running → completed    every rank ended well
+    e  starting, running → recovering     the attempt failed, was lost or moves: another follows
+    f  recovering → starting  placed again
+    g  starting, running → failed         no restart is left
+    h  starting, running → pausing        a user's pause: stop at an agreed step and save
+    i  pausing → paused       saved and ended
+    j  pausing → completed    it reached its end before the pause
+    k  queued, recovering → paused        a user's pause of what holds no device: out of the queue
+    l  paused → queued        a user's resume
+    m  queued, recovering, paused → cancelled        a user's cancel of what holds no device
+    n  starting, running, pausing → cancelling   a user's cancel: stop now
+    o  cancelling → cancelled every process is gone
+    p  paused, completed, failed, cancelled → queued   a user restores a checkpoint
+
+`completed`, `failed` and `cancelled` are final: nothing that the cluster does by itself leaves
+them. Edge p is the one way out, taken only when a user asks for a checkpoint to be restored.
+
+An attempt:
+
+    A  · → starting           devices were granted
+    B  starting → running     every host runs its ranks
+    C  starting, running → stopping       told to pause or to stop
+    D  starting, running, stopping → completed, paused, cancelled, failed    its last process ended
+    E  starting, running, stopping → lost     revoked: a host of it is gone
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CursorResult, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.lifecycle.reasons import Reason
+from trainhall.cluster.lifecycle.states import (
+    ACTIVE_ATTEMPT_STATES,
+    ATTEMPT_EDGES,
+    FINAL_STATES,
+    JOB_EDGES,
+    AttemptState,
+    Goal,
+    JobState,
+)
+from trainhall.db.events import record_event
+from trainhall.db.models import Attempt, Job, JobProgress
+
+
+class IllegalTransitionError(Exception):
+    """A transition that is not in the table was asked for: an error in the caller."""
+
+    def __init__(self, what: str, start: str, end: str) -> None:
+        super().__init__(f"{what} may not go from {start} to {end}")
+
+
+def columns_of_reason(reason: Reason) -> dict[str, str]:
+    """The columns of a job, an attempt or a node that say why."""
+    return {"reason": reason.text, "reason_code": reason.code.value}
+
+
+async def lock_job(session: AsyncSession, job_id: str) -> JobProgress | None:
+    """Hold a job's progress row until the commit.
+
+    Whoever writes to a job takes this lock first, then its attempt's: two that each waited for the
+    other's would be a deadlock.
+    """
+    return await session.get(JobProgress, job_id, with_for_update=True)
+
+
+async def create_job(session: AsyncSession, job: Job, *, now: datetime) -> None:
+    """Edge a. Store a new job as queued, with its progress row and its first event."""
+    job.state = JobState.QUEUED
+    job.queued_at = job.created_at = now
+    session.add(job)
+    await session.flush()
+    session.add(JobProgress(job_id=job.id, metrics={}))
+    await session.flush()
+    await record_event(
+        session,
+        job.id,
+        time=now,
+        kind="state",
+        code=job.reason_code,
+        reason=job.reason,
+        data={"state": JobState.QUEUED.value},
+    )
+
+
+async def move_job(
+    session: AsyncSession,
+    job_id: str,
+    start: JobState,
+    end: JobState,
+    *,
+    reason: Reason,
+    now: datetime,
+    attempt: int,
+    changes: dict[str, Any] | None = None,
+) -> bool:
+    """Take one edge of the table, if the job still is in `start` and `attempt` still is its newest.
+
+    The guard is in the database; False means that somebody else moved the job first, and nothing
+    was changed. `changes` are other columns to write with it.
+
+    Raises:
+        IllegalTransitionError: for an edge that is not in the table.
+    """
+    if (start, end) not in JOB_EDGES:
+        raise IllegalTransitionError("a job", start, end)
+    values: dict[str, Any] = {"state": end.value, **columns_of_reason(reason), **(changes or {})}
+    if end in FINAL_STATES:
+        values["finished_at"] = now
+    if end is JobState.QUEUED:
+        values.update(queued_at=now, finished_at=None)
+    moved = await session.execute(
+        update(Job)
+        .where(Job.id == job_id, Job.state == start.value, Job.attempt == attempt)
+        .values(**values)
+    )
+    assert isinstance(moved, CursorResult)
+    if moved.rowcount != 1:
+        return False
+    current = values.get("attempt", attempt)
+    await record_event(
+        session,
+        job_id,
+        time=now,
+        kind="state",
+        code=reason.code,
+        reason=reason.text,
+        attempt=current or None,
+        data={"state": end.value},
+    )
+    return True
+
+
+async def create_attempt(session: AsyncSession, attempt: Attempt) -> None:
+    """Edge A. Store a new attempt as starting."""
+    attempt.state = AttemptState.STARTING
+    session.add(attempt)
+    await session.flush()
+
+
+async def move_attempt(
+    session: AsyncSession,
+    token: FencingToken,
+    start: AttemptState,
+    end: AttemptState,
+    *,
+    reason: Reason,
+    now: datetime,
+    changes: dict[str, Any] | None = None,
+) -> bool:
+    """Take one edge of an attempt's table, guarded by its token.
+
+    False means that the token was revoked or the attempt moved on; nothing was changed.
+
+    Raises:
+        IllegalTransitionError: for an edge that is not in the table.
+    """
+    if (start, end) not in ATTEMPT_EDGES:
+        raise IllegalTransitionError("an attempt", start, end)
+    values: dict[str, Any] = {"state": end.value, **columns_of_reason(reason), **(changes or {})}
+    if end is AttemptState.RUNNING:
+        values["running_at"] = now
+    elif end is AttemptState.STOPPING:
+        values["stopping_at"] = now
+    else:
+        values["finished_at"] = now
+    if end is AttemptState.LOST:
+        values["revoked"] = True
+    moved = await session.execute(
+        update(Attempt)
+        .where(
+            Attempt.job_id == token.job_id,
+            Attempt.number == token.attempt,
+            Attempt.generation == token.generation,
+            Attempt.state == start.value,
+            Attempt.revoked.is_(False),
+        )
+        .values(**values)
+    )
+    assert isinstance(moved, CursorResult)
+    return moved.rowcount == 1
+
+
+_STRENGTH: dict[str, int] = {"run": 0, "pause": 1, "stop": 2}
+
+
+async def request_stop(
+    session: AsyncSession,
+    token: FencingToken,
+    goal: Goal,
+    *,
+    reason: Reason,
+    now: datetime,
+    failure: dict[str, Any] | None = None,
+) -> bool:
+    """Edge C: have the attempt's hosts pause or stop it. A weaker goal than now changes nothing.
+
+    False means that the token was revoked or the attempt is over.
+    """
+    row = await session.execute(
+        select(Attempt.state, Attempt.goal)
+        .where(
+            Attempt.job_id == token.job_id,
+            Attempt.number == token.attempt,
+            Attempt.generation == token.generation,
+            Attempt.revoked.is_(False),
+        )
+        .with_for_update()
+    )
+    found = row.one_or_none()
+    if found is None or found.state not in ACTIVE_ATTEMPT_STATES:
+        return False
+    if _STRENGTH[found.goal] >= _STRENGTH[goal]:
+        return True
+    changes: dict[str, Any] = {"goal": goal}
+    if failure is not None:
+        changes["failure"] = failure
+    state = AttemptState(found.state)
+    if state is not AttemptState.STOPPING:
+        return await move_attempt(
+            session, token, state, AttemptState.STOPPING, reason=reason, now=now, changes=changes
+        )
+    await session.execute(
+        update(Attempt)
+        .where(Attempt.job_id == token.job_id, Attempt.number == token.attempt)
+        .values(**columns_of_reason(reason), **changes)
+    )
+    return True

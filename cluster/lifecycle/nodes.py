@@ -1,0 +1,206 @@
+"""The life of a node. Nothing else writes a node's `state`.
+
+The letters of the edges appear in the diagram of the documentation:
+
+    a  · → pending            announced
+    b  pending → ready        its agent reports for the first time
+    c  pending, ready, lost → suspect    not heard for a while, or its agent was told to end
+    d  suspect → ready        heard again
+    e  ready, suspect, draining, drained → lost      not heard for long: its attempts are replaced
+    f  lost → ready           heard again
+    g  pending, ready, suspect, lost → draining      it is to be drained, and something runs on it
+    h  draining → drained     nothing runs on it any more
+    i  pending, ready, suspect, lost → drained       it is to be drained, and nothing runs on it
+    j  draining, drained → ready, suspect    a user takes the drain back
+
+That a node is to be drained is a wish (`Node.drain_reason`), kept until a user takes it back. So a
+drained node that is lost and returns is drained, and so is one whose agent or coordinator starts
+anew. What is to be removed drains first.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import CursorResult, bindparam, delete, exists, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.lifecycle.jobs import IllegalTransitionError, columns_of_reason
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import NodeState
+from trainhall.db.models import Grant, Node, NodeEvent
+
+KEPT_EVENTS = 100
+"""So many of a node's last events are kept."""
+
+_REACHABLE = (NodeState.READY, NodeState.SUSPECT, NodeState.DRAINING, NodeState.DRAINED)
+_NOT_DRAINED = (NodeState.PENDING, NodeState.READY, NodeState.SUSPECT, NodeState.LOST)
+NODE_EDGES: dict[tuple[NodeState, NodeState], str] = {
+    (NodeState.PENDING, NodeState.READY): "b",
+    (NodeState.PENDING, NodeState.SUSPECT): "c",
+    (NodeState.READY, NodeState.SUSPECT): "c",
+    (NodeState.LOST, NodeState.SUSPECT): "c",
+    (NodeState.SUSPECT, NodeState.READY): "d",
+    **{(start, NodeState.LOST): "e" for start in _REACHABLE},
+    (NodeState.LOST, NodeState.READY): "f",
+    **{(start, NodeState.DRAINING): "g" for start in _NOT_DRAINED},
+    (NodeState.DRAINING, NodeState.DRAINED): "h",
+    **{(start, NodeState.DRAINED): "i" for start in _NOT_DRAINED},
+    (NodeState.DRAINING, NodeState.READY): "j",
+    (NodeState.DRAINED, NodeState.READY): "j",
+    (NodeState.DRAINING, NodeState.SUSPECT): "j",
+    (NodeState.DRAINED, NodeState.SUSPECT): "j",
+}
+
+DRAINS = frozenset({NodeState.DRAINING, NodeState.DRAINED})
+_BEYOND_KEPT = (
+    select(NodeEvent.id)
+    .where(NodeEvent.node_id == bindparam("at_node"))
+    .order_by(NodeEvent.id.desc())
+    .offset(KEPT_EVENTS)
+    .limit(1)
+)
+UNREACHABLE_STATES = frozenset({NodeState.PENDING, NodeState.LOST})
+"""Nothing that runs on such a node is waited for."""
+
+
+def state_when_reachable(
+    state: NodeState, *, drains: bool, holds: bool, agent_stops: bool
+) -> NodeState:
+    """The state of a node that was just heard.
+
+    Args:
+        drains: it is to be drained, or removed.
+        holds: an attempt has devices of it.
+        agent_stops: it told that it is about to end.
+    """
+    if drains:
+        drained = state is NodeState.DRAINED or not holds
+        return NodeState.DRAINED if drained else NodeState.DRAINING
+    return NodeState.SUSPECT if agent_stops else NodeState.READY
+
+
+def reason_to_drain(state: NodeState, why: str) -> Reason:
+    """The reason of a node that drains."""
+    code = ReasonCode.DRAINED if state is NodeState.DRAINED else ReasonCode.DRAINING
+    return Reason.of(code, why=why)
+
+
+async def create_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
+    """Edge a. Store a node that was announced, with its first event."""
+    node.state, node.state_at, node.created_at = NodeState.PENDING.value, now, now
+    session.add(node)
+    await session.flush()
+    await record_node_event(session, node.id, NodeState.PENDING, node.reason, now)
+
+
+async def move_node(
+    session: AsyncSession,
+    node_id: str,
+    start: NodeState,
+    end: NodeState,
+    *,
+    reason: Reason,
+    now: datetime,
+) -> bool:
+    """Take one edge of the table, if the node still is in `start`.
+
+    The guard is in the database; False means that somebody else moved the node first, and nothing
+    was changed.
+
+    Raises:
+        IllegalTransitionError: for an edge that is not in the table.
+    """
+    if (start, end) not in NODE_EDGES:
+        raise IllegalTransitionError("a node", start, end)
+    moved = await session.execute(
+        update(Node)
+        .where(Node.id == node_id, Node.state == start.value)
+        .values(state=end.value, state_at=now, **columns_of_reason(reason))
+    )
+    assert isinstance(moved, CursorResult)
+    if moved.rowcount != 1:
+        return False
+    await record_node_event(session, node_id, end, reason.text, now)
+    return True
+
+
+async def drain_node(session: AsyncSession, node: Node, *, reason: str, now: datetime) -> None:
+    """Edges g and i, of a locked node that is not being removed: from now on it is to be drained,
+    for this reason. Draining it again for the same reason changes nothing."""
+    if node.drain_reason == reason:
+        return
+    state = NodeState(node.state)
+    node.drain_reason = reason
+    if state in UNREACHABLE_STATES:
+        await session.flush()
+        await record_node_event(session, node.id, state, f"to be drained: {reason}", now)
+        return
+    end = state
+    if state not in DRAINS:
+        holds = await holds_devices(session, node.id)
+        end = NodeState.DRAINING if holds else NodeState.DRAINED
+    why = reason_to_drain(end, reason)
+    if end is state:
+        node.reason, node.reason_code = why.text, why.code.value
+        await session.flush()
+        await record_node_event(session, node.id, state, why.text, now)
+        return
+    await session.flush()
+    await move_node(session, node.id, state, end, reason=why, now=now)
+    await session.refresh(node)
+
+
+async def undrain_node(
+    session: AsyncSession, node: Node, *, reachable: bool, now: datetime
+) -> None:
+    """Edge j, of a locked node: it may get work again. Harmless where it is not drained.
+
+    Args:
+        reachable: it is not silent at present.
+    """
+    if node.drain_reason is None:
+        return
+    state = NodeState(node.state)
+    node.drain_reason, node.faults_counted_from = None, now
+    await session.flush()
+    reason = Reason.of(ReasonCode.UNDRAINED)
+    if state not in DRAINS:
+        await record_node_event(session, node.id, state, reason.text, now)
+        return
+    end = NodeState.READY if reachable else NodeState.SUSPECT
+    await move_node(session, node.id, state, end, reason=reason, now=now)
+    await session.refresh(node)
+
+
+def void_join_token(node: Node) -> None:
+    """Nobody joins with it any more."""
+    node.join_token_sha256 = node.join_expires_at = None
+
+
+async def record_node_event(
+    session: AsyncSession, node_id: str, state: NodeState, reason: str, now: datetime
+) -> None:
+    """Add to the short history that a node has; the oldest of it goes."""
+    session.add(NodeEvent(node_id=node_id, time=now, state=state.value, reason=reason))
+    await session.flush()
+    beyond = await session.scalar(_BEYOND_KEPT, {"at_node": node_id})
+    if beyond is not None:
+        old = NodeEvent.node_id == node_id, NodeEvent.id <= beyond
+        await session.execute(delete(NodeEvent).where(*old))
+
+
+async def hold_ready(session: AsyncSession, node_ids: Collection[str]) -> bool:
+    """Whether all of these nodes may get new work; until the commit none of them is drained or
+    removed, which lock them."""
+    found = await session.scalars(
+        select(Node.id)
+        .where(Node.id.in_(node_ids), Node.state == NodeState.READY.value, Node.removing.is_(False))
+        .order_by(Node.id)
+        .with_for_update(read=True, key_share=True)
+    )
+    return set(found) == set(node_ids)
+
+
+async def holds_devices(session: AsyncSession, node_id: str) -> bool:
+    """Whether an attempt holds devices of a node."""
+    return bool(await session.scalar(select(exists().where(Grant.node_id == node_id))))

@@ -1,0 +1,108 @@
+"""The states of jobs, attempts and nodes, and which transitions exist."""
+
+from enum import StrEnum
+from typing import Literal
+
+Goal = Literal["run", "pause", "stop"]
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSING = "pausing"
+    PAUSED = "paused"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+    RECOVERING = "recovering"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class AttemptState(StrEnum):
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    PAUSED = "paused"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+FINAL_STATES = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
+
+
+WAITING_STATES = frozenset({JobState.QUEUED, JobState.RECOVERING})
+"""In the queue: no device is held, and the scheduler owes a reason."""
+
+
+ACTIVE_STATES = frozenset(
+    {JobState.STARTING, JobState.RUNNING, JobState.PAUSING, JobState.CANCELLING}
+)
+"""An attempt of it is active."""
+
+
+ACTIVE_ATTEMPT_STATES = frozenset(
+    {AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING}
+)
+
+
+JOB_EDGES: dict[tuple[JobState, JobState], str] = {
+    (JobState.QUEUED, JobState.STARTING): "b",
+    (JobState.STARTING, JobState.RUNNING): "c",
+    (JobState.RUNNING, JobState.COMPLETED): "d",
+    (JobState.STARTING, JobState.RECOVERING): "e",
+    (JobState.RUNNING, JobState.RECOVERING): "e",
+    (JobState.RECOVERING, JobState.STARTING): "f",
+    (JobState.STARTING, JobState.FAILED): "g",
+    (JobState.RUNNING, JobState.FAILED): "g",
+    (JobState.STARTING, JobState.PAUSING): "h",
+    (JobState.RUNNING, JobState.PAUSING): "h",
+    (JobState.PAUSING, JobState.PAUSED): "i",
+    (JobState.PAUSING, JobState.COMPLETED): "j",
+    (JobState.QUEUED, JobState.PAUSED): "k",
+    (JobState.RECOVERING, JobState.PAUSED): "k",
+    (JobState.PAUSED, JobState.QUEUED): "l",
+    (JobState.QUEUED, JobState.CANCELLED): "m",
+    (JobState.RECOVERING, JobState.CANCELLED): "m",
+    (JobState.PAUSED, JobState.CANCELLED): "m",
+    (JobState.STARTING, JobState.CANCELLING): "n",
+    (JobState.RUNNING, JobState.CANCELLING): "n",
+    (JobState.PAUSING, JobState.CANCELLING): "n",
+    (JobState.CANCELLING, JobState.CANCELLED): "o",
+    (JobState.COMPLETED, JobState.QUEUED): "p",
+    (JobState.FAILED, JobState.QUEUED): "p",
+    (JobState.CANCELLED, JobState.QUEUED): "p",
+}
+
+
+_ENDS = (
+    AttemptState.COMPLETED,
+    AttemptState.PAUSED,
+    AttemptState.CANCELLED,
+    AttemptState.FAILED,
+)
+
+
+ATTEMPT_EDGES: dict[tuple[AttemptState, AttemptState], str] = {
+    (AttemptState.STARTING, AttemptState.RUNNING): "B",
+    (AttemptState.STARTING, AttemptState.STOPPING): "C",
+    (AttemptState.RUNNING, AttemptState.STOPPING): "C",
+    **{(start, end): "D" for start in ACTIVE_ATTEMPT_STATES for end in _ENDS},
+    **{(start, AttemptState.LOST): "E" for start in ACTIVE_ATTEMPT_STATES},
+}
+
+
+class NodeState(StrEnum):
+    PENDING = "pending"
+    """Announced; it has not reported yet."""
+    READY = "ready"
+    SUSPECT = "suspect"
+    """Silent for a while: no new work."""
+    LOST = "lost"
+    """Given up: its attempts are revoked and replaced."""
+    DRAINING = "draining"
+    """Its attempts are being moved elsewhere; no new work."""
+    DRAINED = "drained"
+    """Nothing runs on it, and it gets no new work until a user takes the drain back."""

@@ -1,0 +1,1 @@
+"""Nodes: joining, heartbeats, faults and quarantine; imports `lifecycle` and `wire`."""

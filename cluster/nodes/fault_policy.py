@@ -1,0 +1,118 @@
+"""Whether a node is to be set aside for what went wrong on it: a pure rule over its last attempts.
+
+A node that is set aside gets no new work until a user brings it back; what happened before that
+moment does not count again. What is to blame on the job (its code, its memory) is no evidence, and
+neither is the network, which has two ends, nor a checkpoint that is damaged for all hosts.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+
+from trainhall.training.link.failure_cause import Cause
+
+WINDOW = timedelta(hours=24)
+DEVICE_FAULTS = 2
+"""Within the window, of one job or several: hardware that failed twice fails again."""
+FAILED_STARTS = 3
+"""In a row. Of one job alone they may be the job's fault, so there have to be two."""
+DEATHS = 4
+"""In a row, of ranks that nobody and nothing in their own code is known to have ended."""
+DEATH_JOBS = 3
+"""Of so many jobs at least: what dies here alone has the node in common."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one attempt ended for a node that it had ranks on."""
+
+    time: datetime
+    job_id: str
+    cause: Cause | None
+    """None: it ended well, trained until it was told to end, or failed elsewhere."""
+    message: str = ""
+
+
+class Fault(Enum):
+    """What an end tells of the node."""
+
+    DEVICE = "a device failed"
+    START = "ranks could not be started"
+    DEATH = "ranks died"
+
+
+_FAULTS = {
+    Cause.DEVICE_FAULT: Fault.DEVICE,
+    Cause.NOT_STARTED: Fault.START,
+    Cause.CRASH: Fault.DEATH,
+    Cause.KILLED: Fault.DEATH,
+    Cause.HANG: Fault.DEATH,
+    Cause.STORAGE: Fault.DEATH,
+}
+
+
+def can_quarantine(cause: Cause) -> bool:
+    """An end of this cause can be the one for which a node is set aside.
+
+    No other end can: it adds to no count, and time that passes only takes away from them.
+    """
+    return cause in _FAULTS
+
+
+def is_node_fault(cause: Cause) -> bool:
+    """It is the node that is broken: no job's restart budget pays for it.
+
+    Bounded all the same: the second such fault sets the node aside.
+    """
+    return _FAULTS.get(cause) is Fault.DEVICE
+
+
+def quarantine_reason(
+    now: datetime, ended: Iterable[Ended], *, since: datetime | None = None
+) -> str | None:
+    """Why a node is to be set aside; None: it is not.
+
+    Args:
+        ended: of this node, in any order.
+        since: when a user brought the node back: only what came later counts.
+    """
+    begin = max(now - WINDOW, since) if since is not None else now - WINDOW
+    recent = sorted((e for e in ended if begin < e.time <= now), key=lambda e: e.time)
+    devices = [e for e in recent if _fault(e) is Fault.DEVICE]
+    if len(devices) >= DEVICE_FAULTS:
+        return _reason(f"a device failed {len(devices)} times", devices)
+    starts = _newest_run(recent, Fault.START)
+    if len(starts) >= FAILED_STARTS and _jobs(starts) > 1:
+        return _reason(f"{len(starts)} attempts in a row could not start here", starts)
+    deaths = _newest_run(recent, Fault.DEATH)
+    if len(deaths) >= DEATHS and _jobs(deaths) >= DEATH_JOBS:
+        summary = f"ranks of {_jobs(deaths)} jobs died here, {len(deaths)} attempts in a row"
+        return _reason(summary, deaths)
+    return None
+
+
+def _fault(ended: Ended) -> Fault | None:
+    return None if ended.cause is None else _FAULTS.get(ended.cause)
+
+
+def _newest_run(recent: Sequence[Ended], fault: Fault) -> list[Ended]:
+    """The ends of one kind since the last attempt that ended well here."""
+    run: list[Ended] = []
+    for each in recent:
+        if each.cause is None:
+            run = []
+        elif _fault(each) is fault:
+            run.append(each)
+    return run
+
+
+def _jobs(ended: Sequence[Ended]) -> int:
+    return len({each.job_id for each in ended})
+
+
+def _reason(summary: str, evidence: Sequence[Ended]) -> str:
+    last = evidence[-1]
+    hours = WINDOW.total_seconds() / 3600
+    why = f"; the last, of job {last.job_id}: {last.message}" if last.message else ""
+    return f"quarantined (unhealthy): {summary} within {hours:g} hours{why}"

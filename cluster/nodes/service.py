@@ -1,0 +1,457 @@
+"""Nodes: how a host is announced, joins, is known again, and is given up."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, delete, func, or_, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster import pagination
+from trainhall.cluster.errors import (
+    ConflictError,
+    InvalidValueError,
+    NodeRemovedError,
+    NotAllowedError,
+    NotFoundError,
+    ProtocolMismatchError,
+)
+from trainhall.cluster.lifecycle.jobs import columns_of_reason
+from trainhall.cluster.lifecycle.nodes import (
+    DRAINS,
+    UNREACHABLE_STATES,
+    create_node,
+    drain_node,
+    holds_devices,
+    move_node,
+    record_node_event,
+    undrain_node,
+    void_join_token,
+)
+from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import JobState, NodeState
+from trainhall.cluster.nodes.devices import store_devices
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.nodes.views import (
+    Announcement,
+    DeviceView,
+    NodeEventView,
+    NodeView,
+    SummaryView,
+    device_view,
+    node_view,
+)
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.pagination import Page
+from trainhall.cluster.ports import Clock, Ids
+from trainhall.cluster.wire.protocol import PROTOCOL_VERSION, JoinReply, JoinRequest
+from trainhall.db.database import Database
+from trainhall.db.models import Attempt, Device, Grant, Job, Node, NodeEvent, RemovedNode
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
+_MAX_LABELS = 64
+_TRIES = 8
+_OF_CREDENTIAL = select(Node.id).where(Node.credential_sha256 == bindparam("digest"))
+
+
+class NodeService:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        ids: Ids,
+        options: ClusterOptions,
+        heartbeats: HeartbeatMonitor,
+        notifier: Notifier,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._ids = ids
+        self._options = options
+        self._heartbeats = heartbeats
+        self._notifier = notifier
+        self._known: dict[str, tuple[str, float]] = {}
+        """SHA-256 of a credential → (node id, monotonic time until which that is trusted)."""
+
+    async def announce(
+        self, name: str | None = None, labels: dict[str, str] | None = None
+    ) -> Announcement:
+        """Make a token with which one host may join, once, within a day.
+
+        A name that is taken by a node that is not heard any more announces that same node again,
+        for a host that lost its credential; its old one works until the new token is used. Without
+        a name the node gets its host's.
+
+        Raises:
+            ConflictError: a node of that name is alive.
+        """
+        if name is not None:
+            _check_name("name", name)
+        labels = labels or {}
+        _check_labels(labels)
+        now = self._clock.now()
+        token = self._ids.secret()
+        expires = now + timedelta(seconds=self._options.join_token_seconds)
+        try:
+            announcement = await self._announce(name, labels, token, expires, now)
+        except IntegrityError:
+            raise ConflictError(f"a node named {name!r} was announced at the same time") from None
+        self._notifier.notify_reconciler()
+        return announcement
+
+    async def _announce(
+        self,
+        name: str | None,
+        labels: dict[str, str],
+        token: str,
+        expires: datetime,
+        now: datetime,
+    ) -> Announcement:
+        async with self._db.transaction() as session:
+            node = None
+            if name is not None:
+                node = await session.scalar(select(Node).where(Node.name == name).with_for_update())
+            if node is None:
+                node_id = self._ids.new()
+                node = Node(
+                    id=node_id,
+                    name=name or _placeholder(node_id),
+                    **columns_of_reason(Reason.of(ReasonCode.REGISTERED)),
+                    labels=labels,
+                    address="",
+                    host_use={},
+                    removing=False,
+                )
+                await create_node(session, node, now=now)
+            elif node.state in {NodeState.READY, *DRAINS}:
+                raise ConflictError(
+                    f"a node named {name!r} is {node.state}: choose another name, or remove it"
+                )
+            elif labels:
+                node.labels = labels
+            node.join_token_sha256 = _digest(token)
+            node.join_expires_at = expires
+            await session.flush()
+            return Announcement(node.id, node.name, token, expires)
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Trade a join token for the node's own credential.
+
+        The answer may be lost on its way. So a node that has never reported may join with the same
+        token again, and the credential of before is void; its first report voids the token.
+
+        Raises:
+            NotAllowedError: the token is unknown, used or expired.
+            ProtocolMismatchError: the agent speaks another version.
+        """
+        if request.protocol_version != PROTOCOL_VERSION:
+            raise ProtocolMismatchError(request.protocol_version, PROTOCOL_VERSION)
+        now = self._clock.now()
+        credential = self._ids.secret()
+        digest = _digest(request.join_token)
+        async with self._db.transaction() as session:
+            node = await session.scalar(
+                select(Node).where(Node.join_token_sha256 == digest).with_for_update()
+            )
+            if node is None:
+                raise NotAllowedError(
+                    "the join token is unknown or was used before; make a new one with "
+                    "`trainhall nodes add`"
+                )
+            if node.join_expires_at is None or node.join_expires_at <= now:
+                raise NotAllowedError(
+                    "the join token has expired; make a new one with `trainhall nodes add`"
+                )
+            if node.name == _placeholder(node.id):
+                node.name = await _free_name(session, request.name, node.id)
+            if node.state != NodeState.PENDING:
+                void_join_token(node)
+            node.credential_sha256 = _digest(credential)
+            node.address = request.address[:255]
+            node.agent_version = request.agent_version[:64]
+            if node.state == NodeState.PENDING:
+                joined = Reason.of(ReasonCode.JOINED)
+                node.reason, node.reason_code = joined.text, joined.code.value
+            await store_devices(session, node.id, request.devices)
+            await session.flush()
+            reply = JoinReply(node_id=node.id, credential=credential)
+        self._forget(reply.node_id)
+        self._notifier.notify_reconciler()
+        return reply
+
+    async def authenticate(self, credential: str) -> str:
+        """The id of the node that holds this credential.
+
+        Raises:
+            NodeRemovedError: the node that held it was removed.
+            NotAllowedError: nobody holds it (any more).
+        """
+        digest = _digest(credential)
+        known = self._known.get(digest)
+        if known is not None and known[1] > self._clock.monotonic():
+            return known[0]
+        async with self._db.session() as session:
+            node_id = await session.scalar(_OF_CREDENTIAL, {"digest": digest})
+            removed = None if node_id else await session.get(RemovedNode, digest)
+        if node_id is None:
+            self._known.pop(digest, None)
+            if removed is not None:
+                raise NodeRemovedError(removed.name)
+            raise NotAllowedError(
+                "no node has this credential: it has joined anew, or this is not the coordinator "
+                "that it joined; join again with a token from `trainhall nodes add`"
+            )
+        until = self._clock.monotonic() + self._options.credential_cache_seconds
+        self._known[digest] = (node_id, until)
+        return node_id
+
+    async def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[NodeView]:
+        """By name."""
+        pagination.check_limit(limit)
+        query = select(Node).order_by(Node.name).limit(limit + 1)
+        if cursor is not None:
+            query = query.where(Node.name > str(pagination.decode("nodes", cursor, str)[0]))
+        async with self._db.session() as session:
+            nodes = (await session.scalars(query)).all()
+            devices = await _devices_of(session, [node.id for node in nodes[:limit]])
+        items = [node_view(node, devices.get(node.id, [])) for node in nodes[:limit]]
+        more = len(nodes) > limit
+        return Page(items, pagination.encode("nodes", items[-1].name) if more else None)
+
+    async def get(self, node_id: str) -> NodeView:
+        async with self._db.session() as session:
+            node = await session.get(Node, node_id)
+            if node is None:
+                raise NotFoundError("node", node_id)
+            return await _view(session, node)
+
+    async def devices(self) -> Sequence[DeviceView]:
+        """Every device of the cluster, by node and index."""
+        async with self._db.session() as session:
+            ids = (await session.scalars(select(Node.id).order_by(Node.name))).all()
+            devices = await _devices_of(session, ids)
+        return [device for node_id in ids for device in devices.get(node_id, [])]
+
+    async def summary(self) -> SummaryView:
+        """The cluster in a few numbers."""
+        async with self._db.session() as session:
+            nodes = await session.scalar(
+                select(func.count()).select_from(Node).where(Node.state != NodeState.PENDING.value)
+            )
+            busy = await session.scalar(select(func.count()).select_from(Grant))
+            states = await session.execute(select(Job.state, func.count()).group_by(Job.state))
+            row = (
+                await session.execute(
+                    select(
+                        func.count(),
+                        func.avg(Device.utilization),
+                        func.sum(Device.memory_used),
+                        func.sum(Device.memory_total),
+                        func.sum(Device.power),
+                    )
+                )
+            ).one()
+            jobs = {state.value: 0 for state in JobState} | dict(states.all())
+        devices, utilization, memory_used, memory_total, power = row
+        return SummaryView(
+            nodes=nodes or 0,
+            devices=devices,
+            devices_busy=busy or 0,
+            jobs=jobs,
+            utilization=None if utilization is None else float(utilization),
+            memory_used=int(memory_used or 0),
+            memory_total=int(memory_total or 0),
+            power=None if power is None else float(power),
+        )
+
+    async def remove(self, node_id: str) -> NodeView | None:
+        """Drain a node and remove it once nothing runs on it; None when it is gone at once.
+
+        Its jobs save and move to other nodes. A node that is lost or never joined goes at once.
+        """
+        now = self._clock.now()
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            active = node.state not in UNREACHABLE_STATES and await holds_devices(session, node_id)
+            if not active and not await _runs_here(session, node_id):
+                await delete_node(session, node, now=now)
+                view = None
+            else:
+                state = NodeState(node.state)
+                reason = Reason.of(
+                    ReasonCode.REMOVED, why=f"{REMOVED_BY_USER}: its jobs move first"
+                )
+                node.removing, node.reason = True, reason.text
+                node.reason_code = reason.code.value
+                await session.flush()
+                if state in (NodeState.READY, NodeState.SUSPECT):
+                    end = NodeState.DRAINING
+                    await move_node(session, node_id, state, end, reason=reason, now=now)
+                    await session.refresh(node)
+                view = await _view(session, node)
+        if view is None:
+            self.removed(node_id)
+        self._notifier.notify_reconciler()
+        return view
+
+    async def drain(self, node_id: str, reason: str | None = None) -> NodeView:
+        """Give a node no new work and have its jobs save and move; it stays drained until
+        `undrain`. Without a reason, one that is drained already keeps its own."""
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            if not node.removing:  # which drains it too
+                why = reason or node.drain_reason or "drained by a user"
+                await drain_node(session, node, reason=why, now=self._clock.now())
+            view = await _view(session, node)
+        self._notifier.notify_reconciler()
+        return view
+
+    async def undrain(self, node_id: str) -> NodeView:
+        """Give a node work again, whoever drained it.
+
+        Raises:
+            ConflictError: it is being removed.
+        """
+        silent = self._heartbeats.seconds_since(node_id)
+        reachable = silent < self._options.suspect_after_seconds
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            if node.removing:
+                raise ConflictError(
+                    f"node {node.name} is being removed, which cannot be taken back: "
+                    "add it again with `trainhall nodes add` once it is gone"
+                )
+            await undrain_node(session, node, reachable=reachable, now=self._clock.now())
+            view = await _view(session, node)
+        self._notifier.notify_reconciler()
+        return view
+
+    async def label(self, node_id: str, changes: Mapping[str, str | None]) -> NodeView:
+        """Set labels of a node, and take away those whose new value is None."""
+        async with self._db.transaction() as session:
+            node = await _locked(session, node_id)
+            labels = {**node.labels, **changes}
+            kept = {key: value for key, value in labels.items() if value is not None}
+            _check_labels(kept)
+            if kept != node.labels:
+                node.labels = kept
+                labels_text = ", ".join(f"{k}={v}" for k, v in sorted(kept.items())) or "none"
+                state, now = NodeState(node.state), self._clock.now()
+                await record_node_event(session, node_id, state, f"labels: {labels_text}", now)
+            view = await _view(session, node)
+        self._notifier.notify_reconciler()
+        return view
+
+    async def events(self, node_id: str) -> Sequence[NodeEventView]:
+        """What became of a node, the oldest first; the last 100 are kept."""
+        async with self._db.session() as session:
+            if await session.get(Node, node_id) is None:
+                raise NotFoundError("node", node_id)
+            rows = await session.scalars(
+                select(NodeEvent).where(NodeEvent.node_id == node_id).order_by(NodeEvent.id)
+            )
+            return [NodeEventView(time=e.time, state=e.state, reason=e.reason) for e in rows]
+
+    def removed(self, node_id: str) -> None:
+        """The node's row is gone: its credential is void from now on, and its connection ends."""
+        self._forget(node_id)
+        self._notifier.notify_node(node_id)
+
+    def _forget(self, node_id: str) -> None:
+        for digest in [d for d, (known, _) in self._known.items() if known == node_id]:
+            del self._known[digest]
+
+
+async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
+    """Its credential is told for good that it was removed: the agent that comes with it ends."""
+    if node.credential_sha256 is not None:
+        session.add(
+            RemovedNode(credential_sha256=node.credential_sha256, name=node.name, removed_at=now)
+        )
+        await session.flush()
+    await session.execute(delete(Grant).where(Grant.node_id == node.id))
+    await session.execute(delete(Device).where(Device.node_id == node.id))
+    await session.execute(delete(Node).where(Node.id == node.id))
+
+
+async def _locked(session: AsyncSession, node_id: str) -> Node:
+    node = await session.get(Node, node_id, with_for_update=True)
+    if node is None:
+        raise NotFoundError("node", node_id)
+    return node
+
+
+async def _view(session: AsyncSession, node: Node) -> NodeView:
+    devices = await _devices_of(session, [node.id])
+    return node_view(node, devices.get(node.id, []))
+
+
+async def _runs_here(session: AsyncSession, node_id: str) -> bool:
+    """Whether an active attempt has the node in its allocation."""
+    rows = await session.scalars(
+        select(Attempt.allocation).where(Attempt.state.in_(["starting", "running", "stopping"]))
+    )
+    return any(allocation.host(node_id) is not None for allocation in rows)
+
+
+async def _devices_of(
+    session: AsyncSession, node_ids: Sequence[str]
+) -> dict[str, list[DeviceView]]:
+    rows = await session.execute(
+        select(Device, Grant.job_id, Job.name)
+        .outerjoin(Grant, (Grant.node_id == Device.node_id) & (Grant.device_index == Device.index))
+        .outerjoin(Job, Job.id == Grant.job_id)
+        .where(
+            Device.node_id.in_(node_ids),
+            # Given back, it stays no longer than until its node reports.
+            or_(Device.gone.is_(False), Grant.job_id.is_not(None)),
+        )
+        .order_by(Device.node_id, Device.index)
+    )
+    found: dict[str, list[DeviceView]] = {}
+    for device, job_id, job_name in rows:
+        found.setdefault(device.node_id, []).append(device_view(device, job_id, job_name))
+    return found
+
+
+async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
+    """The host's own name, made a valid and unique one."""
+    base = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("._-")[:100] or f"node-{node_id}"
+    taken = set(await session.scalars(select(Node.name).where(Node.name.startswith(base))))
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def _placeholder(node_id: str) -> str:
+    """The name of a node that was announced without one, until its host tells its own."""
+    return f"node-{node_id}"
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check_name(field: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidValueError(
+            field,
+            name,
+            f"{name[:80]!r} is no name: 1 to 128 letters, digits, dots, dashes and underscores, "
+            "beginning and ending with a letter or digit",
+        )
+
+
+def _check_labels(labels: dict[str, str]) -> None:
+    if len(labels) > _MAX_LABELS:
+        raise InvalidValueError("labels", len(labels), f"at most {_MAX_LABELS} labels")
+    for key, value in labels.items():
+        _check_name(f"labels.{key[:80]}", key)
+        if len(value) > 256 or not value.isprintable():
+            raise InvalidValueError(
+                f"labels.{key}", value[:80], "at most 256 characters without line breaks"
+            )

@@ -1,0 +1,36 @@
+"""Who is to look again. Waking is for speed, never for truth: everything is level-triggered."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trainhall.db.documents import HostAllocation
+
+
+def _nobody(_: str) -> None:
+    return None
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass
+class Notifier:
+    notify_reconciler: Callable[[], None] = _nothing
+    """The reconciler derives its decisions anew."""
+    notify_node: Callable[[str], None] = _nobody
+    """The gateway builds what it tells this node anew."""
+    notify_all_nodes: Callable[[], None] = _nothing
+    """The same for every node."""
+    notify_viewers: Callable[[str], None] = _nobody
+    """Viewers of this job have something to read."""
+
+    def notify_job(self, job_id: str) -> None:
+        """Something of this job changed."""
+        self.notify_viewers(job_id)
+        self.notify_reconciler()
+
+    def notify_hosts(self, allocation: Iterable[HostAllocation]) -> None:
+        """The assignments of an attempt's hosts changed."""
+        for host in allocation:
+            self.notify_node(host.node_id)

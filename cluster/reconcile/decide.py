@@ -1,0 +1,162 @@
+"""What shall change, and why: a pure function of (now, the state of the cluster, options)."""
+
+import math
+from collections.abc import Iterator
+from datetime import datetime
+
+from trainhall.cluster.lifecycle.nodes import UNREACHABLE_STATES, reason_to_drain
+from trainhall.cluster.lifecycle.reasons import REMOVED_BY_USER, Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import ACTIVE_ATTEMPT_STATES, NodeState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.reconcile.decide_attempt import decide_attempt
+from trainhall.cluster.reconcile.decisions import (
+    Decision,
+    Explain,
+    MoveNode,
+    Regroup,
+    Release,
+    RemoveNode,
+    StartAttempt,
+    StopAttempt,
+)
+from trainhall.cluster.reconcile.resize import decide_size, has_left, preempted, shrink
+from trainhall.cluster.reconcile.spare_capacity import SpareCapacity
+from trainhall.cluster.scheduling.scheduler import QueueEntry, schedule
+from trainhall.cluster.snapshot.model import ClusterFacts, NodeFacts
+
+
+def decide(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[Decision]:
+    """Everything that the present state asks for; empty when nothing is to be done."""
+    decisions: list[Decision] = []
+    nodes: dict[str, NodeFacts] = {}
+    promised = _promised(facts)
+    for node in facts.nodes:
+        move = _decide_silence(node, promised.get(node.id, 0.0), options)
+        if move is not None:
+            decisions.append(move)
+        nodes[node.id] = node
+    lost = {node.id for node in facts.nodes if node.state is NodeState.LOST}
+    jobs = {job.id: job for job in facts.jobs}
+    spare = SpareCapacity(facts, options.quotas)
+    for attempt in facts.attempts:
+        job = jobs.get(attempt.job_id)
+        if attempt.state in ACTIVE_ATTEMPT_STATES and job is not None:
+            decision = decide_size(now, attempt, job, spare, options)
+            if isinstance(decision, Regroup):
+                spare.take(job, decision.placed)
+            elif decision is None:
+                decision = decide_attempt(now, attempt, job, facts, nodes, lost, options)
+            if decision is not None:
+                decisions.append(decision)
+    decisions.extend(_releases(facts))
+    decisions.extend(_drained(facts))
+    decisions.extend(_removals(facts))
+    for entry in schedule(now, facts, options):
+        decisions.extend(_preemptions(entry))
+        if entry.placed is not None:
+            decisions.append(StartAttempt(entry, Reason.of(entry.code, text=entry.reason)))
+        elif entry.reason != entry.job.reason:
+            reason = Reason.of(entry.code, text=entry.reason)
+            decisions.append(Explain(entry.job.id, entry.job.state, reason))
+    return decisions
+
+
+def _promised(facts: ClusterFacts) -> dict[str, float]:
+    """The silence, by nodes' ids, before which no attempt of a node is replaced: its ranks end by
+    themselves, and rely on the limit of when they were started."""
+    promised: dict[str, float] = {}
+    for attempt in facts.attempts:
+        if attempt.isolation_seconds is not None and attempt.state in ACTIVE_ATTEMPT_STATES:
+            for host in attempt.hosts:
+                least = promised.get(host.node_id, 0.0)
+                promised[host.node_id] = max(least, attempt.isolation_seconds)
+    return promised
+
+
+def _decide_silence(node: NodeFacts, promised: float, options: ClusterOptions) -> MoveNode | None:
+    if node.state in UNREACHABLE_STATES:
+        return None
+    silent = node.seconds_since_heartbeat
+    lost_after = max(options.lost_after_seconds, promised)
+    if silent >= lost_after:
+        reason = Reason.of(ReasonCode.LOST, seconds=silent)
+        return MoveNode(node.id, node.state, NodeState.LOST, reason, lost_after)
+    suspect_after = options.suspect_after_seconds
+    if silent >= suspect_after and node.state is NodeState.READY:
+        reason = Reason.of(ReasonCode.UNREACHABLE, seconds=silent)
+        return MoveNode(node.id, node.state, NodeState.SUSPECT, reason, suspect_after)
+    return None
+
+
+def seconds_until_silent(facts: ClusterFacts, options: ClusterOptions) -> float:
+    """When the silence of a node will next ask for something, if it is not heard before."""
+    promised = _promised(facts)
+    ends = [math.inf]
+    for node in facts.nodes:
+        if node.state in UNREACHABLE_STATES:
+            continue
+        ends.append(
+            max(options.lost_after_seconds, promised.get(node.id, 0.0))
+            - node.seconds_since_heartbeat
+        )
+        if node.state is NodeState.READY:
+            ends.append(options.suspect_after_seconds - node.seconds_since_heartbeat)
+    return min(seconds for seconds in ends if seconds > 0)
+
+
+def _preemptions(entry: QueueEntry) -> Iterator[Decision]:
+    """Decide what preempted jobs do."""
+    for helper in entry.make_room:
+        if helper.keeps is None:
+            yield StopAttempt(helper.attempt.token, "pause", preempted(entry.job))
+        elif (smaller := shrink(helper.attempt, helper.job, helper.keeps, entry.job)) is not None:
+            yield smaller
+
+
+def _drained(facts: ClusterFacts) -> Iterator[MoveNode]:
+    busy = {grant.node_id for grant in facts.grants}
+    for node in facts.nodes:
+        if node.state is NodeState.DRAINING and node.drain_reason and node.id not in busy:
+            reason = reason_to_drain(NodeState.DRAINED, node.drain_reason)
+            yield MoveNode(node.id, node.state, NodeState.DRAINED, reason)
+
+
+def _releases(facts: ClusterFacts) -> Iterator[Release]:
+    attempts = {(a.job_id, a.number): a for a in facts.attempts}
+    seen: set[tuple[str, str, int]] = set()
+    for grant in facts.grants:
+        attempt = attempts.get((grant.job_id, grant.attempt))
+        key = (grant.node_id, grant.job_id, grant.attempt)
+        if attempt is None or key in seen:
+            continue
+        host = next((h for h in attempt.hosts if h.node_id == grant.node_id), None)
+        if attempt.state in ACTIVE_ATTEMPT_STATES:
+            if has_left(attempt, host, grant.node_id, grant.device_index):
+                reason = Reason.of(ReasonCode.DEVICE_LEFT, attempt=grant.attempt)
+                yield Release(*key, reason=reason, device_indices=(grant.device_index,))
+            continue
+        report = host.report if host is not None else attempt.left.get(grant.node_id)
+        if report is not None and (
+            report.outcome is not None or report.phase in ("exited", "gone")
+        ):
+            seen.add(key)
+            reason = Reason.of(ReasonCode.ATTEMPT_OVER, attempt=grant.attempt)
+            yield Release(*key, reason=reason)
+
+
+def _removals(facts: ClusterFacts) -> Iterator[RemoveNode]:
+    busy = {grant.node_id for grant in facts.grants}
+    # Where a host has told its end, too: until its attempt ends it holds the devices of all hosts.
+    in_use = {
+        host.node_id
+        for attempt in facts.attempts
+        if attempt.state in ACTIVE_ATTEMPT_STATES
+        for host in attempt.hosts
+    }
+    for node in facts.nodes:
+        if not node.removing or node.id in in_use:
+            continue
+        # What a lost node still holds is not worth waiting for: it is fenced off already.
+        if node.id not in busy or node.state in UNREACHABLE_STATES:
+            why = f"{REMOVED_BY_USER}; nothing runs on it any more"
+            yield RemoveNode(node.id, Reason.of(ReasonCode.REMOVED, why=why))

@@ -1,0 +1,165 @@
+"""What can be decided about the cluster. `decide` says when, `apply` carries it out.
+
+Each decision is complete in itself and is applied on its own, guarded by what it was decided from;
+if the guard fails, somebody else was first and the next pass decides anew. So the order of
+decisions, a crash between two of them, or a decision made twice does no harm.
+"""
+
+from dataclasses import dataclass
+
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.lifecycle.reasons import Reason
+from trainhall.cluster.lifecycle.states import AttemptState, Goal, JobState, NodeState
+from trainhall.cluster.scheduling.placement import PlacedNode
+from trainhall.cluster.scheduling.scheduler import QueueEntry
+from trainhall.training.link.failure import Failure
+from trainhall.training.spec.plan import ChosenPlan
+
+
+@dataclass(frozen=True)
+class MoveNode:
+    node_id: str
+    start: NodeState
+    end: NodeState
+    reason: Reason
+    after_seconds: float = 0.0
+    """The node has to be silent for so long."""
+
+    @property
+    def about(self) -> str:
+        return f"node {self.node_id}"
+
+
+@dataclass(frozen=True)
+class RemoveNode:
+    """Nothing runs on it any more, and a user gave it up."""
+
+    node_id: str
+    reason: Reason
+
+    @property
+    def about(self) -> str:
+        return f"node {self.node_id}"
+
+
+@dataclass(frozen=True)
+class Release:
+    """Give back what an attempt that is over held on one node."""
+
+    node_id: str
+    job_id: str
+    attempt: int
+    reason: Reason
+    device_indices: tuple[int, ...] = ()
+    """Those that a regrouping gave up; none: all of them."""
+
+    @property
+    def about(self) -> str:
+        return f"job {self.job_id} attempt {self.attempt} node {self.node_id}"
+
+
+@dataclass(frozen=True)
+class _OfAttempt:
+    token: FencingToken
+
+    @property
+    def about(self) -> str:
+        return f"job {self.token.job_id} attempt {self.token.attempt}"
+
+
+@dataclass(frozen=True)
+class MarkRunning(_OfAttempt):
+    """Every host of the attempt runs its ranks."""
+
+    job_state: JobState
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class KeepPlan(_OfAttempt):
+    """The attempt's first host has planned the job's strategy: all its hosts run with it."""
+
+    plan: ChosenPlan
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class StopAttempt(_OfAttempt):
+    """Tell the hosts of an attempt to pause or to stop, without a user having asked."""
+
+    goal: Goal
+    reason: Reason
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Regroup(_OfAttempt):
+    """The attempt goes on in place, under the next generation and on these devices."""
+
+    placed: tuple[PlacedNode, ...]
+    """In the order of node ranks."""
+    device: str
+    """cpu or cuda."""
+    reason: Reason
+    restarts: int | None = None
+    """None leaves the job's count as it is."""
+    restarts_step: int | None = None
+    failure: Failure | None = None
+    """Of the rank or host that is replaced."""
+
+
+@dataclass(frozen=True)
+class EndAttempt(_OfAttempt):
+    """The attempt is over; its job goes where `job_path` leads."""
+
+    attempt_start: AttemptState
+    attempt_end: AttemptState
+    attempt_reason: Reason
+    job_start: JobState
+    job_path: tuple[JobState, ...]
+    reason: Reason
+    failure: Failure | None = None
+    restarts: int | None = None
+    """None leaves the job's count as it is."""
+    restarts_step: int | None = None
+    lost_nodes: tuple[str, ...] = ()
+    """Of a lost attempt: the hosts that are lost or gone."""
+
+
+@dataclass(frozen=True)
+class StartAttempt:
+    """Grant devices and begin the next attempt."""
+
+    entry: QueueEntry
+    reason: Reason
+
+    @property
+    def about(self) -> str:
+        return f"job {self.entry.job.id} attempt {self.entry.job.attempt + 1}"
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Say why a job waits: to be placed, or to end."""
+
+    job_id: str
+    state: JobState
+    reason: Reason
+
+    @property
+    def about(self) -> str:
+        return f"job {self.job_id}"
+
+
+Decision = (
+    MoveNode
+    | RemoveNode
+    | Release
+    | MarkRunning
+    | KeepPlan
+    | StopAttempt
+    | Regroup
+    | EndAttempt
+    | StartAttempt
+    | Explain
+)

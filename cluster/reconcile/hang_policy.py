@@ -1,0 +1,72 @@
+"""A hang over several hosts: each tells of its own ranks, together they tell who is behind.
+
+A host whose ranks wait for those of another looks as hung as the other. So nothing is decided
+before every host of the attempt says that its ranks take no step any more: one whose rank still
+evaluates, saves or reads says nothing, and the others wait for it.
+"""
+
+from collections.abc import Iterable
+
+from trainhall.cluster.snapshot.model import HostFacts
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.stall import RankStall, Stall
+
+_STOPPED = "stopped"
+"""Of a process that got SIGSTOP, in psutil's words."""
+
+
+def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
+    """What an attempt ends with whose ranks on all hosts take no step any more.
+
+    Args:
+        hosts: those on which it has processes.
+        generation: of the attempt. Ranks of an earlier one waited for a host that was lost.
+    """
+    stalls: list[tuple[str, Stall]] = []
+    for host in hosts:
+        report = host.report
+        if report is None or report.stall is None or report.generation != generation:
+            return None
+        stalls.append((host.node_name, report.stall))
+    if not stalls:
+        return None
+    # Those that wait for others to come, as a group regroups, hold nobody up.
+    named = [(node, rank) for node, stall in stalls for rank in stall.ranks if not rank.waits]
+    if not named:
+        return None
+    node, behind = _behind(named)
+    limit = max(stall.limit for _, stall in stalls)
+    hang = f"hang: no host's ranks took a step within {limit:.3g} s"
+    if behind is None:
+        return Failure(
+            message=f"{hang}; no rank is behind the others, so the network between them may be",
+            cause=Cause.HANG,
+            evidence=hang,
+        )
+    why = "; its process is stopped (state T)" if behind.state == _STOPPED else ""
+    return Failure(
+        rank=behind.rank,
+        node=node,
+        message=f"{hang}; rank {behind.rank} (node {node}) is behind, {behind.doing} after step "
+        f"{behind.step}{why}",
+        cause=Cause.HANG,
+        evidence=hang,
+        step=max(rank.step for _, rank in named),
+    )
+
+
+def _behind(named: list[tuple[str, RankStall]]) -> tuple[str, RankStall | None]:
+    stopped = [pair for pair in named if pair[1].state == _STOPPED]
+    if stopped:
+        return stopped[0]
+    first = min(named, key=lambda pair: _place(pair[1]))
+    same = [pair for pair in named if _place(pair[1]) == _place(first[1])]
+    if len(same) == 1:
+        return first
+    busy = [pair for pair in same if pair[1].busy]
+    return busy[0] if len(busy) == 1 else ("", None)
+
+
+def _place(rank: RankStall) -> tuple[int, int]:
+    return (rank.step, rank.parts)

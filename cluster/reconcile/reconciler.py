@@ -1,0 +1,95 @@
+"""The reconciler: load what is, decide what shall be, apply it; woken by events and a slow tick."""
+
+import asyncio
+import math
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.ports import Clock
+from trainhall.cluster.reconcile.apply import Applier
+from trainhall.cluster.reconcile.decide import decide, seconds_until_silent
+from trainhall.cluster.reconcile.decisions import Explain
+from trainhall.cluster.snapshot.load import load_facts
+from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.db.database import Database
+
+log = structlog.get_logger(__name__)
+
+_MAX_PASSES = 20
+"""Passes in a row before others get a turn; what is left is done on the next wake-up."""
+
+
+class Reconciler:
+    def __init__(
+        self,
+        db: Database,
+        clock: Clock,
+        options: ClusterOptions,
+        heartbeats: HeartbeatMonitor,
+        applier: Applier,
+        undeliverable: UndeliverableAttempts,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._options = options
+        self._heartbeats = heartbeats
+        self._applier = applier
+        self._undeliverable = undeliverable
+        self._wanted = asyncio.Event()
+        self._silent_in = math.inf
+        """Seconds until the silence of a node asks for something, as of the last pass."""
+
+    def wake(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Until cancelled. A database that is away for a moment is waited for."""
+        while True:
+            self._wanted.clear()
+            try:
+                await self.settle()
+            except DBAPIError as error:
+                log.error("database_unavailable", error=str(error.orig))
+                await asyncio.sleep(self._options.tick_seconds)
+                continue
+            try:
+                # A node's jobs wait for the moment in which it is given up: not for a tick later.
+                async with asyncio.timeout(min(self._options.tick_seconds, self._silent_in)):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass  # the slow tick, or a node was silent for long enough
+
+    async def settle(self) -> None:
+        """Pass until nothing is left to decide."""
+        for _ in range(_MAX_PASSES):
+            if not await self.pass_once():
+                return
+        self.wake()
+
+    async def pass_once(self) -> bool:
+        """One pass; whether it changed anything that another pass should look at."""
+        async with self._db.session() as session:
+            facts = await load_facts(session, self._heartbeats, self._undeliverable)
+        self._silent_in = seconds_until_silent(facts, self._options)
+        decisions = decide(self._clock.now(), facts, self._options)
+        explanations = [d for d in decisions if isinstance(d, Explain)]
+        changed = False
+        for decision in decisions:
+            if isinstance(decision, Explain):
+                continue
+            applied = await self._applier.apply(decision)
+            log.info(
+                "decision_applied" if applied else "decision_outdated",
+                decision=type(decision).__name__,
+                about=decision.about,
+                reason=decision.reason.text,
+                code=decision.reason.code.value,
+            )
+            changed = changed or applied
+        if explanations and not changed:
+            # Otherwise the next pass, which follows at once, knows better.
+            await self._applier.explain(explanations)
+        return changed

@@ -1,0 +1,72 @@
+"""The queue and the quotas as the services hand them out, with the fields of the REST contract."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trainhall.cluster.pagination import Page
+
+
+@dataclass(frozen=True)
+class Needs:
+    device: str
+    """cpu or cuda; `auto` was resolved for the cluster as it is."""
+    count: int
+
+
+@dataclass(frozen=True)
+class QueueEntryView:
+    job_id: str
+    name: str
+    priority: int
+    queued_at: datetime
+    position: int
+    """1 is next."""
+    reason: str
+    reason_code: str
+    needs: Needs
+    earliest_start: datetime | None
+    """When it is expected to start, or may at the earliest (restarts wait longer after each
+    failure); None: unknown."""
+    can_start: bool
+    """False when the cluster as it is could never run it."""
+
+
+@dataclass(frozen=True)
+class QueuePage(Page[QueueEntryView]):
+    total: int
+    """How many jobs wait."""
+
+
+@dataclass(frozen=True)
+class QuotaView:
+    """What a project or a user may hold, and what it does."""
+
+    kind: str
+    """project or user."""
+    name: str
+    limit: int | None
+    """Devices at once; None: no quota holds for it."""
+    used: int
+    """Devices that its jobs hold."""
+    waiting: int
+    """Jobs of it in the queue, whatever they wait for."""
+
+
+@dataclass(frozen=True)
+class QuotaTable:
+    items: list[QuotaView]
+    """By kind and name."""
+    others: dict[str, int | None]
+    """What each project and each user may hold that has no quota of its own, by kind."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """When a job would start that was submitted now."""
+
+    when: str
+    """now, later or never."""
+    position: int
+    """In the queue."""
+    expected_at: datetime | None
+    reason: str

@@ -1,0 +1,1 @@
+"""What simulated ranks do over time: steps, metrics, output, checkpoints, gradients."""

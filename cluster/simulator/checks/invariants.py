@@ -1,0 +1,458 @@
+"""What must hold at every moment, whatever fails: the invariants of the design, by their numbers.
+
+The database is looked at after every commit, the hosts whenever ranks are launched. What only time
+can show (an end that has to come) is looked at when the faults are over.
+"""
+
+import functools
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trainhall.cluster.lifecycle.states import (
+    ACTIVE_ATTEMPT_STATES,
+    ACTIVE_STATES,
+    ATTEMPT_EDGES,
+    FINAL_STATES,
+    JOB_EDGES,
+    AttemptState,
+    JobState,
+    NodeState,
+)
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulator.checks import lineages, regroupings, room
+from trainhall.cluster.simulator.checks.lineages import Lineages
+from trainhall.cluster.simulator.checks.regroupings import Regroupings, places_of
+from trainhall.cluster.simulator.checks.room import RoomInspector
+from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.host import Host
+from trainhall.cluster.simulator.shim import Shim, name
+from trainhall.cluster.simulator.story import Story
+from trainhall.monitoring.codec import decode_frames
+from trainhall.training.link.launch import Launch
+
+TRANSITIONS = "1 transitions"
+SUBMISSIONS = "2 submissions"
+LAUNCHES = "2 launches"
+REVOKED = "3 revoked tokens"
+ISOLATED = "4 isolated attempts"
+GRACE = "5 grace period"
+ONCE = "8 counted once"
+DEVICES = "devices"
+DRAINED = "drained nodes"
+QUOTAS = "quotas"
+LIVENESS = "liveness"
+
+_SLACK_SECONDS = 1e-6
+
+# What has to happen for an invariant to be put to the test, told as "invariant: what happened".
+EDGE_TAKEN = f"{TRANSITIONS}: a job or an attempt changed its state"
+ASKED_AGAIN = f"{SUBMISSIONS}: a submission without an answer was sent again"
+SURVIVED = f"{SUBMISSIONS}: a coordinator began with an unfinished job"
+LAUNCHED_AGAIN = f"{LAUNCHES}: an agent was told to run what another had launched"
+REVOKED_SPOKE = f"{REVOKED}: a revoked attempt told something"
+RAN_BESIDE = f"{ISOLATED}: ranks were launched while a replaced attempt ran"
+ENDED_ALONE = f"{ISOLATED}: a shim that heard nobody ended its ranks (on_isolation: stop)"
+ENDED_LATE = f"{ISOLATED}: ranks of a replaced attempt ended"
+GIVEN_UP = f"{GRACE}: a node was given up"
+BEGAN_AMONG_NODES = f"{GRACE}: a coordinator began with nodes"
+SENT_AGAIN = f"{ONCE}: what had been sent before was sent again"
+TAKEN_OVER = f"{DEVICES}: a device went from one attempt to another"
+DRAINED_NODE = f"{DRAINED}: a node was drained"
+AT_QUOTA = f"{QUOTAS}: a project held all that it may"
+EXERCISED = (
+    EDGE_TAKEN, ASKED_AGAIN, SURVIVED, LAUNCHED_AGAIN, REVOKED_SPOKE, RAN_BESIDE, ENDED_ALONE,
+    ENDED_LATE, GIVEN_UP, BEGAN_AMONG_NODES, SENT_AGAIN, TAKEN_OVER, DRAINED_NODE,
+    AT_QUOTA, *lineages.EXERCISED, *regroupings.EXERCISED, *room.EXERCISED,
+)  # fmt: skip
+
+_AttemptKey = tuple[str, int]
+
+Measured = tuple[list[int], int]
+"""The steps that a writer measured, and how many the coordinator acknowledged of them. A host that
+loses its power may lose the others."""
+
+
+@functools.lru_cache(maxsize=1000)
+def _held(grants: str) -> frozenset[str]:
+    return frozenset(json.loads(grants))
+
+
+@dataclass(frozen=True)
+class _Fixed:
+    """What a revoked token may not change any more."""
+
+    state: str
+    goal: str
+    failure: str | None
+    rendezvous: str | None
+    checkpoints: int
+
+
+class Inspector:
+    """
+    Args:
+        connection: the coordinator's database.
+        hosts: of the cluster, filled as they are made.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        hosts: list[Host],
+        options: ClusterOptions,
+        story: Story,
+        now: Callable[[], float],
+    ) -> None:
+        self._db = connection
+        self._hosts = hosts
+        self._options = options
+        self._story = story
+        self._now = now
+        self._devices: dict[tuple[str, int], _AttemptKey] = {}
+        """Whose ranks were launched last on a device."""
+        self.acknowledged: dict[str, str] = {}
+        """Jobs whose submission was answered, by idempotency key."""
+        self.listening_since = 0.0
+        """When the present coordinator began (virtual seconds)."""
+        self.reported_at: dict[str, float] = {}
+        """When the coordinator last took a node's report, by node id."""
+        self.violation: InvariantViolationError | None = None
+        self.regroupings = Regroupings(connection, hosts, story, now, self.violated)
+        self.lineages = Lineages(connection, story, self.violated)
+        self.room = RoomInspector(connection, story, now, self.violated)
+        self._jobs: dict[str, str] = {}
+        self._attempts: dict[_AttemptKey, str] = {}
+        self._generations: dict[_AttemptKey, tuple[int, frozenset[tuple[str, int]]]] = {}
+        """The newest of each attempt, and its devices by node id and index."""
+        self._revoked: dict[_AttemptKey, _Fixed] = {}
+        self._nodes: dict[str, str] = {}
+        self._events: dict[str, int] = {}
+        self._launches: Counter[tuple[str, str, int, int]] = Counter()
+
+    def hears(self, node_id: str) -> None:
+        """A message of a node arrives at the coordinator."""
+        self.reported_at[node_id] = self._now()
+
+    # -- after every commit ----------------------------------------------------------------------
+
+    def committed(self) -> None:
+        self._story.events += 1
+        try:
+            self._check_jobs()
+            self._check_attempts()
+            self._check_nodes()
+            self.regroupings.committed()
+            self.lineages.committed()
+            self.room.committed(self._jobs)
+        except InvariantViolationError as violation:
+            self.violated(violation)
+
+    def violated(self, violation: InvariantViolationError) -> None:
+        """Keep the first one: what comes after it may be its consequence."""
+        if self.violation is None:
+            self.violation = violation
+            self._story.log("INVARIANT", str(violation))
+
+    def _check_jobs(self) -> None:
+        self._story.checks[TRANSITIONS] += 1
+        self._story.checks[SUBMISSIONS] += 1
+        rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
+        now = {job_id: state for job_id, state, _ in rows}
+        for job_id, state, reason in rows:
+            if not reason:
+                raise InvariantViolationError(
+                    TRANSITIONS, f"job {job_id} is {state} without a reason"
+                )
+            if self._jobs.get(job_id) != state:
+                self._check_path(job_id, state)
+        for key, job_id in self.acknowledged.items():
+            if job_id not in now:
+                raise InvariantViolationError(
+                    SUBMISSIONS, f"job {job_id}, acknowledged to {key}, is gone"
+                )
+        self._jobs = now
+
+    def _check_path(self, job_id: str, state: str) -> None:
+        """The job's events tell each edge that it took, and where it is."""
+        at = self._jobs.get(job_id)
+        rows = self._db.execute(
+            "SELECT seq, data FROM events WHERE job_id = ? AND kind = 'state' AND seq > ? "
+            "ORDER BY seq",
+            (job_id, self._events.get(job_id, 0)),
+        )
+        for seq, data in rows:
+            self._story.exercised[EDGE_TAKEN] += 1
+            end = json.loads(data)["state"]
+            if at is not None and (JobState(at), JobState(end)) not in JOB_EDGES:
+                raise InvariantViolationError(TRANSITIONS, f"job {job_id} went from {at} to {end}")
+            self._story.log("job", f"{job_id} {at or '·'} → {end}")
+            at, self._events[job_id] = end, seq
+        if at != state:
+            raise InvariantViolationError(
+                TRANSITIONS, f"job {job_id} is {state}, its events end at {at}"
+            )
+
+    def _check_attempts(self) -> None:
+        self._story.checks[REVOKED] += 1
+        self._story.checks[DEVICES] += 1
+        rows = self._db.execute(
+            "SELECT a.job_id, a.number, a.state, a.goal, a.failure, a.rendezvous, "
+            "a.revoked, a.allocation, a.generation, j.attempt, j.generation, "
+            "json_extract(j.spec, '$.project'), "
+            "(SELECT count(*) FROM checkpoints c WHERE c.job_id = a.job_id "
+            " AND c.attempt = a.number), "
+            "(SELECT json_group_array(g.node_id || ' ' || g.device_index) FROM grants g "
+            " WHERE g.job_id = a.job_id AND g.attempt = a.number) "
+            "FROM attempts a JOIN jobs j ON j.id = a.job_id"
+        )
+        active: Counter[str] = Counter()
+        held: Counter[str | None] = Counter()
+        for (
+            job_id, number, state, goal, failure, rendezvous, revoked, allocation, generation,
+            newest, newest_generation, project, checkpoints, grants,
+        ) in rows:  # fmt: skip
+            key = (job_id, number)
+            before = self._attempts.get(key)
+            edge = AttemptState(before or state), AttemptState(state)
+            if before not in (None, state) and edge not in ATTEMPT_EDGES:
+                raise InvariantViolationError(
+                    TRANSITIONS, f"attempt {key} went from {before} to {state}"
+                )
+            self._story.exercised[EDGE_TAKEN] += before not in (None, state)
+            self._attempts[key] = state
+            places = places_of(allocation)
+            newest_known, before_places = self._generations.get(key, (1, places))
+            if generation < newest_known:
+                raise InvariantViolationError(
+                    DEVICES, f"attempt {key} went back to generation {generation}"
+                )
+            if generation > newest_known:
+                self.regroupings.regrouped(key, before_places, places)
+            self._generations[key] = (generation, places)
+            if revoked:
+                fixed = _Fixed(state, goal, failure, rendezvous, checkpoints)
+                known = self._revoked.setdefault(key, fixed)
+                if known != fixed:
+                    raise InvariantViolationError(
+                        REVOKED, f"attempt {key} was {known}, and is {fixed}"
+                    )
+            elif state in ACTIVE_ATTEMPT_STATES:
+                active[job_id] += 1
+                if (number, generation) != (newest, newest_generation):
+                    raise InvariantViolationError(
+                        DEVICES,
+                        f"attempt {key} is {state} in generation {generation}; the newest is "
+                        f"{newest} in {newest_generation}",
+                    )
+                needed = {f"{node_id} {index}" for node_id, index in places}
+                held[project] += len(needed)
+                # After a regrouping it also holds what its processes have yet to leave.
+                if missing := needed - _held(grants):
+                    raise InvariantViolationError(
+                        DEVICES, f"attempt {key} is {state} without {sorted(missing)}"
+                    )
+        self._check_quotas(held)
+        for job_id, state in self._jobs.items():
+            if active[job_id] != (1 if state in ACTIVE_STATES else 0):
+                raise InvariantViolationError(
+                    TRANSITIONS, f"job {job_id} is {state} with {active[job_id]} active attempts"
+                )
+
+    def _check_quotas(self, held: Counter[str | None]) -> None:
+        """
+        Args:
+            held: devices of active attempts, by their jobs' project.
+        """
+        for project, most in self._options.quotas.projects.items():
+            self._story.checks[QUOTAS] += 1
+            self._story.exercised[AT_QUOTA] += held[project] == most
+            if held[project] > most:
+                raise InvariantViolationError(
+                    QUOTAS, f"project {project} may hold {most} devices, and holds {held[project]}"
+                )
+
+    def _check_nodes(self) -> None:
+        """A node is given up only after it, and this coordinator, were there long enough."""
+        self._story.checks[GRACE] += 1
+        now = {}
+        for node_id, state in self._db.execute("SELECT id, state FROM nodes").fetchall():
+            now[node_id] = state
+            before = self._nodes.get(node_id)
+            if state == before:
+                continue
+            self._story.log("node", f"{node_id} {before or '·'} → {state}")
+            if state == NodeState.DRAINED:
+                self._story.exercised[DRAINED_NODE] += 1
+            if state == NodeState.LOST:
+                self._story.exercised[GIVEN_UP] += 1
+                since = max(self.reported_at.get(node_id, 0.0), self.listening_since)
+                silent = self._now() - since
+                if silent < self._options.lost_after_seconds - _SLACK_SECONDS:
+                    raise InvariantViolationError(
+                        GRACE, f"node {node_id} was given up after {silent:.1f} s of silence"
+                    )
+        self._nodes = now
+        self._story.checks[DRAINED] += 1
+        held = self._db.execute(
+            "SELECT n.id, g.job_id FROM nodes n JOIN grants g ON g.node_id = n.id "
+            "WHERE n.state = ?",
+            (NodeState.DRAINED.value,),
+        )
+        for node_id, job_id in held.fetchall():
+            raise InvariantViolationError(
+                DRAINED, f"node {node_id} is drained and job {job_id} holds a device"
+            )
+
+    # -- when ranks are launched -----------------------------------------------------------------
+
+    def launched(self, host: Host, shim: Shim, kept: Mapping[tuple[str, int], int]) -> None:
+        """A shim has taken up a launch, and its processes run.
+
+        Args:
+            kept: the pids of those that ran before, by device.
+        """
+        self._story.checks[LAUNCHES] += 1
+        launch = shim.launch
+        key = (host.name, launch.job_id, launch.attempt, launch.generation)
+        self._launches[key] += 1
+        if self._launches[key] > 1:
+            self._fail(LAUNCHES, f"{key} was launched {self._launches[key]} times")
+        self.regroupings.launched(host, shim, kept)
+        devices = Counter(rank.device[1] for other in host.shims() for rank in other.running)
+        for place in launch.ranks:
+            device, attempt = (host.name, place.device_index), (launch.job_id, launch.attempt)
+            self._story.exercised[TAKEN_OVER] += self._devices.get(device, attempt) != attempt
+            self._devices[device] = attempt
+            if devices[place.device_index] > 1:
+                self._fail(DEVICES, f"two processes on device {place.device_index} of {host.name}")
+        for other in self._hosts:
+            for older in other.shims():
+                if not older.running or older.launch.job_id != launch.job_id:
+                    continue
+                if older.launch.attempt < launch.attempt:
+                    self._check_void(older.launch, other)
+                    if older.launch.isolation_seconds is not None:
+                        what = f"attempt {older.launch.attempt} still runs on {other.name}"
+                        self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
+
+    def _check_void(self, older: Launch, host: Host) -> None:
+        """Beside a newer attempt only one may run that was revoked, or ranks of a generation that
+        it has left, on a host that is not heard: what they tell and save is refused."""
+        key = (older.job_id, older.attempt)
+        self._story.checks[ISOLATED] += 1
+        self._story.exercised[RAN_BESIDE] += 1
+        row = self._db.execute(
+            "SELECT revoked, generation FROM attempts WHERE job_id = ? AND number = ?", key
+        ).fetchone()
+        if row is None or not (row[0] or row[1] > older.generation):
+            self._fail(ISOLATED, f"attempt {key} still runs on {host.name} and is not void")
+
+    # -- what puts an invariant to the test ------------------------------------------------------
+
+    def began(self) -> None:
+        """A coordinator begins."""
+        self.listening_since = self._now()
+        ((nodes,),) = self._db.execute("SELECT count(*) FROM nodes").fetchall()
+        self._story.exercised[BEGAN_AMONG_NODES] += nodes > 0
+        states = self._db.execute("SELECT state FROM jobs").fetchall()
+        self._story.exercised[SURVIVED] += any(state not in FINAL_STATES for (state,) in states)
+
+    def spoke(self, job_id: str, attempt: int) -> None:
+        """The coordinator takes what an attempt told."""
+        self._story.exercised[REVOKED_SPOKE] += (job_id, attempt) in self._revoked
+
+    def ended(self, job_id: str, attempt: int, isolated: bool) -> None:
+        """The ranks of an attempt ended on some host."""
+        self._story.exercised[ENDED_ALONE] += isolated
+        self._story.exercised[ENDED_LATE] += (job_id, attempt) in self._revoked
+
+    # --------------------------------------------------------------------------------------------
+
+    def _fail(self, invariant: str, what: str) -> None:
+        self.violated(InvariantViolationError(invariant, what))
+
+    # -- when the faults are over ----------------------------------------------------------------
+
+    def unfinished_jobs(self) -> list[str]:
+        """Jobs that are not over yet, in words."""
+        rows = self._db.execute("SELECT id, state, reason FROM jobs").fetchall()
+        return [
+            f"job {job_id} is {state}: {reason}"
+            for job_id, state, reason in rows
+            if state not in FINAL_STATES
+        ]
+
+    def unfinished(self) -> list[str]:
+        """What is not over yet, in words."""
+        found = self.unfinished_jobs()
+        for host in self._hosts:
+            found += [f"{name(s.launch)} runs on {host.name}" for s in host.shims() if s.running]
+            if host.disk.folders:
+                found.append(f"{host.name} has not forgotten {sorted(host.disk.folders)}")
+        grants = self._db.execute("SELECT job_id, attempt, node_id FROM grants").fetchall()
+        return found + [f"attempt {a} of job {j} holds a device of node {n}" for j, a, n in grants]
+
+    def check_end(self, measured: dict[tuple[str, int, str], Measured]) -> None:
+        """
+        Args:
+            measured: the steps that each writer measured, by job, attempt and writer.
+        """
+        self._story.checks[LIVENESS] += 1
+        for what in self.unfinished():
+            self._fail(LIVENESS, f"{what}, long after the last fault")
+        keys = self._db.execute("SELECT key, job_id FROM idempotency_keys").fetchall()
+        jobs = self._db.execute("SELECT count(*) FROM jobs").fetchone()[0]
+        if len(keys) != jobs or dict(keys) != dict(keys) | self.acknowledged:
+            self._fail(SUBMISSIONS, f"{jobs} jobs for the keys {dict(keys)}")
+        self._check_counted_once(measured)
+        self.lineages.ended()
+
+    def _check_counted_once(self, measured: dict[tuple[str, int, str], Measured]) -> None:
+        """What a writer measured is stored once, and nothing that was acknowledged is missing."""
+        self._story.checks[ONCE] += 1
+        stored: Counter[tuple[str, int, int]] = Counter()
+        rows = self._db.execute("SELECT job_id, attempt, payload FROM metric_frames")
+        for job_id, attempt, payload in rows:
+            for table in decode_frames(payload):
+                stored.update((job_id, attempt, int(step)) for step in table.steps)
+        acknowledged: Counter[tuple[str, int, int]] = Counter()
+        written: Counter[tuple[str, int, int]] = Counter()
+        for (job_id, attempt, _), (steps, count) in measured.items():
+            written.update((job_id, attempt, step) for step in steps)
+            acknowledged.update((job_id, attempt, step) for step in steps[:count])
+        if not acknowledged <= stored <= written:
+            doubled = sorted((stored - written).items())[:3]
+            missing = sorted((acknowledged - stored).items())[:3]
+            self._fail(ONCE, f"too often {doubled}, missing {missing}")
+
+    def check_curve(
+        self,
+        job_id: str,
+        steps: list[int],
+        values: list[float],
+        measured: dict[tuple[str, int, str], Measured],
+    ) -> None:
+        """A completed job's curve has every step once, over all attempts and generations, as those
+        measured it who took it; but not what a host lost with its disk.
+
+        Args:
+            steps, values: of the curve.
+            measured: as for `check_end`.
+        """
+        self._story.checks[regroupings.STEPS] += 1
+        (total,) = self._db.execute(
+            "SELECT json_extract(spec, '$.training.steps') FROM jobs WHERE id = ?", (job_id,)
+        ).fetchone()
+        excused: set[int] = set()
+        for (other, _, _), (written, count) in measured.items():
+            excused.update(written[count:] if other == job_id else ())
+        every = set(range(1, total + 1))
+        missing = every - set(steps) - excused
+        if missing or not every.issuperset(steps) or len(set(steps)) < len(steps):
+            what = f"the curve of job {job_id} has {steps} of {total} steps"
+            self._fail(regroupings.STEPS, what)
+        curve = dict(zip(steps, values, strict=True))
+        self.lineages.check_curve(job_id, {s: v for s, v in curve.items() if s not in excused})

@@ -1,0 +1,126 @@
+"""Whose steps count: those of the newest generation of the newest attempt, from where it goes on.
+
+Ranks that a regrouping left out, or of an attempt that was replaced, may go on beside it. What they
+tell is looked for where it would show: in how far the job is, its checkpoints, and its curve.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.ranks import Group, value_of
+from trainhall.cluster.simulator.story import Story
+
+VOID = "4 void ranks"
+
+STEPPED = f"{VOID}: ranks took a step beside a later generation of their attempt"
+MEASURED_VOID = f"{VOID}: what they measured came after it had begun"
+EXERCISED = (STEPPED, MEASURED_VOID)
+
+_Token = tuple[int, int]
+"""Attempt and generation."""
+
+
+class Lineages:
+    """
+    Args:
+        fail: is told of each violation.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        story: Story,
+        fail: Callable[[InvariantViolationError], None],
+    ) -> None:
+        self._db = connection
+        self._story = story
+        self._fail = fail
+        self._newest: dict[str, _Token] = {}
+        """Of each job: whose ranks were the last to meet."""
+        self._reached: dict[str, int] = {}
+        """The step that they have come to."""
+        self._taken: dict[str, dict[int, _Token]] = {}
+        """Who took each step of a job, of those that count."""
+        self._checkpoints = 0
+        """Up to this row they have been looked at."""
+
+    def met(self, group: Group) -> None:
+        """The ranks of a generation know where they go on from."""
+        job_id, token = group.launch.job_id, _token(group)
+        if token < self._newest.get(job_id, token):
+            return
+        self._newest[job_id], self._reached[job_id] = token, group.step
+        before = self._taken.get(job_id, {})
+        self._taken[job_id] = {s: who for s, who in before.items() if s <= group.step}
+
+    def stepped(self, group: Group) -> None:
+        job_id, token = group.launch.job_id, _token(group)
+        newest = self._newest[job_id]
+        if token == newest:
+            self._reached[job_id] = group.step
+            self._taken[job_id][group.step] = token
+        elif token[0] == newest[0]:
+            self._story.exercised[STEPPED] += 1
+
+    def committed(self) -> None:
+        self._story.checks[VOID] += 1
+        self._check_progress()
+        self._check_checkpoints()
+
+    def _check_progress(self) -> None:
+        """Once the coordinator knows where a generation begins, nobody else says how far it is."""
+        rows = self._db.execute(
+            "SELECT j.id, j.attempt, p.step, a.began FROM jobs j "
+            "JOIN job_progress p ON p.job_id = j.id "
+            "JOIN attempts a ON a.job_id = j.id AND a.number = j.attempt WHERE a.in_place"
+        )
+        for job_id, attempt, step, began in rows:
+            newest = self._newest.get(job_id)
+            if newest is None or newest[0] != attempt or str(newest[1]) not in json.loads(began):
+                continue
+            if step > self._reached[job_id]:
+                what = f"job {job_id} is told to be at step {step}, and its ranks have come to"
+                self._violated(f"{what} {self._reached[job_id]}")
+
+    def _check_checkpoints(self) -> None:
+        """A new one is of the generation in which its attempt is."""
+        rows = self._db.execute(
+            "SELECT c.rowid, c.job_id, c.name, a.generation FROM checkpoints c "
+            "JOIN attempts a ON a.job_id = c.job_id AND a.number = c.attempt "
+            "WHERE c.rowid > ? AND c.generation != a.generation",
+            (self._checkpoints,),
+        )
+        for _, job_id, name, generation in rows.fetchall():
+            self._violated(f"{name} of job {job_id} is recorded in generation {generation}")
+        ((newest,),) = self._db.execute("SELECT max(rowid) FROM checkpoints").fetchall()
+        self._checkpoints = newest or 0
+
+    def ended(self) -> None:
+        """Everything is over."""
+        ((count,),) = self._db.execute(
+            "SELECT count(*) FROM metric_frames f JOIN attempts a "
+            "ON a.job_id = f.job_id AND a.number = f.attempt WHERE f.void AND NOT a.revoked"
+        ).fetchall()
+        self._story.exercised[MEASURED_VOID] += count
+
+    def check_curve(self, job_id: str, curve: Mapping[int, float]) -> None:
+        """Of a completed job. A step may also be told again by those who went on behind it.
+
+        Args:
+            curve: what was measured, by step.
+        """
+        self._story.checks[VOID] += 1
+        for step, found in curve.items():
+            taken = self._taken[job_id].get(step)
+            if taken is not None and found < value_of(*taken):
+                what = f"step {step} of job {job_id} was taken by {taken}"
+                self._violated(f"{what}, and the curve shows what {found:g} measured")
+
+    def _violated(self, what: str) -> None:
+        self._fail(InvariantViolationError(VOID, what))
+
+
+def _token(group: Group) -> _Token:
+    return (group.launch.attempt, group.launch.generation)

@@ -1,0 +1,131 @@
+"""What must hold of who makes room for whom, and of who waits behind whom.
+
+While things fail, a job may lose again and again what was made free for it. So what takes time is
+looked at once the last fault is over.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainhall.cluster.lifecycle.states import WAITING_STATES, JobState
+from trainhall.cluster.simulator.checks.violation import InvariantViolationError
+from trainhall.cluster.simulator.story import Story
+
+ROOM = "making room"
+TURNS = "reservations"
+
+MADE_ROOM = f"{ROOM}: a job paused for one of higher priority"
+SHRANK = f"{ROOM}: a job shrank for one of higher priority"
+STARTED = f"{ROOM}: a job started for which others had made room"
+WAITED = f"{TURNS}: a large job waited while small ones came"
+CAME_FIRST = f"{TURNS}: a large job started before small ones that came later"
+EXERCISED = (MADE_ROOM, SHRANK, STARTED, WAITED, CAME_FIRST)
+
+STARTS_WITHIN_SECONDS = 100.0
+"""After room was made for a job, or it came first in the queue, and after the last fault: what runs
+may have to notice first that a host is gone."""
+
+_WAITS = {state.value for state in WAITING_STATES}
+
+
+@dataclass
+class _Promise:
+    """Room is made for a job."""
+
+    since: float
+    paused: set[str]
+    """Jobs that pause for it."""
+
+
+class RoomInspector:
+    """
+    Args:
+        fail: is told of each violation.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        story: Story,
+        now: Callable[[], float],
+        fail: Callable[[InvariantViolationError], None],
+    ) -> None:
+        self._db = connection
+        self._story = story
+        self._now = now
+        self._fail = fail
+        self.is_calm = False
+        """The last fault is over."""
+        self._seen = 0
+        self._promises: dict[str, _Promise] = {}
+        """By the job for which room is made, as long as it waits."""
+        self._made_room: set[tuple[str, str]] = set()
+        """Who did for whom, ever."""
+        self._large: dict[str, float] = {}
+        """Jobs that come first in the queue, and since when."""
+
+    def calm(self) -> None:
+        """The last fault is over: from here on it counts who starts when."""
+        self.is_calm = True
+        self._promises.clear()
+
+    def comes_first(self, job_id: str) -> None:
+        """Nobody who is submitted from now on may start before this job if that delays it."""
+        self._large[job_id] = self._now()
+
+    def waits(self, job_id: str) -> bool:
+        return job_id in self._large
+
+    def committed(self, states: dict[str, str]) -> None:
+        """
+        Args:
+            states: of all jobs.
+        """
+        self._story.checks[ROOM] += 1
+        rows = self._db.execute(
+            "SELECT rowid, job_id, kind, data ->> 'for_job' FROM events WHERE rowid > ? "
+            "AND code = 'preempted' AND data ->> 'for_job' IS NOT NULL ORDER BY rowid",
+            (self._seen,),
+        )
+        for rowid, job_id, kind, for_job in rows.fetchall():
+            self._seen = rowid
+            self._makes_room(job_id, for_job, pauses=kind == "attempt")
+        for job_id, promise in list(self._promises.items()):
+            if states.get(job_id) not in _WAITS:
+                self._story.exercised[STARTED] += states.get(job_id) == JobState.STARTING
+                del self._promises[job_id]
+            elif self.is_calm and self._now() - promise.since > STARTS_WITHIN_SECONDS:
+                waited = f"{STARTS_WITHIN_SECONDS:g} s after {sorted(promise.paused)} paused for it"
+                self._violated(ROOM, f"job {job_id} has not started {waited}")
+                del self._promises[job_id]
+        for job_id, since in list(self._large.items()):
+            self._story.checks[TURNS] += 1
+            if states.get(job_id) not in _WAITS:
+                self._story.exercised[CAME_FIRST] += 1
+                del self._large[job_id]
+            elif self._now() - since > STARTS_WITHIN_SECONDS:
+                what = f"job {job_id} has waited for {self._now() - since:.0f} s"
+                self._violated(TURNS, f"{what} behind smaller ones that came later")
+                del self._large[job_id]
+
+    def _makes_room(self, helper: str, job_id: str, *, pauses: bool) -> None:
+        self._story.exercised[MADE_ROOM if pauses else SHRANK] += 1
+        rows = self._db.execute(
+            "SELECT id, priority FROM jobs WHERE id IN (?, ?)", (helper, job_id)
+        )
+        priorities = dict(rows.fetchall())
+        if priorities[helper] >= priorities[job_id]:
+            self._violated(ROOM, f"job {helper} makes room for {job_id} of no higher priority")
+        self._made_room.add((helper, job_id))
+        if (job_id, helper) in self._made_room:
+            self._violated(ROOM, f"jobs {helper} and {job_id} make room for each other")
+        promise = self._promises.setdefault(job_id, _Promise(self._now(), set()))
+        if pauses and self.is_calm:
+            if helper in promise.paused:
+                what = f"job {helper} paused twice for job {job_id}, which has not started"
+                self._violated(ROOM, what)
+            promise.paused.add(helper)
+
+    def _violated(self, invariant: str, what: str) -> None:
+        self._fail(InvariantViolationError(invariant, what))

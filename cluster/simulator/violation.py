@@ -1,6 +1,0 @@
-"""What is told of an invariant that does not hold."""
-
-
-class Violation(Exception):
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")

@@ -1,0 +1,72 @@
+"""How a node's report changes what is known of an attempt there (`Attempt.node_outcomes`)."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from trainhall.cluster.lifecycle.host_report import HostReport
+from trainhall.cluster.wire.protocol import AssignmentReport
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.status import Outcome
+
+MISSING_REPORTS = 2
+"""Reports in a row without an attempt that the node once had, until it is taken as lost there."""
+
+
+def merge_report(stored: HostReport | None, report: AssignmentReport, now: datetime) -> HostReport:
+    """Add a report to what is known. An outcome stands once it was reported: a report that arrives
+    late does not take it back."""
+    if stored is not None and stored.outcome is not None:
+        return replace(stored, shipped=stored.shipped or report.shipped, missing=0)
+    merged = HostReport(
+        phase=report.phase,
+        generation=report.generation,
+        in_place=report.in_place,
+        fallen=tuple(report.fallen),
+        leaving=tuple(report.leaving),
+        stall=report.stall,
+        plan=report.plan,
+    )
+    if report.outcome is None:
+        return merged
+    return replace(
+        merged,
+        phase="exited",
+        outcome=report.outcome,
+        failure=report.failure,
+        shipped=report.shipped,
+        agent_stopped=report.agent_stopped,
+        isolated=report.isolated,
+        ended_at=now,
+    )
+
+
+@dataclass(frozen=True)
+class Unreported:
+    """What is known of an attempt that a node's newest report does not list."""
+
+    stored: HostReport | None
+    withhold: bool = False
+    """It may be gone from the node, which must not be asked to run it: it would run twice."""
+
+
+def mark_unreported(
+    stored: HostReport | None, *, active: bool, node_name: str, attempt: int, now: datetime
+) -> Unreported:
+    """Take an up-to-date report that does not list the attempt for what it says of it."""
+    if not active:
+        return Unreported(replace(stored, phase="gone") if stored else HostReport("gone"))
+    if stored is None or stored.phase in ("planning", "preparing"):
+        return Unreported(stored)  # nothing of it was launched yet: it may still be
+    if stored.outcome is not None:
+        return Unreported(replace(stored, shipped=True))  # it forgot: nothing more will come
+    missing = stored.missing + 1
+    if missing < MISSING_REPORTS:
+        return Unreported(replace(stored, missing=missing), withhold=True)
+    message = (
+        f"node {node_name} no longer knows attempt {attempt}: "
+        "its agent's data folder was lost or replaced"
+    )
+    failure = Failure(message=message, cause=Cause.NODE_LOST, node=node_name)
+    gone = HostReport("gone", outcome=Outcome.FAILED, failure=failure, shipped=True, ended_at=now)
+    return Unreported(gone, withhold=True)

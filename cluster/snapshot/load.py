@@ -1,0 +1,320 @@
+"""Loading what the reconciler decides from: everything that is not finished, and nothing else."""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import func, select, union
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.lifecycle.generations import has_stepped
+from trainhall.cluster.lifecycle.host_report import HostReport, parse_failure, parse_host_report
+from trainhall.cluster.lifecycle.states import (
+    ACTIVE_ATTEMPT_STATES,
+    ACTIVE_STATES,
+    WAITING_STATES,
+    AttemptState,
+    Goal,
+    JobState,
+    NodeState,
+)
+from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
+from trainhall.cluster.snapshot.model import (
+    AttemptFacts,
+    ClusterFacts,
+    DeviceFacts,
+    GrantFacts,
+    HostFacts,
+    JobFacts,
+    NodeFacts,
+)
+from trainhall.cluster.snapshot.undeliverable import UndeliverableAttempts
+from trainhall.db.models import Attempt, Checkpoint, Device, Grant, Job, JobProgress, Node
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+
+# A pass follows every change, and building a statement takes as long as running it.
+_GRANTS = select(Grant.node_id, Grant.device_index, Grant.job_id, Grant.attempt)
+_DEVICES = (
+    select(Device.node_id, Device.index, Device.kind)
+    .where(Device.gone.is_(False))
+    .order_by(Device.node_id, Device.index)
+)
+_NODES = select(
+    Node.id,
+    Node.name,
+    Node.state,
+    Node.removing,
+    Node.labels,
+    Node.drain_reason,
+    Node.faults_counted_from,
+).order_by(Node.name)
+# A spec may be large: only what is needed of it leaves the database.
+_JOBS = (
+    select(
+        Job.id,
+        Job.name,
+        Job.number,
+        Job.priority,
+        Job.state,
+        Job.reason,
+        Job.attempt,
+        Job.world_size,
+        Job.sizes,
+        Job.spec["resources"],
+        Job.spec["project"].as_string(),
+        Job.spec["user"].as_string(),
+        Job.spec["preemption"].as_boolean(),
+        Job.spec["recovery"]["max_restarts"].as_integer(),
+        Job.queued_at,
+        Job.restarts,
+        Job.restarts_step,
+        JobProgress.step,
+        JobProgress.total_steps,
+    )
+    .join(JobProgress, JobProgress.job_id == Job.id)
+    .where(Job.state.in_([s.value for s in WAITING_STATES | ACTIVE_STATES]))
+    .order_by(Job.number)
+)
+_ENDS_OF_RECOVERING = (
+    select(Job.id, Attempt.number, Attempt.reason, Attempt.finished_at)
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
+    .where(Job.state == JobState.RECOVERING.value)
+)
+# By job, from the newest attempt on: an index on the state would lead to all that ever failed.
+_FAILURES_OF_RESTARTED = select(
+    Job.id,
+    select(Attempt.failure)
+    .where(
+        Attempt.job_id == Job.id,
+        Attempt.number < Job.attempt,
+        Attempt.state == AttemptState.FAILED.value,
+    )
+    .order_by(Attempt.number.desc())
+    .limit(1)
+    .scalar_subquery(),
+).where(Job.state.in_([s.value for s in ACTIVE_STATES]), Job.restarts > 0)
+_SAVED_STEPS = (
+    select(Job.id, func.max(Checkpoint.step))
+    .join(Checkpoint, Checkpoint.job_id == Job.id)
+    .where(Job.state.in_([s.value for s in ACTIVE_STATES]))
+    .group_by(Job.id)
+)
+_METRICS_OF_WAITING = (
+    select(Job.id, JobProgress.metrics)
+    .join(JobProgress, JobProgress.job_id == Job.id)
+    .join(Attempt, (Attempt.job_id == Job.id) & (Attempt.number == Job.attempt))
+    .where(
+        Job.state.in_([s.value for s in WAITING_STATES]),
+        # One that was resized since, or restored with other resources, has another pace.
+        Attempt.world_size == Job.world_size,
+    )
+)
+# A union, since one condition with OR would be asked of every attempt that there ever was.
+_HOLDING = union(
+    select(Attempt.job_id, Attempt.number).where(
+        Attempt.state.in_([s.value for s in ACTIVE_ATTEMPT_STATES])
+    ),
+    select(Grant.job_id, Grant.attempt),
+).subquery()
+_ATTEMPTS = (
+    select(Attempt, Job.spec["task"]["name"].as_string())
+    .join(
+        _HOLDING,
+        (Attempt.job_id == _HOLDING.c.job_id) & (Attempt.number == _HOLDING.c.number),
+    )
+    .join(Job, Job.id == Attempt.job_id)
+    .order_by(Attempt.job_id, Attempt.number)
+)
+
+
+async def load_facts(
+    session: AsyncSession,
+    heartbeats: HeartbeatMonitor,
+    undeliverable: UndeliverableAttempts | None = None,
+) -> ClusterFacts:
+    """
+    Args:
+        undeliverable: attempts whose spec this version does not understand; a caller that
+            decides nothing about attempts needs none.
+    """
+    return ClusterFacts(
+        nodes=await _nodes(session, heartbeats),
+        jobs=await _jobs(session),
+        attempts=await _attempts(session, undeliverable or UndeliverableAttempts()),
+        listening_seconds=heartbeats.listening_seconds,
+        grants=tuple(GrantFacts(*row) for row in await session.execute(_GRANTS)),
+    )
+
+
+async def _nodes(session: AsyncSession, heartbeats: HeartbeatMonitor) -> tuple[NodeFacts, ...]:
+    devices: dict[str, list[DeviceFacts]] = defaultdict(list)
+    for node_id, index, kind in await session.execute(_DEVICES):
+        devices[node_id].append(DeviceFacts(index, kind))
+    rows = await session.execute(_NODES)
+    return tuple(
+        NodeFacts(
+            id=node_id,
+            name=name,
+            state=NodeState(state),
+            removing=removing,
+            seconds_since_heartbeat=heartbeats.seconds_since(node_id),
+            devices=tuple(devices[node_id]),
+            labels=labels,
+            drain_reason=drain_reason,
+            faults_counted_from=faults_counted_from,
+        )
+        for node_id, name, state, removing, labels, drain_reason, faults_counted_from in rows
+    )
+
+
+async def _jobs(session: AsyncSession) -> tuple[JobFacts, ...]:
+    found = await session.execute(_JOBS)
+    rows = found.all()
+    # What is rarely there is asked for where it can be.
+    recovering = any(row.state == JobState.RECOVERING for row in rows)
+    active = [row for row in rows if row.state in ACTIVE_STATES]
+    ended = await _ends_of_recovering(session) if recovering else {}
+    failed = await _failures_of_restarted(session) if any(r.restarts for r in active) else {}
+    saved = await _saved_steps(session) if active else {}
+    ran = any(row.attempt and row.state in WAITING_STATES for row in rows)
+    paces = await _paces_of_waiting(session) if ran else {}
+    return tuple(
+        JobFacts(
+            id=job_id,
+            name=name,
+            number=number,
+            priority=priority,
+            state=JobState(state),
+            reason=reason,
+            attempt=attempt,
+            workers=world_size,
+            sizes=tuple(sizes or ()),
+            device=resources.get("device") or "auto",
+            selector=resources.get("selector") or {},
+            one_host=bool(resources.get("one_host")),
+            project=project,
+            user=user,
+            preemption=preemption is not False,
+            total_steps=total_steps,
+            step_seconds=paces.get(job_id),
+            queued_at=queued_at,
+            restarts=restarts,
+            restarts_step=restarts_step,
+            max_restarts=max_restarts,
+            step=max(step, saved.get(job_id, 0)),
+            failed_before=failed.get(job_id),
+            last_failure=ended[job_id][0] if job_id in ended else None,
+            last_ended_at=ended[job_id][1] if job_id in ended else None,
+        )
+        for (
+            job_id, name, number, priority, state, reason, attempt, world_size, sizes, resources,
+            project, user, preemption, max_restarts, queued_at, restarts, restarts_step, step,
+            total_steps,
+        ) in rows
+    )  # fmt: skip
+
+
+async def _ends_of_recovering(
+    session: AsyncSession,
+) -> dict[str, tuple[str, datetime | None]]:
+    rows = await session.execute(_ENDS_OF_RECOVERING)
+    return {
+        job_id: (f"attempt {number}: {reason}", finished)
+        for job_id, number, reason, finished in rows
+    }
+
+
+async def _failures_of_restarted(session: AsyncSession) -> dict[str, Failure]:
+    rows = await session.execute(_FAILURES_OF_RESTARTED)
+    return {job_id: found for job_id, stored in rows if (found := parse_failure(stored))}
+
+
+async def _saved_steps(session: AsyncSession) -> dict[str, int]:
+    """The newest step that was saved: a script may save without reporting."""
+    rows = await session.execute(_SAVED_STEPS)
+    return dict(rows.all())
+
+
+async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:
+    """What a step took at the last, of jobs that ran before."""
+    paces = {}
+    for job_id, metrics in await session.execute(_METRICS_OF_WAITING):
+        seconds = metrics.get("step_seconds")
+        # What is no number is kept as text.
+        if isinstance(seconds, int | float) and seconds > 0:
+            paces[job_id] = float(seconds)
+    return paces
+
+
+async def _attempts(
+    session: AsyncSession, undeliverable: UndeliverableAttempts
+) -> tuple[AttemptFacts, ...]:
+    rows = await session.execute(_ATTEMPTS)
+    return tuple(
+        attempt_facts(a, script=task is None, undeliverable=undeliverable) for a, task in rows
+    )
+
+
+def attempt_facts(
+    attempt: Attempt, *, script: bool, undeliverable: UndeliverableAttempts
+) -> AttemptFacts:
+    return AttemptFacts(
+        job_id=attempt.job_id,
+        number=attempt.number,
+        generation=attempt.generation,
+        state=AttemptState(attempt.state),
+        goal=cast(Goal, attempt.goal),
+        failure=parse_failure(attempt.failure),
+        hosts=_hosts(attempt),
+        script=script,
+        plans=attempt.planning,
+        started_at=attempt.started_at,
+        isolation_seconds=attempt.isolation_seconds,
+        begun=attempt.first_step is not None,
+        stepped=attempt.generation == 1 or has_stepped(attempt, attempt.generation),
+        running_at=attempt.running_at,
+        first_step=attempt.first_step,
+        reason=attempt.reason,
+        reason_code=attempt.reason_code,
+        in_place=attempt.in_place,
+        device=attempt.allocation.device_kind,
+        regrouped_at=_last_regrouped(attempt),
+        failed_before=_failed_before(attempt),
+        left=_left(attempt),
+        not_understood=undeliverable.why(
+            FencingToken(attempt.job_id, attempt.number, attempt.generation)
+        ),
+    )
+
+
+def _hosts(attempt: Attempt) -> tuple[HostFacts, ...]:
+    return tuple(
+        HostFacts(
+            node_id=host.node_id,
+            node_name=host.node_name,
+            report=parse_host_report(attempt.node_outcomes.get(host.node_id)),
+            ranks=tuple(place.rank for place in host.ranks),
+            devices=tuple(place.device_index for place in host.ranks),
+        )
+        for host in attempt.allocation
+    )
+
+
+def _last_regrouped(attempt: Attempt) -> datetime | None:
+    return attempt.generations[-1].time if len(attempt.generations) > 1 else attempt.running_at
+
+
+def _failed_before(attempt: Attempt) -> Failure | None:
+    for record in reversed(attempt.generations):
+        failure = parse_failure(record.failure)
+        if failure is not None and failure.cause is not Cause.NODE_LOST:
+            return failure
+    return None
+
+
+def _left(attempt: Attempt) -> dict[str, HostReport]:
+    current = set(attempt.allocation.node_ids)
+    left = {n: stored for n, stored in attempt.node_outcomes.items() if n not in current}
+    return {n: report for n, stored in left.items() if (report := parse_host_report(stored))}

@@ -1,0 +1,1 @@
+"""The messages between coordinator and agent; imports no database."""

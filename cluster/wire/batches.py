@@ -1,0 +1,90 @@
+"""Small items of what ranks write, many in one message: what a host costs while its jobs run
+follows the number of its requests, not their size.
+
+A message of the agent is one JSON line that says what follows, and then the bytes of all items one
+behind the other. The coordinator replies with a JSON array, in their order. Each item carries its
+own position and is taken or refused on its own, so any message may be repeated.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter, ValidationError
+
+from trainhall.cluster.wire.protocol import Message
+
+MAX_BATCH_ITEMS = 1024
+MAX_BATCH_BYTES = 1024 * 1024
+"""Of the items in one message. Larger ones have a request of their own."""
+
+
+class BatchItem(Message):
+    """Metric frames of a writer, or bytes of a rank's output from an offset on."""
+
+    job_id: str
+    attempt: int
+    kind: str
+    """`metrics`, `stdout` or `stderr`."""
+    size: int
+    writer: str = ""
+    """Of metrics."""
+    generation: int = 1
+    """In which the writer began, or the first that wrote this output."""
+    rank: int = 0
+    """With the offset: of output."""
+    offset: int = 0
+
+
+class BatchReply(Message):
+    """To one item."""
+
+    position: int = 0
+    """The newest sequence that is committed, or the offset that is wanted next."""
+    refusal: str | None = None
+    """Why the item was not taken."""
+    status: int = 200
+    """Of a refusal, as it would be over HTTP."""
+
+
+_ITEMS = TypeAdapter(list[BatchItem])
+_REPLIES = TypeAdapter(list[BatchReply])
+
+
+def encode_batch(items: Sequence[tuple[BatchItem, bytes]]) -> bytes:
+    head = _ITEMS.dump_json([item for item, _ in items], exclude_defaults=True)
+    return b"".join([head, b"\n", *(data for _, data in items)])
+
+
+def decode_batch(message: bytes) -> list[tuple[BatchItem, bytes]]:
+    """
+    Raises:
+        ValueError: it is no message of items, or not a whole one.
+    """
+    head, _, rest = message.partition(b"\n")
+    try:
+        items = _ITEMS.validate_json(head)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}") from None
+    if len(items) > MAX_BATCH_ITEMS:
+        raise ValueError(f"{len(items)} items: at most {MAX_BATCH_ITEMS} go into one message")
+    total = sum(item.size for item in items)
+    if any(item.size < 0 for item in items) or total != len(rest):
+        raise ValueError(f"{len(rest)} bytes follow where items of {total} were announced")
+    found, at = [], 0
+    for item in items:
+        found.append((item, rest[at : at + item.size]))
+        at += item.size
+    return found
+
+
+def encode_replies(replies: Sequence[BatchReply]) -> str:
+    return _REPLIES.dump_json(list(replies), exclude_defaults=True).decode()
+
+
+def decode_replies(text: str | bytes) -> list[BatchReply]:
+    """
+    Raises:
+        ValueError: it is no such array.
+    """
+    return _REPLIES.validate_json(text)

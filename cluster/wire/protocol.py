@@ -1,0 +1,216 @@
+"""The wire protocol between an agent and the coordinator.
+
+One outbound websocket per node carries *state, never events*: the agent says what is (`Report`),
+the coordinator says what shall be (`Desired`), each message complete in itself. Losing, repeating
+or reordering any of them is harmless. Bulk data goes over HTTP, each request carrying its own
+position, so that it too may be repeated; small batches of metrics and logs, several a second, share
+the messages of a second websocket. Below `/api/v1/agent`:
+
+    POST /join                                             `JoinRequest` → `JoinReply`
+    WS   /connect                                          `Report` ⇄ `Desired`
+    WS   /ship                                             small batches ⇄ replies (`wire.batches`)
+    POST /jobs/{job}/attempts/{attempt}/metrics?writer=W&generation=G  metric frames → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/events?writer=W&generation=G   `RankEvent` lines → `Acked`
+    POST /jobs/{job}/attempts/{attempt}/logs?rank=R&stream=S&offset=N&generation=G → `LogAcked`
+    PUT  /jobs/{job}/checkpoints/{name}/files/{path}       bytes (idempotent, hashed) → 204
+    GET  /jobs/{job}/checkpoints/{name}/files/{path}       bytes
+    POST /jobs/{job}/checkpoints/{name}/commit             after the manifest was stored → 204
+    GET  /code/{sha256}                                    the archive of a job's code
+
+All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
+`"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that
+is committed, and the agent goes on from there. `generation` is the one in which the writer began,
+or the first that wrote a log; with the node it says what of it is void (`monitoring.lineage`). A
+refused (revoked) attempt still ships logs and metrics.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.launch import Launch, Rendezvous
+from trainhall.training.link.stall import Stall
+from trainhall.training.link.status import Fallen, Outcome, RankState
+from trainhall.training.spec.plan import ChosenPlan
+
+PROTOCOL_VERSION = 1
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class DeviceInfo(Message):
+    """What a device is. It does not change while the agent runs."""
+
+    index: Annotated[int, Field(ge=0)]
+    kind: Literal["cpu", "cuda"]
+    name: str
+    uuid: str | None = None
+    memory_total: int
+    """Bytes."""
+
+
+class DeviceUse(Message):
+    """What a device does right now; None where the host cannot tell."""
+
+    index: int
+    memory_used: int | None = None
+    """Bytes."""
+    utilization: float | None = None
+    """0 to 100."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watts."""
+
+
+class HostUse(Message):
+    """What the host does right now."""
+
+    cpu: float = 0.0
+    """0 to 100 over all cores."""
+    memory_used: int = 0
+    memory_total: int = 0
+    disk_used: int = 0
+    """Bytes on the file system of the agent's data folder."""
+    disk_total: int = 0
+
+
+class JoinRequest(Message):
+    join_token: str
+    name: str
+    address: str
+    agent_version: str
+    protocol_version: int = PROTOCOL_VERSION
+    devices: list[DeviceInfo]
+
+
+class JoinReply(Message):
+    node_id: str
+    credential: str
+
+
+class AssignmentReport(Message):
+    """What is, of one attempt on this node."""
+
+    job_id: str
+    attempt: int
+    generation: int
+    phase: Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
+    """`planning`: the agent finds the job's strategy. `preparing`: it fetches a checkpoint or waits
+    for the rendezvous."""
+    ranks: list[RankState] = []
+    stall: Stall | None = None
+    """Of an attempt on several hosts: the ranks here take no step any more. Who is behind, hosts
+    can tell together alone."""
+    in_place: bool = False
+    """Its shim and ranks take up a launch of a higher generation while they run."""
+    fallen: list[Fallen] = []
+    """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
+    wait for a launch of a higher one."""
+    leaving: list[int] = []
+    """Devices that the launch of `generation` does not list any more, whose processes have yet to
+    end: until then nothing else runs on them."""
+    rendezvous: Rendezvous | None = None
+    """Told by node rank 0 once the store listens."""
+    plan: ChosenPlan | None = None
+    """Told while `planning`, once it is done and until the coordinator answers with a launch that
+    has a strategy."""
+    outcome: Outcome | None = None
+    """Told once the attempt's last process on this node is gone."""
+    failure: Failure | None = None
+    shipped: bool = False
+    """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
+    desired."""
+    isolated: bool = False
+    """It did not end by itself: the coordinator had not been heard for long, and the job's spec
+    says `on_isolation: stop`."""
+    agent_stopped: bool = False
+    """It did not end by itself: the agent was told to end, and ended its ranks with it. `paused`
+    then means that a task has saved, and that a script was sent SIGTERM."""
+
+
+class Report(Message):
+    """What is, of a node. Sent on connect, on every change, and every `heartbeat_seconds`."""
+
+    type: Literal["report"] = "report"
+    agent_version: str
+    protocol_version: int = PROTOCOL_VERSION
+    agent_id: str
+    """New at each start of the agent: the coordinator drops an older connection of the node."""
+    time: float
+    """The agent's clock, seconds since the epoch; the coordinator warns when it is far off."""
+    address: str
+    devices: list[DeviceInfo]
+    device_use: list[DeviceUse] = []
+    host: HostUse = HostUse()
+    assignments: list[AssignmentReport] = []
+    removed: list[str] = []
+    """Those of `Desired.remove` that are gone."""
+    revision: int = 0
+    """Revision of the last `Desired` that was taken up on this connection."""
+    number: int = 0
+    """Rises from 1 with every report of a connection; 0: the agent needs no word of it."""
+    stopping: bool = False
+    """The agent is about to end, and its ranks with it: it begins nothing any more."""
+
+
+class Assignment(Message):
+    """What shall be, of one attempt on this node. An attempt that is not listed shall not run."""
+
+    launch: Launch
+    goal: Literal["run", "pause", "stop"]
+    """`pause`: agree on a step, save, leave. `stop`: end the ranks now, saving nothing (tasks
+    within 2 s, scripts within their grace)."""
+    gradients: int = 0
+    """Number of a request for the gradients of a step that no rank has answered; 0: there is none.
+    """
+    joined: Annotated[int, Field(ge=1)] | None = None
+    """The generation from which on this node is part of the attempt without a break: what ended
+    here since then is the end of the present generation too, and is never begun anew. None: a
+    coordinator of an older version does not say."""
+
+
+class Desired(Message):
+    """What shall be, of a node. Sent after the first report of a connection and on every change."""
+
+    type: Literal["desired"] = "desired"
+    revision: int
+    """Rises by one with every message of a connection."""
+    heartbeat_seconds: float
+    acked_report: int = 0
+    """`Report.number` of a report that was taken before this was sent."""
+    assignments: list[Assignment]
+    remove: list[str] = []
+    """Checkpoint folders on shared storage that retention or a user gave up. The agent removes
+    only a folder that is named like a checkpoint and holds a manifest."""
+
+
+class ReportAck(Message):
+    """A report was taken. Sent for every one to a node with ranks under `on_isolation: stop`: what
+    they may do depends on when their node was heard last."""
+
+    type: Literal["report_ack"] = "report_ack"
+    report: int
+    """`Report.number`."""
+
+
+ToAgent = TypeAdapter[Desired | ReportAck](
+    Annotated[Desired | ReportAck, Field(discriminator="type")]
+)
+"""What a coordinator sends."""
+
+
+class Acked(Message):
+    sequence: int
+
+
+class LogAcked(Message):
+    next_offset: int
+
+
+class Verified(Message):
+    problems: list[str]
+    """Of a checkpoint in the coordinator's store; none: it is whole."""

@@ -1,0 +1,224 @@
+import { Breadcrumbs, Group, Progress, Text, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { plainText } from "@/shared/ansi";
+import { useQueueEntry } from "@/shared/api/cluster";
+import { lastLineOptions } from "@/shared/api/jobs";
+import { hasReason, isActive, isFinished, type Job } from "@/shared/api/types";
+import { ranSeconds, useElapsed } from "@/shared/elapsed";
+import { count, duration, plural } from "@/shared/format";
+import { JobCommands } from "@/shared/job-commands";
+import type { JobLive } from "@/shared/live/job-live";
+import { useSignal } from "@/shared/live/signal";
+import { useCurveVersion } from "@/shared/live/use-job-live";
+import { CopyIconButton } from "@/shared/ui/copy-button";
+import { LinkedText } from "@/shared/ui/linked-text";
+import { AnchorLink } from "@/shared/ui/links";
+import { StateBadge } from "@/shared/ui/state-badge";
+import { Ago } from "@/shared/ui/time";
+import classes from "./header.module.css";
+import { headlines } from "./headline";
+import { meshOf, type Parallelism, scheduleOf, syncOf } from "./mesh";
+import { PlanCard } from "./plan-card";
+import { secondsLeft } from "./progress";
+import { ResizeButton } from "./resize-button";
+import { StreamBadge } from "./stream-badge";
+import { Warnings } from "./warnings";
+
+interface Props {
+  job: Job;
+  live: JobLive;
+}
+
+export function Header({ job, live }: Props) {
+  const status = useSignal(live.status);
+  useCurveVersion(live.curves);
+  return (
+    <header>
+      <Breadcrumbs separator="/" mb={6}>
+        <AnchorLink to="/jobs" size="xs">
+          Jobs
+        </AnchorLink>
+        <Group gap={2}>
+          <Text size="xs" c="dimmed" ff="monospace">
+            {job.id}
+          </Text>
+          <CopyIconButton value={job.id} label="Copy job id" />
+        </Group>
+      </Breadcrumbs>
+      <Group justify="space-between" align="flex-start" gap="md">
+        <Group gap="sm" className={classes.titles ?? ""}>
+          <Title order={1} size="h3" className={classes.name ?? ""}>
+            {job.name}
+          </Title>
+          <span data-testid="job-state">
+            <StateBadge state={job.state} size="md" />
+          </span>
+          {/* A finished job no longer changes, so the state of its stream says nothing. */}
+          {isFinished(job) ? null : <StreamBadge status={status} onRetry={live.retryNow} />}
+        </Group>
+        <Group gap="xs">
+          <ResizeButton job={job} />
+          <JobCommands job={job} />
+        </Group>
+      </Group>
+      <Reason job={job} />
+      <Warnings job={job} />
+      <Facts job={job} />
+      {job.plan ? <PlanCard plan={job.plan} /> : null}
+      <JobProgress job={job} live={live} />
+      <LastLine job={job} live={live} />
+      <Tiles job={job} live={live} />
+    </header>
+  );
+}
+
+/** The reason for the job's state; for a waiting job also its position in the queue. */
+function Reason({ job }: { job: Job }) {
+  const waits = job.state === "queued" || job.state === "recovering";
+  const place = useQueueEntry(job.id, waits);
+  const entry = waits ? place.data : null;
+  if (!entry) {
+    if (!hasReason(job)) return null;
+    return (
+      <Text size="sm" mt={4} className={classes.reason ?? ""}>
+        <LinkedText text={job.reason} />
+      </Text>
+    );
+  }
+  const device = entry.needs.device === "cpu" ? "CPU slot" : "GPU";
+  return (
+    <section className={classes.waiting} aria-label="Queue position">
+      <Text size="sm" fw={600} className={classes.reason ?? ""}>
+        <LinkedText text={entry.reason} />
+      </Text>
+      <Text size="xs" c="dimmed">
+        {entry.position === 1 ? "next in the queue" : `position ${entry.position} in the queue`} ·
+        needs {plural(entry.needs.count, device)}
+        {job.reason && job.state === "recovering" ? ` · ${job.reason}` : ""}
+      </Text>
+    </section>
+  );
+}
+
+function Facts({ job }: { job: Job }) {
+  const spec = job.spec as { parallelism?: Parallelism; task?: { name?: string } | null };
+  // A script parallelizes its model by itself; a plan replaces the strategy `auto`.
+  const parallelism = job.plan ? (job.plan.parallelism as Parallelism) : spec.parallelism;
+  const details = spec.task && parallelism ? parallelismOf(parallelism, job.world_size) : [];
+  return (
+    <Text size="xs" c="dimmed" className={classes.facts ?? ""}>
+      <span>{spec.task?.name ? `task ${spec.task.name}` : "script"}</span>
+      <span>{plural(job.world_size, "worker")}</span>
+      {details.map((text) => (
+        <span key={text}>{text}</span>
+      ))}
+      {job.attempt > 0 ? <span>attempt {job.attempt}</span> : null}
+      {job.priority !== 0 ? <span>priority {job.priority}</span> : null}
+      <span>
+        submitted <Ago value={job.created_at} />
+      </span>
+      {job.started_at === null || job.finished_at !== null ? null : (
+        <span>
+          started <Ago value={job.started_at} />
+        </span>
+      )}
+      {job.running_since === null && job.attempt > 0 ? (
+        <span>ran for {duration(ranSeconds(job, 0))}</span>
+      ) : null}
+    </Text>
+  );
+}
+
+/** Strategy, mesh, schedule and gradient sync, without those that are plain defaults. */
+function parallelismOf(parallelism: Parallelism, workers: number): string[] {
+  const mesh = meshOf(parallelism, workers);
+  const { strategy = "" } = parallelism;
+  const plain = strategy === "ddp" && mesh === `data ${workers}`;
+  return [
+    plain || mesh === "" ? strategy : `${strategy} on mesh ${mesh}`,
+    scheduleOf(parallelism),
+    syncOf(parallelism),
+  ].filter((text) => text !== "");
+}
+
+/** The newest step. The stream is ahead of REST; both go back when a job repeats steps. */
+export function currentStep(job: Job, live: JobLive): number {
+  return live.curves.stepwise()?.last?.step ?? job.step;
+}
+
+function JobProgress({ job, live }: Props) {
+  const step = currentStep(job, live);
+  const total = job.total_steps;
+  if (total === null) {
+    if (step === 0) return null;
+    return (
+      <Text size="sm" mt={10} className="numbers" data-testid="step">
+        step {count(step)}
+      </Text>
+    );
+  }
+  const share = total ? Math.min(100, (100 * step) / total) : 0;
+  const left = job.state === "running" ? secondsLeft(live.curves.stepwise(), step, total) : null;
+  return (
+    <div className={classes.progress}>
+      <Progress
+        value={share}
+        size="md"
+        radius="sm"
+        aria-label="Progress"
+        color={job.state === "failed" ? "red" : job.state === "completed" ? "teal" : undefined}
+      />
+      <div className={classes.progressText}>
+        <Text size="sm" className="numbers" data-testid="step">
+          step {count(step)} of {count(total)}
+        </Text>
+        <Text size="sm" c="dimmed" className="numbers">
+          {Math.floor(share)} %{left !== null && left > 0 ? ` · ${duration(left)} left` : ""}
+        </Text>
+      </div>
+    </div>
+  );
+}
+
+/** Elapsed time and newest log line of a script that reports no steps. */
+function LastLine({ job, live }: Props) {
+  const elapsed = useElapsed(job);
+  const silent = Boolean(job.spec.script) && currentStep(job, live) === 0 && job.attempt > 0;
+  const line = useQuery({ ...lastLineOptions(job.id, isActive(job)), enabled: silent });
+  if (!silent || job.started_at === null) return null;
+  return (
+    <div className={classes.lastLine}>
+      {isFinished(job) ? null : (
+        <Text size="sm" className="numbers" data-testid="elapsed">
+          {elapsed}
+        </Text>
+      )}
+      {line.data ? (
+        <Text size="sm" c="dimmed" ff="monospace" truncate title={plainText(line.data.text)}>
+          {plainText(line.data.text)}
+        </Text>
+      ) : null}
+    </div>
+  );
+}
+
+/** The headline metrics as tiles; nothing for a job that reports none. */
+function Tiles({ job, live }: Props) {
+  const tiles = headlines(job, live.curves);
+  if (tiles.length === 0) return null;
+  return (
+    <dl className={classes.figures}>
+      {tiles.map(({ name, label, text, of }) => (
+        <div key={name}>
+          <Text component="dt" size="xs" c="dimmed">
+            {label}
+          </Text>
+          <dd data-metric={name}>{text}</dd>
+          <Text component="dd" size="xs" c="dimmed">
+            {of}
+          </Text>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,234 @@
+import type { LogFrom, LogPage } from "@/features/job/api/logs";
+import { isRefused } from "@/shared/api/problem";
+import type { LogLine } from "@/shared/api/types";
+
+export interface LogState {
+  lines: LogLine[];
+  /** Position of the first line: rises with each line dropped ahead of it, falls with each added. */
+  first: number;
+  /** The first line is the job's first. */
+  atStart: boolean;
+  /** The last line was the newest when it was read; newer ones are added as they arrive. */
+  atEnd: boolean;
+  loading: boolean;
+  error: unknown;
+}
+
+/** The place to start reading: the end, the beginning, or a line by its id. */
+export type LogStart = "end" | "beginning" | { at: string };
+
+export const TAIL = 1000;
+export const MAX_LINES = 200_000;
+export const PAGE = 5000;
+const LIMIT = 1000;
+/** New lines are collected for a moment, so that a chatty rank costs a few requests a second. */
+const PAUSE_MS = 200;
+const RETRY_MS = 2000;
+
+const NOTHING: LogState = {
+  lines: [],
+  first: 0,
+  atStart: false,
+  atEnd: false,
+  loading: true,
+  error: null,
+};
+
+/** The size of a page that was read, and the cursors to the pages around it. */
+interface LoadedPage {
+  count: number;
+  previous: string | null;
+  next: string | null;
+}
+
+type Direction = "later" | "earlier";
+
+/**
+ * A contiguous range of a job's log lines, in order, each once. It grows at either end on request, and
+ * by itself while it contains the newest line; above `MAX_LINES` it drops pages at the other end.
+ */
+export class LogFeed {
+  private state = NOTHING;
+  private readonly listeners = new Set<() => void>();
+  private pages: LoadedPage[] = [];
+  private reading: Direction | null = null;
+  private readonly requested = new Set<Direction>();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private stopped = true;
+  /** Rises with every `goTo`; answers to requests of an earlier epoch are dropped. */
+  private epoch = 0;
+  private refused = false;
+
+  constructor(
+    private readonly read: (from: LogFrom) => Promise<LogPage>,
+    private begin: LogStart = "end",
+  ) {}
+
+  start(): void {
+    this.stopped = false;
+    this.wake();
+  }
+
+  stop(): void {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+  }
+
+  /** Start over at another place. */
+  goTo(begin: LogStart): void {
+    this.epoch += 1;
+    this.begin = begin;
+    this.pages = [];
+    this.reading = null;
+    this.refused = false;
+    this.requested.clear();
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    this.show(NOTHING);
+    this.wake();
+  }
+
+  /** Continue: there may be new lines at the end. */
+  wake(): void {
+    if (this.pages.length === 0 || this.state.atEnd) this.schedule("later");
+  }
+
+  /** Read the page after the last line; `earlier` the one before the first. */
+  later = (): void => {
+    if (this.pages.length > 0 && !this.state.atEnd) this.request("later");
+  };
+
+  earlier = (): void => {
+    if (this.pages.length > 0 && !this.state.atStart) this.request("earlier");
+  };
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  get = (): LogState => this.state;
+
+  private schedule(direction: Direction): void {
+    if (this.stopped || this.refused) return;
+    this.requested.add(direction);
+    if (this.reading !== null) return;
+    const pause = this.pages.length === 0 ? 0 : PAUSE_MS;
+    this.timer ??= setTimeout(() => void this.run(), pause);
+  }
+
+  private request(direction: Direction): void {
+    if (this.stopped || this.refused || this.reading === direction) return;
+    this.requested.add(direction);
+    if (this.reading === null) void this.run();
+  }
+
+  private async run(): Promise<void> {
+    const { epoch } = this;
+    clearTimeout(this.timer);
+    this.timer = undefined;
+    // A reader who waits for older lines looks at their place; newer ones are out of sight.
+    const direction = this.requested.has("earlier") ? "earlier" : "later";
+    this.requested.delete(direction);
+    this.reading = direction;
+    try {
+      if (this.pages.length === 0) await this.readFirst(epoch);
+      else if (direction === "earlier") await this.readEarlier(epoch);
+      else await this.readLater(epoch);
+      if (epoch !== this.epoch) return;
+      this.show({ loading: false, error: null });
+    } catch (error) {
+      if (epoch !== this.epoch) return;
+      this.show({ loading: false, error });
+      this.reading = null;
+      // The server refused, as for a line that does not exist: only `goTo` helps.
+      if (isRefused(error)) {
+        this.refused = true;
+        this.requested.clear();
+        return;
+      }
+      this.requested.add(direction);
+      if (!this.stopped) this.timer ??= setTimeout(() => void this.run(), RETRY_MS);
+      return;
+    }
+    this.reading = null;
+    const [next] = this.requested;
+    if (this.requested.has("earlier")) this.request("earlier");
+    else if (next !== undefined) this.schedule(next);
+  }
+
+  private async readFirst(epoch: number): Promise<void> {
+    const page = await this.read(firstOf(this.begin));
+    if (this.isOutdated(epoch)) return;
+    this.pages = [loadedPage(page)];
+    this.show({
+      lines: page.items,
+      atStart: page.previous_cursor === null,
+      atEnd: !page.more,
+    });
+  }
+
+  private async readLater(epoch: number): Promise<void> {
+    const catchingUp = this.state.atEnd;
+    for (;;) {
+      const last = this.pages.at(-1);
+      if (last === undefined || last.next === null) return;
+      const page = await this.read({ after: last.next, limit: catchingUp ? LIMIT : PAGE });
+      if (this.isOutdated(epoch)) return;
+      if (page.items.length > 0) this.pages.push(loadedPage(page));
+      else last.next = page.next_cursor;
+      const lines = this.state.lines.concat(page.items);
+      this.show({ ...this.bounded(lines, "start"), atEnd: !page.more });
+      if (!page.more || !catchingUp) return;
+    }
+  }
+
+  private async readEarlier(epoch: number): Promise<void> {
+    const begin = this.pages[0];
+    if (begin === undefined || begin.previous === null) return;
+    const page = await this.read({ before: begin.previous, limit: PAGE });
+    if (this.isOutdated(epoch)) return;
+    this.pages.unshift(loadedPage(page));
+    const lines = page.items.concat(this.state.lines);
+    const first = this.state.first - page.items.length;
+    this.show({ ...this.bounded(lines, "end", first), atStart: page.previous_cursor === null });
+  }
+
+  /** Drops whole pages at one end while there are more than `MAX_LINES`. */
+  private bounded(
+    lines: LogLine[],
+    at: "start" | "end",
+    first = this.state.first,
+  ): Partial<LogState> {
+    let excess = lines.length - MAX_LINES;
+    let dropped = 0;
+    while (excess > 0 && this.pages.length > 1) {
+      const page = at === "start" ? this.pages.shift() : this.pages.pop();
+      dropped += page?.count ?? 0;
+      excess -= page?.count ?? 0;
+    }
+    if (dropped === 0) return { lines, first };
+    if (at === "start")
+      return { lines: lines.slice(dropped), first: first + dropped, atStart: false };
+    return { lines: lines.slice(0, -dropped), first, atEnd: false };
+  }
+
+  private isOutdated(epoch: number): boolean {
+    return this.stopped || epoch !== this.epoch;
+  }
+
+  private show(change: Partial<LogState>): void {
+    this.state = { ...this.state, ...change };
+    for (const listener of this.listeners) listener();
+  }
+}
+
+function firstOf(begin: LogStart): LogFrom {
+  if (begin === "end") return { tail: TAIL };
+  return begin === "beginning" ? { limit: PAGE } : { at: begin.at, limit: TAIL };
+}
+
+function loadedPage(page: LogPage): LoadedPage {
+  return { count: page.items.length, previous: page.previous_cursor, next: page.next_cursor };
+}

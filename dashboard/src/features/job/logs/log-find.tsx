@@ -1,0 +1,134 @@
+import { ActionIcon, Group, Text, TextInput, Tooltip } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { type LogFilter, searchLogs } from "@/features/job/api/logs";
+import { count } from "@/shared/format";
+import type { JobLive } from "@/shared/live/job-live";
+import { DownIcon, SearchIcon, UpIcon } from "@/shared/ui/icons";
+import { lineId } from "./line-id";
+import { LogSearch, MAX_MATCHES, type Matches } from "./log-search";
+
+interface Props {
+  jobId: string;
+  live: JobLive;
+  filter: LogFilter;
+  find: string;
+  /** The highlighted line. */
+  chosen: string | undefined;
+  onFind: (text: string) => void;
+  onChoose: (line: string) => void;
+}
+
+const NOTHING: Matches = { lines: [], done: true, error: null };
+
+/** Searches all stored lines for a text and steps through the matches. */
+export function LogFind({ jobId, live, filter, find, chosen, onFind, onChoose }: Props) {
+  const [text, setText] = useState(find);
+  const [debounced] = useDebouncedValue(text, 250);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only typing changes the URL
+  useEffect(() => {
+    if (debounced !== find) onFind(debounced);
+  }, [debounced]);
+  const found = useSearch(jobId, live, filter, find);
+  const at = chosen === undefined ? -1 : found.lines.findIndex((line) => lineId(line) === chosen);
+  const step = (by: 1 | -1): void => {
+    const { length } = found.lines;
+    if (length === 0) return;
+    const next = at < 0 ? (by === 1 ? 0 : length - 1) : (at + by + length) % length;
+    const line = found.lines[next];
+    if (line) onChoose(lineId(line));
+  };
+  // Enter pressed before the search has run goes to a match as soon as there is one.
+  const pending = useRef<1 | -1 | null>(null);
+  useEffect(() => {
+    const by = pending.current;
+    if (by === null || find !== text || (by === -1 && !found.done)) return;
+    if (found.lines.length > 0 || found.done) pending.current = null;
+    step(by);
+  });
+  const press = (by: 1 | -1): void => {
+    if (text === find) {
+      step(by);
+      return;
+    }
+    pending.current = by;
+    onFind(text);
+  };
+  return (
+    <Group gap={4} wrap="nowrap" role="search" aria-label="Search the logs">
+      <TextInput
+        size="xs"
+        w={210}
+        placeholder="Find"
+        aria-label="Find in the logs"
+        leftSection={<SearchIcon />}
+        value={text}
+        onChange={(event) => {
+          pending.current = null;
+          setText(event.currentTarget.value);
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") press(event.shiftKey ? -1 : 1);
+          if (event.key === "Escape") setText("");
+        }}
+      />
+      <Tooltip label="Previous (Shift + Enter)">
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label="Previous match"
+          disabled={found.lines.length === 0}
+          onClick={() => step(-1)}
+        >
+          <UpIcon />
+        </ActionIcon>
+      </Tooltip>
+      <Tooltip label="Next (Enter)">
+        <ActionIcon
+          variant="subtle"
+          color="gray"
+          aria-label="Next match"
+          disabled={found.lines.length === 0}
+          onClick={() => step(1)}
+        >
+          <DownIcon />
+        </ActionIcon>
+      </Tooltip>
+      <Text size="xs" c="dimmed" className="numbers nowrap" role="status" aria-label="Matches">
+        {status(find, found, at)}
+      </Text>
+    </Group>
+  );
+}
+
+function status(find: string, found: Matches, at: number): string {
+  if (find === "") return "";
+  if (found.error) return "search failed";
+  const { length } = found.lines;
+  if (length === 0) return found.done ? "no matches" : "searching…";
+  const all = `${count(length)}${length >= MAX_MATCHES ? "+" : found.done ? "" : "…"}`;
+  return at < 0 ? `${all} ${length === 1 ? "match" : "matches"}` : `${count(at + 1)} of ${all}`;
+}
+
+function useSearch(jobId: string, live: JobLive, filter: LogFilter, find: string): Matches {
+  const search = useMemo(
+    () =>
+      find === ""
+        ? null
+        : new LogSearch((after, limit) => searchLogs(jobId, filter, find, after, limit)),
+    [jobId, filter, find],
+  );
+  useEffect(() => {
+    if (search === null) return;
+    search.start();
+    const unsubscribe = live.logVersion.subscribe(() => search.wake());
+    return () => {
+      unsubscribe();
+      search.stop();
+    };
+  }, [search, live]);
+  return useSyncExternalStore(search?.subscribe ?? never, search?.get ?? nothing);
+}
+
+const never = () => () => undefined;
+const nothing = () => NOTHING;

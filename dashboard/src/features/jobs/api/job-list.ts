@@ -1,0 +1,98 @@
+import {
+  type InfiniteData,
+  keepPreviousData,
+  useInfiniteQuery,
+  useQueries,
+  useQueryClient,
+} from "@tanstack/react-query";
+import { type JobPage, listJobs } from "@/client";
+import { listJobsInfiniteOptions } from "@/client/@tanstack/react-query.gen";
+import { JOBS_ON_SCREEN } from "@/shared/api/jobs";
+import { BY_CURSOR } from "@/shared/api/pages";
+import { isActive, type Job } from "@/shared/api/types";
+
+const PAGE = 100;
+const BUSY_MS = 1500;
+const CALM_MS = 4000;
+
+interface Filter {
+  /** Null: jobs in any state. */
+  states: readonly Job["state"][] | null;
+  /** A part of the name, or the beginning of the id. */
+  search: string;
+}
+
+/** First and last page that have a row on the screen. */
+export type PageRange = readonly [first: number, last: number];
+
+/** The jobs that match, the newest first. Only the pages on the screen are read again and again. */
+export function useJobList({ states, search }: Filter, [first, last]: PageRange) {
+  const client = useQueryClient();
+  const query = {
+    limit: PAGE,
+    state: states === null ? undefined : [...states],
+    search: search.trim() || undefined,
+  };
+  const options = listJobsInfiniteOptions({ query });
+  const list = useInfiniteQuery({
+    ...options,
+    ...BY_CURSOR,
+    staleTime: Number.POSITIVE_INFINITY,
+    // The jobs that were found before stay until the answer is here.
+    placeholderData: keepPreviousData,
+  });
+  const pages = list.isPlaceholderData ? [] : (list.data?.pages ?? []).slice(first, last + 1);
+  const errors = useQueries({
+    queries: pages.map(({ items }, i) => {
+      const cursor = list.data?.pageParams[first + i];
+      return {
+        queryKey: [...JOBS_ON_SCREEN, query, cursor],
+        queryFn: async ({ signal }: { signal: AbortSignal }) => {
+          const after = typeof cursor === "string" ? cursor : undefined;
+          const page = await listJobs({ query: { ...query, cursor: after }, signal });
+          client.setQueryData<JobList>(
+            options.queryKey,
+            (old) => old && renewed(old, cursor, page),
+          );
+          return null;
+        },
+        initialData: null,
+        initialDataUpdatedAt: list.dataUpdatedAt,
+        refetchInterval: items.some(isActive) ? BUSY_MS : CALM_MS,
+        gcTime: 0,
+      };
+    }),
+    combine: (polls) => polls.map((poll) => poll.error),
+  });
+  return { ...list, error: list.error ?? errors.find((error) => error !== null) ?? null };
+}
+
+type JobList = InfiniteData<JobPage, unknown>;
+
+/**
+ * A list with the page that begins at a cursor as it is now.
+ *
+ * Jobs that newer ones pushed off the end of the page move to the next one, so that none is missing.
+ */
+export function renewed(list: JobList, cursor: unknown, page: JobPage): JobList {
+  const at = list.pageParams.indexOf(cursor);
+  const before = list.pages[at];
+  if (before === undefined) return list;
+  const oldest = page.items.at(-1);
+  if (page.next_cursor === null || oldest === undefined) {
+    const pages = [...list.pages.slice(0, at), page];
+    return { pages, pageParams: list.pageParams.slice(0, at + 1) };
+  }
+  const ids = new Set(page.items.map((job) => job.id));
+  const pushed = before.items.filter(
+    (job) => !ids.has(job.id) && job.created_at <= oldest.created_at,
+  );
+  const later = list.pages.slice(at + 1).map((next, i) => {
+    const items = next.items.filter((job) => !ids.has(job.id));
+    return { ...next, items: i === 0 ? [...pushed, ...items] : items };
+  });
+  return {
+    pages: [...list.pages.slice(0, at), page, ...later],
+    pageParams: list.pageParams.map((param, i) => (i === at + 1 ? page.next_cursor : param)),
+  };
+}

@@ -1,0 +1,67 @@
+import { type QueryKey, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { drainNode, listNodes, undrainNode } from "@/client";
+import {
+  announceNodeMutation,
+  listNodeEventsOptions,
+  listNodesQueryKey,
+  removeNodeMutation,
+} from "@/client/@tanstack/react-query.gen";
+import { everyPage } from "@/shared/api/pages";
+import { notifyProblem } from "@/shared/ui/notify";
+
+const PAGE = 1000;
+const NODES_MS = 2000;
+const EVENTS_MS = 10_000;
+
+/** Every node of the cluster. */
+export function useNodes() {
+  return useQuery({
+    queryKey: listNodesQueryKey(),
+    queryFn: ({ signal }) =>
+      everyPage((cursor) => listNodes({ query: { limit: PAGE, cursor }, signal })),
+    refetchInterval: NODES_MS,
+  });
+}
+
+/** What happened to a node, the oldest first. */
+export function useNodeEvents(nodeId: string) {
+  return useQuery({
+    ...listNodeEventsOptions({ path: { node_id: nodeId } }),
+    refetchInterval: EVENTS_MS,
+  });
+}
+
+export function useAnnounceNode() {
+  return useMutation({ ...announceNodeMutation(), onSuccess: useRenew(listNodesQueryKey()) });
+}
+
+export function useRemoveNode() {
+  return useMutation({
+    ...removeNodeMutation(),
+    onSuccess: useRenew(listNodesQueryKey()),
+    onError: (error) => notifyProblem("The node could not be removed", error),
+  });
+}
+
+interface Drain {
+  drained: boolean;
+  /** Empty: no reason is given. */
+  reason?: string;
+}
+
+export function useSetDrained(nodeId: string) {
+  const path = { node_id: nodeId };
+  return useMutation({
+    mutationFn: ({ drained, reason = "" }: Drain) =>
+      drained
+        ? drainNode({ path, body: { reason: reason.trim() || undefined } })
+        : undrainNode({ path }),
+    onSuccess: useRenew(listNodesQueryKey(), [{ path }]),
+    onError: (error) => notifyProblem("The node could not be changed", error),
+  });
+}
+
+function useRenew(...keys: QueryKey[]) {
+  const client = useQueryClient();
+  return () => Promise.all(keys.map((queryKey) => client.invalidateQueries({ queryKey })));
+}

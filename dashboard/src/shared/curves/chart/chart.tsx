@@ -1,0 +1,231 @@
+import { ActionIcon, Tooltip, useComputedColorScheme } from "@mantine/core";
+import { useEffect, useRef } from "react";
+import "uplot/dist/uPlot.min.css";
+import type { Axis, Range } from "@/shared/curves/data/axis";
+import { curvesCsv, saveText } from "@/shared/curves/data/csv";
+import { type Curve, hasPoints, identityOf, seriesOf } from "@/shared/curves/data/curve";
+import { metric } from "@/shared/format";
+import { DownIcon } from "@/shared/ui/icons";
+import classes from "./chart.module.css";
+import { legendText, positionText } from "./legend";
+import { scheduleWork, useLingering, useOnScreen } from "./on-screen";
+import { Plot } from "./plot";
+
+interface Props {
+  title: string;
+  curves: Curve[];
+  axis: Axis;
+  /** Weight of the past in a smoothed value, 0 to 1. */
+  smoothing: number;
+  logarithmic?: boolean;
+  /** Areas on top of each other instead of lines. */
+  stacked?: boolean;
+  /** Values are bytes. */
+  binary?: boolean;
+  /** Values that the vertical axis always includes, as 0 and 100 of a share. */
+  limits?: readonly number[];
+  format?: (value: number | null) => string;
+  /** Charts with the same key share their cursor. */
+  syncKey: string;
+  /** The part of the axis that is shown; null: all of it. */
+  range?: Range | null;
+  onRange?: (range: Range | null) => void;
+  /** Minimum time between two redraws, in milliseconds. */
+  redrawMs?: number;
+}
+
+const HEIGHT = 220;
+const REDRAW_MS = 150;
+
+/**
+ * A chart of curves. The plot is created once for its options, gets new points by `setData` only, and
+ * is destroyed while it is off screen.
+ */
+export function Chart(props: Props) {
+  const { title, curves, syncKey, axis, range = null } = props;
+  const [frame, onScreen] = useOnScreen<HTMLElement>();
+  const isMounted = useLingering(onScreen);
+  const isSeen = useRef(onScreen);
+  isSeen.current = onScreen;
+  const draw = useRef<(() => void) | null>(null);
+  const values = useRef<(HTMLElement | null)[]>([]);
+  const cursorLabel = useRef<HTMLSpanElement>(null);
+  const empty = useRef<HTMLDivElement>(null);
+  const host = useRef<HTMLDivElement>(null);
+  const scheme = useComputedColorScheme("light");
+  const latest = useRef(props);
+  latest.current = props;
+  // The options of the plot itself, as opposed to the data drawn in it.
+  const identity = JSON.stringify([
+    curves.map(identityOf),
+    syncKey,
+    axis,
+    props.logarithmic,
+    props.stacked,
+    props.limits,
+    scheme,
+  ]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: identity stands for the options
+  useEffect(() => {
+    const element = host.current;
+    if (!isMounted || element === null) return;
+    const format = (value: number | null) => (latest.current.format ?? metric)(value);
+    const showCursor = (at: number | null): void => {
+      if (cursorLabel.current) {
+        cursorLabel.current.textContent = at === null ? "" : positionText(at, axis);
+      }
+      curves.forEach((curve, i) => {
+        const cell = values.current[i];
+        if (cell) cell.textContent = legendText(curve, axis, at, format, curves.length === 1);
+      });
+    };
+    const make = () =>
+      new Plot(element, {
+        curves,
+        axis,
+        syncKey,
+        logarithmic: props.logarithmic ?? false,
+        stacked: props.stacked ?? false,
+        binary: props.binary ?? false,
+        limits: props.limits ?? [],
+        dark: scheme === "dark",
+        height: HEIGHT,
+        format,
+        smoothing: () => latest.current.smoothing,
+        range: () => latest.current.range ?? null,
+        onRange: (chosen) => latest.current.onRange?.(chosen),
+        onCursor: showCursor,
+      });
+    let plot: Plot | null = null;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let cancelDraw: (() => void) | undefined;
+    const show = (): void => {
+      timer = undefined;
+      // Off screen: drawn when it is visible again.
+      if (!isSeen.current) return;
+      cancelDraw?.();
+      cancelDraw = scheduleWork(() => {
+        if (plot === null) plot = make();
+        else plot.draw();
+        if (empty.current) empty.current.hidden = !plot.isEmpty;
+      });
+    };
+    const scheduleDraw = (): void => {
+      timer ??= setTimeout(show, latest.current.redrawMs ?? REDRAW_MS);
+    };
+    draw.current = show;
+    show();
+    const stores = [...new Set(curves.map((curve) => curve.store))];
+    const unsubscribe = stores.map((store) => store.subscribe(scheduleDraw));
+    const resizes = new ResizeObserver(() => plot?.resize());
+    resizes.observe(element);
+    return () => {
+      draw.current = null;
+      clearTimeout(timer);
+      cancelDraw?.();
+      for (const each of unsubscribe) each();
+      resizes.disconnect();
+      plot?.destroy();
+    };
+  }, [isMounted, identity]);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: read through the ref
+  useEffect(() => draw.current?.(), [onScreen, props.smoothing, range?.from, range?.to]);
+
+  return (
+    <figure className={classes.panel} ref={frame} data-chart={title}>
+      <figcaption className={classes.caption}>
+        <span className={classes.title}>{title}</span>
+        <span className={classes.cursor} ref={cursorLabel} />
+        <Tooltip label="Download as CSV" openDelay={300}>
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            size="xs"
+            className={classes.save ?? ""}
+            aria-label={`Download ${title} as CSV`}
+            onClick={() => saveText(`${syncKey}-${slug(title)}.csv`, csv(curves))}
+          >
+            <DownIcon />
+          </ActionIcon>
+        </Tooltip>
+        <span className={classes.keys}>
+          {curves.map((curve, i) => (
+            <Key
+              key={`${curve.store.id}/${curve.name}/${curve.rank ?? ""}`}
+              curve={curve}
+              alone={curves.length === 1}
+              format={props.format ?? metric}
+              valueRef={(element) => {
+                values.current[i] = element;
+              }}
+            />
+          ))}
+        </span>
+      </figcaption>
+      <div className={classes.plot} style={{ height: HEIGHT }}>
+        <div ref={host} role="img" aria-label={`${title} over ${AXIS_NAMES[axis]}`} />
+        <div ref={empty} className={classes.empty} hidden={curves.some(hasPoints)}>
+          {range === null ? "no points yet" : "no points in this range"}
+        </div>
+      </div>
+    </figure>
+  );
+}
+
+const AXIS_NAMES: Record<Axis, string> = {
+  step: "step",
+  time: "wall time",
+  elapsed: "relative time",
+};
+
+interface KeyProps {
+  curve: Curve;
+  alone: boolean;
+  format: (value: number | null) => string;
+  valueRef: (element: HTMLElement | null) => void;
+}
+
+function Key({ curve, alone, format, valueRef }: KeyProps) {
+  return (
+    <span className={classes.key}>
+      {alone && curve.label === "" ? null : (
+        <svg width="14" height="4" aria-hidden="true" className={classes.swatch}>
+          <line
+            x1="0"
+            x2="14"
+            y1="2"
+            y2="2"
+            stroke={curve.color}
+            strokeWidth={curve.thin ? 2 : 3}
+            strokeDasharray={curve.dash?.map((length) => length / 2).join(" ")}
+          />
+        </svg>
+      )}
+      {curve.label === "" ? null : (
+        <span className={classes.label} title={curve.label}>
+          {curve.label}
+        </span>
+      )}
+      <span className={classes.value} ref={valueRef}>
+        {format(seriesOf(curve)?.last?.value ?? null)}
+      </span>
+    </span>
+  );
+}
+
+function csv(curves: Curve[]): string {
+  const several = new Set(curves.map((curve) => curve.store.id)).size > 1;
+  return curvesCsv(
+    curves.map((curve) => {
+      const { name, rank = null, label } = curve;
+      const own = rank === null ? name : `${name} of rank ${rank}`;
+      return { name: several ? `${own} of ${label}` : own, series: seriesOf(curve) };
+    }),
+  );
+}
+
+function slug(title: string): string {
+  return title.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+}

@@ -1,0 +1,66 @@
+import { describe, expect, it } from "vitest";
+import { CurveSeries } from "@/shared/curves/data/series";
+import { chartData, smoothed, stackedData } from "./columns";
+
+function series(...points: [number, number | null][]): CurveSeries {
+  const made = new CurveSeries();
+  made.append(points.map(([step, value]) => ({ step, time: step * 10, value })));
+  return made;
+}
+
+describe("smoothed", () => {
+  it("starts at the first value instead of zero", () => {
+    expect(smoothed([4, 4, 4], 0.9)).toEqual([4, 4, 4].map((v) => expect.closeTo(v)));
+  });
+
+  it("keeps gaps, and is empty when off", () => {
+    expect(smoothed([1, null, 1], 0.5)).toEqual([1, null, 1]);
+    expect(smoothed([1, 2], 0)).toEqual([null, null]);
+  });
+});
+
+describe("chartData", () => {
+  it("joins curves with different steps over one axis", () => {
+    const loss = { series: series([1, 5], [2, 4], [3, 3]), smoothing: 0 };
+    const validation = { series: series([2, 9]), smoothing: 0 };
+    const data = chartData([loss, validation, { series: undefined, smoothing: 0 }], "step");
+    expect(data[0]).toEqual([1, 2, 3]);
+    expect(data[3]).toEqual([5, 4, 3]);
+    // Missing for want of a point, which a line may cross; not a gap.
+    expect(data[7]).toEqual([undefined, 9, undefined]);
+    expect(data).toHaveLength(1 + 3 * 4);
+  });
+
+  it("keeps time increasing when a clock is set back", () => {
+    const jumping = new CurveSeries();
+    jumping.append([
+      { step: 1, time: 100, value: 1 },
+      { step: 2, time: 50, value: 2 },
+      { step: 3, time: 101, value: 3 },
+    ]);
+    const [x] = chartData([{ series: jumping, smoothing: 0 }], "time");
+    expect([...x]).toEqual([...x].sort((a, b) => a - b));
+    expect(new Set(x).size).toBe(3);
+  });
+
+  it("is empty columns without points", () => {
+    expect(chartData([{ series: undefined, smoothing: 0 }], "step")).toEqual([[], [], [], [], []]);
+  });
+});
+
+describe("stackedData", () => {
+  it("adds each curve to those before it, with missing values as 0", () => {
+    const curves = [series([1, 2], [2, 3]), undefined, series([1, 10], [2, null])];
+    const data = stackedData(
+      curves.map((each) => ({ series: each, smoothing: 0 })),
+      "step",
+    );
+    expect(data[0]).toEqual([1, 2]);
+    expect([data[3], data[7], data[11]]).toEqual([
+      [2, 3],
+      [2, 3],
+      [12, 3],
+    ]);
+    expect(data).toHaveLength(1 + 3 * 4);
+  });
+});

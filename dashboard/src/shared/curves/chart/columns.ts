@@ -1,0 +1,87 @@
+import type { AlignedData } from "uplot";
+import uPlot from "uplot";
+import { type Axis, positions } from "@/shared/curves/data/axis";
+import type { CurveSeries } from "@/shared/curves/data/series";
+
+/** Columns of each curve in the chart's data, after the shared x column. */
+export const COLUMNS_PER_CURVE = 4;
+
+type Column = readonly (number | null | undefined)[];
+
+/** Exponential moving average with bias correction (Kingma & Ba, arXiv:1412.6980, section 3). */
+export function smoothed(values: readonly (number | null)[], factor: number): (number | null)[] {
+  if (factor <= 0) return values.map(() => null);
+  let average = 0;
+  let weight = 0;
+  return values.map((value) => {
+    if (value === null) return null;
+    average = factor * average + (1 - factor) * value;
+    weight = factor * weight + (1 - factor);
+    return average / weight;
+  });
+}
+
+export interface Drawn {
+  series: CurveSeries | undefined;
+  /** Weight of the past in a smoothed value, 0 to 1. */
+  smoothing: number;
+  /** The zero of relative time, in seconds since the epoch. */
+  origin?: number;
+}
+
+/**
+ * The chart's data: x, then for each curve its minima, maxima, values and smoothed values.
+ *
+ * Curves need not share their steps. A value that is missing because another curve has a point there
+ * is skipped; one that is not finite breaks the line.
+ */
+export function chartData(curves: readonly Drawn[], axis: Axis): AlignedData {
+  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
+    if (curve === undefined || curve.length === 0) return [[], [], [], [], []];
+    const x = positions(curve, axis, origin);
+    return [x, curve.mins, curve.maxs, curve.values, smoothed(curve.values, smoothing)];
+  });
+  return joined(tables);
+}
+
+/**
+ * The data of a stacked area in the same columns: values are sums with the curves before, and there
+ * are no minima, maxima or smoothed values. What is missing counts as 0.
+ */
+export function stackedData(curves: readonly Drawn[], axis: Axis): AlignedData {
+  const tables = curves.map(({ series: curve, smoothing, origin = 0 }): Column[] => {
+    if (curve === undefined || curve.length === 0) return [[], []];
+    const values = smoothing > 0 ? smoothed(curve.values, smoothing) : curve.values;
+    return [positions(curve, axis, origin), values];
+  });
+  const [x = [], ...columns] = joined(tables) as unknown as Column[];
+  const none = x.map(() => null);
+  let below: number[] = x.map(() => 0);
+  const stacked = columns.flatMap((column) => {
+    const sums = below.map((sum, i) => sum + (column[i] ?? 0));
+    below = sums;
+    return [none, none, sums, none];
+  });
+  return [x, ...stacked] as unknown as AlignedData;
+}
+
+/** Tables joined over one x column. Those of one job mostly share it, and joining is expensive. */
+function joined(tables: Column[][]): AlignedData {
+  const filled = tables.filter((table) => (table[0]?.length ?? 0) > 0);
+  const first = filled[0]?.[0];
+  if (first === undefined) {
+    return [[], ...tables.flatMap((table) => table.slice(1))] as unknown as AlignedData;
+  }
+  if (filled.every((table) => same(first, table[0] ?? []))) {
+    const missing = first.map(() => undefined);
+    const columns = tables.flatMap((table) =>
+      table.slice(1).map((column) => (table[0]?.length ? column : missing)),
+    );
+    return [first, ...columns] as unknown as AlignedData;
+  }
+  return uPlot.join(tables as unknown as AlignedData[]);
+}
+
+function same(a: Column, b: Column): boolean {
+  return a === b || (a.length === b.length && a.every((value, i) => value === b[i]));
+}

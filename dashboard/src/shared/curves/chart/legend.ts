@@ -1,0 +1,78 @@
+import { type Axis, positions } from "@/shared/curves/data/axis";
+import { type Curve, seriesOf } from "@/shared/curves/data/curve";
+import { age, count } from "@/shared/format";
+
+type Format = (value: number | null) => string;
+
+/** The point of a curve that the legend shows. */
+interface LegendPoint {
+  /** Its position on the axis. */
+  at: number;
+  value: number | null;
+  /** Extremes of a bucket of points. */
+  min: number | null;
+  max: number | null;
+}
+
+/** The newest point at or before a position of the cursor, or of all; null when there is none. */
+function pointAt(curve: Curve, axis: Axis, cursor: number | null): LegendPoint | null {
+  const series = seriesOf(curve);
+  if (series === undefined) return null;
+  const at = positions(series, axis, curve.origin ?? 0);
+  const index = cursor === null ? at.length - 1 : lastAtOrBefore(at, cursor);
+  if (index < 0) return null;
+  return {
+    at: at[index] ?? 0,
+    value: series.values[index] ?? null,
+    min: series.mins[index] ?? null,
+    max: series.maxs[index] ?? null,
+  };
+}
+
+function lastAtOrBefore(sorted: readonly number[], limit: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] ?? 0) <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/**
+ * The legend's value of a curve: its newest point, or with a cursor the point there. Without a point
+ * there it is the one before, with its position; no value is interpolated.
+ */
+export function legendText(
+  curve: Curve,
+  axis: Axis,
+  cursor: number | null,
+  format: Format,
+  showExtremes: boolean,
+): string {
+  const point = pointAt(curve, axis, cursor);
+  if (point === null) return format(null);
+  const { at, value, min, max } = point;
+  const extremes =
+    showExtremes && cursor !== null && min !== null && max !== null && min !== max
+      ? ` (${format(min)} to ${format(max)})`
+      : "";
+  const position = cursor === null || at === cursor ? "" : ` (${positionText(at, axis)})`;
+  return `${format(value)}${extremes}${position}`;
+}
+
+export function positionText(at: number, axis: Axis): string {
+  if (axis === "step") return `step ${count(Math.round(at))}`;
+  if (axis === "elapsed") return at < 0 ? `-${age(-at)}` : clock(at);
+  return new Date(at * 1000).toLocaleTimeString();
+}
+
+/** Seconds as "0:42", "12:05", "3:00:00". */
+export function clock(seconds: number): string {
+  const whole = Math.round(seconds);
+  const two = (value: number) => String(value).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  return hours > 0
+    ? `${hours}:${two(minutes)}:${two(whole % 60)}`
+    : `${minutes}:${two(whole % 60)}`;
+}

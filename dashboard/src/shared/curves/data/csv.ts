@@ -1,0 +1,37 @@
+import type { CurveSeries } from "./series";
+
+export interface CsvColumn {
+  name: string;
+  series: CurveSeries | undefined;
+}
+
+/** Curves as comma-separated values: one row per step, one column per curve; gaps are empty. */
+export function curvesCsv(columns: readonly CsvColumn[]): string {
+  const rows = new Map<number, (number | null)[]>();
+  columns.forEach(({ series }, at) => {
+    series?.steps.forEach((step, i) => {
+      const row = rows.get(step) ?? columns.map(() => null);
+      row[at] = series.values[i] ?? null;
+      rows.set(step, row);
+    });
+  });
+  const head = ["step", ...columns.map(({ name }) => quoted(name))].join(",");
+  const body = [...rows]
+    .sort(([a], [b]) => a - b)
+    .map(([step, values]) => [step, ...values.map((value) => value ?? "")].join(","));
+  return `${[head, ...body].join("\n")}\n`;
+}
+
+/** Downloads a text as a file. */
+export function saveText(name: string, text: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}
+
+function quoted(name: string): string {
+  return /[",\n]/.test(name) ? `"${name.replaceAll('"', '""')}"` : name;
+}

@@ -1,0 +1,51 @@
+import { MantineProvider } from "@mantine/core";
+import {
+  createMemoryHistory,
+  createRootRoute,
+  createRouter,
+  RouterContextProvider,
+} from "@tanstack/react-router";
+import { render, screen } from "@testing-library/react";
+import { expect, it } from "vitest";
+import { LinkedText } from "./linked-text";
+
+function shown(text: string): HTMLElement {
+  const router = createRouter({
+    routeTree: createRootRoute(),
+    history: createMemoryHistory(),
+  });
+  return render(
+    <RouterContextProvider router={router}>
+      <MantineProvider env="test">
+        <p>
+          <LinkedText text={text} />
+        </p>
+      </MantineProvider>
+    </RouterContextProvider>,
+  ).container;
+}
+
+it("jobs are links and commands are code", () => {
+  const { textContent } = shown(
+    "job 0123456789ab holds 4, job 11 none: add a node with `trainhall nodes add`, or wait",
+  );
+  expect(textContent).toContain(
+    "job 0123456789ab holds 4, job 11 none: add a node with trainhall nodes add, or wait",
+  );
+  expect(screen.getByRole("link")).toHaveAttribute("href", "/jobs/0123456789ab");
+  expect(screen.getByText("trainhall nodes add").tagName).toBe("CODE");
+});
+
+it("a job with a name is shown by its name, with the id in the link", () => {
+  const { textContent } = shown(
+    "waiting for “sweep (2)” (0123456789ab, 8 GPUs), ahead in the queue; “gpt” (ba9876543210) holds 2",
+  );
+  expect(textContent).toContain(
+    "waiting for “sweep (2)” (8 GPUs), ahead in the queue; “gpt” holds 2",
+  );
+  expect(screen.getByRole("link", { name: "gpt" })).toHaveAttribute("href", "/jobs/ba9876543210");
+});
+
+it("plain text stays as it is", () => {
+  expect(shown("waits for its turn").textContent).toContain("waits for its turn");
+});

@@ -1,0 +1,173 @@
+import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { type ComponentProps, memo, type ReactNode, type Ref, useEffect, useRef } from "react";
+import classes from "./table.module.css";
+
+export interface Column<Row> {
+  /** The `data-cell` of its cells, and their grid area where rows are cards. */
+  id: string;
+  header: ReactNode;
+  /** The header is read out, not shown. */
+  hidden?: boolean;
+  /** Numbers: aligned at the right. */
+  right?: boolean;
+  /** The cells name their rows. */
+  rowHeader?: boolean;
+  width?: string;
+  className?: string | undefined;
+  cell: (row: Row) => ReactNode;
+}
+
+interface Props<Row> {
+  label: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  rowKey: (row: Row) => string | number;
+  rowProps?: (row: Row) => ComponentProps<"tr"> & { [data: `data-${string}`]: unknown };
+  /** What takes a whole row in place of its cells; null: the cells. */
+  whole?: (row: Row) => ReactNode;
+  className?: string | undefined;
+  /** Without a frame, inside a card. */
+  bare?: boolean;
+  /** Show rows as cards in a narrow window. */
+  cards?: boolean;
+  /** Draw only the rows that are on the screen; gets the first and last of them. */
+  onScreen?: (first: number, last: number) => void;
+}
+
+/** A table in a frame that scrolls sideways where it must. */
+export function Table<Row>(props: Props<Row>) {
+  const { label, columns, rows, className = "", bare, cards = false, onScreen } = props;
+  return (
+    <div className={bare ? classes.bare : "app-card"}>
+      <table
+        className={`${classes.table} ${cards ? classes.cards : ""} ${className}`}
+        aria-label={label}
+        {...(onScreen ? { "aria-rowcount": rows.length + 1 } : {})}
+      >
+        <thead>
+          <tr>
+            {columns.map(({ id, header, hidden, right, width, className }) => (
+              <th
+                key={id}
+                scope="col"
+                className={className}
+                style={{ width }}
+                data-right={right || undefined}
+              >
+                {hidden ? <span className="sr-only">{header}</span> : header}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        {onScreen ? (
+          <RowsOnScreen {...props} onScreen={onScreen} />
+        ) : (
+          <tbody>
+            {rows.map((row) => (
+              <TableRow key={props.rowKey(row)} {...cellsOf(props)} row={row} />
+            ))}
+          </tbody>
+        )}
+      </table>
+    </div>
+  );
+}
+
+/** Pixels of a row before it is measured. */
+const ESTIMATE = 72;
+
+function RowsOnScreen<Row>(props: Props<Row> & Required<Pick<Props<Row>, "onScreen">>) {
+  const { columns, rows, rowKey, onScreen } = props;
+  const body = useRef<HTMLTableSectionElement>(null);
+  const top = body.current ? body.current.getBoundingClientRect().top + window.scrollY : 0;
+  const virtual = useWindowVirtualizer({
+    count: rows.length,
+    estimateSize: () => ESTIMATE,
+    getItemKey: (index) => rowKey(rows[index] as Row),
+    overscan: 6,
+    scrollMargin: top,
+  });
+  const items = virtual.getVirtualItems();
+  const { startIndex = 0, endIndex = 0 } = virtual.range ?? {};
+  useEffect(() => onScreen(startIndex, endIndex), [onScreen, startIndex, endIndex]);
+  const above = (items[0]?.start ?? top) - top;
+  const below = virtual.getTotalSize() + top - (items.at(-1)?.end ?? top);
+  return (
+    <tbody ref={body}>
+      <Gap height={above} columns={columns.length} />
+      {items.map(({ index, key }) => (
+        <TableRow
+          key={String(key)}
+          {...cellsOf(props)}
+          row={rows[index] as Row}
+          measure={virtual.measureElement}
+          index={index}
+        />
+      ))}
+      <Gap height={below} columns={columns.length} />
+    </tbody>
+  );
+}
+
+/** The space of the rows that are not drawn. */
+function Gap({ height, columns }: { height: number; columns: number }) {
+  if (height <= 0) return null;
+  return (
+    <tr className={classes.gap} style={{ height }}>
+      <td colSpan={columns} />
+    </tr>
+  );
+}
+
+type Cells<Row> = Pick<Props<Row>, "columns" | "cards" | "rowProps" | "whole">;
+
+function cellsOf<Row>({ columns, cards, rowProps, whole }: Cells<Row>): Cells<Row> {
+  return { columns, cards, rowProps, whole };
+}
+
+interface RowProps<Row> extends Cells<Row> {
+  row: Row;
+  measure?: Ref<HTMLTableRowElement>;
+  index?: number;
+}
+
+function PlainRow<Row>(props: RowProps<Row>) {
+  const { columns, cards, rowProps, whole, row, measure, index } = props;
+  const instead = whole?.(row) ?? null;
+  const place =
+    index === undefined ? {} : { ref: measure, "data-index": index, "aria-rowindex": index + 2 };
+  return (
+    <tr {...rowProps?.(row)} {...place}>
+      {instead === null ? (
+        columns.map((column) => <Cell key={column.id} column={column} row={row} cards={cards} />)
+      ) : (
+        <td colSpan={columns.length}>{instead}</td>
+      )}
+    </tr>
+  );
+}
+
+/** Drawn again only when the row or the columns change; a poll leaves most rows as they are. */
+const TableRow = memo(PlainRow) as typeof PlainRow;
+
+interface CellProps<Row> {
+  column: Column<Row>;
+  row: Row;
+  cards: boolean | undefined;
+}
+
+function Cell<Row>({ column, row, cards }: CellProps<Row>) {
+  const { id, right, rowHeader, className, cell } = column;
+  const attributes = {
+    className,
+    "data-cell": id,
+    "data-right": right || undefined,
+    style: cards ? { gridArea: id } : undefined,
+  };
+  if (!rowHeader) return <td {...attributes}>{cell(row)}</td>;
+  return (
+    <th scope="row" {...attributes}>
+      {cell(row)}
+    </th>
+  );
+}

@@ -1,0 +1,1 @@
+"""The all-reduce algorithms, one a file, as schedules."""

@@ -1,0 +1,134 @@
+"""The binomial tree: few rounds, and whole tensors in each.
+
+Source: Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in
+MPICH", Int. J. High Perform. Comput. Appl. 19 (2005), sections 4.2 (broadcast) and 4.4 (reduce).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from trainhall.distributed.collectives.errors import ScheduleError
+from trainhall.distributed.collectives.schedule import (
+    Collective,
+    Leg,
+    Phase,
+    Receive,
+    Round,
+    Schedule,
+    Send,
+    placed,
+    placed_legs,
+    to_pairs,
+)
+
+WHOLE = range(1)
+
+
+@dataclass(frozen=True)
+class Tree(Schedule):
+    """A reduction to rank 0, then a broadcast from it.
+
+    Every rank but rank 0 sends the tensor up once, and each sends it down once to each of its
+    children, of which rank 0 has the most, ⌈log₂ n⌉: 2⌈log₂ n⌉·(α + m·β). The best for small
+    tensors on many ranks.
+    """
+
+    algorithm = "tree"
+
+    @property
+    def chunks(self) -> int:
+        return 1
+
+    def rounds(self, rank: int) -> Iterator[Round]:
+        n = self.world_size
+        yield from reduce_rounds(rank, n, WHOLE)
+        yield from placed(broadcast_rounds(rank, n, WHOLE), members=range(n), first=depth(n))
+
+    def legs(self) -> Iterator[Leg]:
+        yield from reduce_legs(self.world_size)
+        yield from broadcast_legs(self.world_size)
+
+
+@dataclass(frozen=True)
+class TreeBroadcast(Schedule):
+    """The root's tensor, handed from rank to rank.
+
+    ⌈log₂ n⌉·(α + m·β). In each round twice as many ranks have it.
+
+    Args:
+        root: the rank whose tensor all get.
+    """
+
+    algorithm = "tree"
+    collective = Collective.BROADCAST
+
+    root: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.root < self.world_size:
+            raise ScheduleError(
+                f"root is {self.root}; it must lie between 0 and world_size - 1 = "
+                f"{self.world_size - 1}"
+            )
+
+    @property
+    def chunks(self) -> int:
+        return 1
+
+    def rounds(self, rank: int) -> Iterator[Round]:
+        own = broadcast_rounds((rank - self.root) % self.world_size, self.world_size, WHOLE)
+        yield from placed(own, members=self._members(), first=0)
+
+    def legs(self) -> Iterator[Leg]:
+        yield from placed_legs(broadcast_legs(self.world_size), self._members())
+
+    def _members(self) -> list[int]:
+        """The tree is laid out from rank 0; its rank i is the i-th from the root on."""
+        return [(self.root + i) % self.world_size for i in range(self.world_size)]
+
+
+def depth(world_size: int) -> int:
+    """Rounds from the leaves to the root: ⌈log₂ n⌉."""
+    return (world_size - 1).bit_length()
+
+
+def reduce_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
+    """Sums of `chunks` meet on rank 0, which alone has the whole one, in `depth` rounds."""
+    for number in range(depth(world_size)):
+        distance = 1 << number
+        if rank & distance:
+            yield Round(number, Phase.REDUCE, send=Send(rank - distance, chunks))
+            return
+        if rank + distance < world_size:
+            receive = Receive(rank + distance, chunks, add=True)
+            yield Round(number, Phase.REDUCE, receive=receive)
+
+
+def broadcast_rounds(rank: int, world_size: int, chunks: range) -> Iterator[Round]:
+    """The reduction backwards: `chunks` of rank 0 go to all, in `depth` rounds."""
+    levels = depth(world_size)
+    for number in range(levels):
+        distance = 1 << (levels - 1 - number)
+        if rank % (2 * distance) == distance:
+            receive = Receive(rank - distance, chunks, add=False)
+            yield Round(number, Phase.BROADCAST, receive=receive)
+        elif rank % (2 * distance) == 0 and rank + distance < world_size:
+            yield Round(number, Phase.BROADCAST, send=Send(rank + distance, chunks))
+
+
+def reduce_legs(world_size: int) -> Iterator[Leg]:
+    """⌈log₂ n⌉ rounds, the k-th between ranks at a distance of 2ᵏ."""
+    for number in range(depth(world_size)):
+        distance = 1 << number
+        children = np.arange(distance, world_size, 2 * distance)
+        yield Leg(1, Fraction(1), to_pairs(children, children - distance))
+
+
+def broadcast_legs(world_size: int) -> Iterator[Leg]:
+    """Yield the legs of the reduction, the other way around."""
+    for leg in reduce_legs(world_size):
+        yield leg.backwards()

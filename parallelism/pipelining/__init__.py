@@ -1,0 +1,1 @@
+"""Pipeline parallelism: stages of a model, and micro-batches that pass between ranks."""

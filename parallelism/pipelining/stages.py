@@ -1,0 +1,228 @@
+"""Cutting a model into stages, and running a stage without knowing the model's task."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from trainhall.parallelism.declaration import Declaration
+from trainhall.parallelism.degrees import DegreesError
+from trainhall.parallelism.strategy import Loss
+
+
+def cut(model: nn.Module, declaration: Declaration, number: int) -> list[list[str]]:
+    """The names of the modules of each of `number` stages: whole layers, with similar weights.
+
+    A stage takes layers until it has its share of the weights that are left.
+
+    Raises:
+        DegreesError: there are weights outside the layers, so these are not the whole forward pass.
+    """
+    inside = {
+        id(p) for layer in declaration.layers for n in layer
+        for p in model.get_submodule(n).parameters()
+    }  # fmt: skip
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in inside:
+            raise DegreesError(
+                "pipeline",
+                f"{name} is in none of the layers that the model declares, so that it cannot be "
+                "cut into stages; declare all layers of its forward pass",
+            )
+    sizes = [
+        sum(p.numel() for name in layer for p in model.get_submodule(name).parameters())
+        for layer in declaration.layers
+    ]
+    stages: list[list[str]] = []
+    at = 0
+    for left in range(number, 0, -1):
+        share, taken, first = sum(sizes[at:]) / left, 0, at
+        while at < len(sizes) - (left - 1) and (
+            left == 1 or at == first or taken + sizes[at] / 2 <= share
+        ):
+            taken += sizes[at]
+            at += 1
+        stages.append([name for layer in declaration.layers[first:at] for name in layer])
+    return stages
+
+
+def keep_only(model: nn.Module, names: list[str]) -> None:
+    """Free all modules but these, whose names stay."""
+    kept = {id(inner) for name in names for inner in model.get_submodule(name).modules()}
+
+    def prune(module: nn.Module) -> None:
+        for name, child in list(module.named_children()):
+            if id(child) in kept:
+                continue
+            if any(id(inner) in kept for inner in child.modules()):
+                prune(child)
+            else:
+                module.register_module(name, nn.Identity())
+
+    prune(model)
+
+
+class Layers(nn.Module):
+    """Modules that run one after the other."""
+
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """Around a forward pass that trains; evaluation brings its own."""
+    trains = False
+    """Within a schedule's own forward pass. It runs another one to learn the shapes, which may
+    neither draw random numbers nor move the running statistics of batch norm."""
+    asks_gradient = False
+    """Whether what these layers hand on always asks for its gradient, even if they are frozen and
+    have no use for it."""
+
+    def __init__(self, model: nn.Module, names: list[str]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(model.get_submodule(name) for name in names)
+
+    def forward(self, x: Any) -> Any:
+        if self.trains or not self.training:
+            return self._run(x)
+        before = [buffer.clone() for buffer in self.buffers()]
+        with torch.random.fork_rng():
+            output = self._run(x)
+        for buffer, kept in zip(self.buffers(), before, strict=True):
+            # Through `data`: a schedule also runs backward to learn the shapes, and autograd would
+            # see that what batch norm has saved was overwritten, though it makes no use of it.
+            buffer.data.copy_(kept)
+        return output
+
+    def _run(self, x: Any) -> Any:
+        with self.autocast() if self.training else nullcontext():
+            for layer in self.layers:
+                x = layer(x)
+        if self.asks_gradient and torch.is_grad_enabled() and not x.requires_grad:
+            x = x.detach().requires_grad_()
+        return x
+
+
+class Relay(nn.Module):
+    """The whole model's forward pass over the ranks that hold its stages; all get the output."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        stages: dict[int, Layers],
+        owners: list[int],
+        group: dist.ProcessGroup,
+        device: torch.device,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.held = nn.ModuleList(stages.values())
+        self._stages = stages
+        self._owners = owners
+        self._group = group
+        self.device = device
+
+    def forward(self, x: Any) -> Any:
+        for stage, owner in enumerate(self._owners):
+            mine = self._stages.get(stage)
+            if mine is not None:
+                x = mine(x)
+            following = self._owners[stage + 1] if stage + 1 < len(self._owners) else None
+            if following != owner:
+                x = self._share(x, owner, mine is not None)
+        return x
+
+    def _share(self, x: Any, owner: int, mine: bool) -> Tensor:
+        form: list[Any] = [(x.shape, x.dtype)] if mine else [None]
+        dist.broadcast_object_list(form, group_src=owner, group=self._group)
+        shape, dtype = form[0]
+        shared = x.contiguous() if mine else torch.empty(shape, dtype=dtype, device=self.device)
+        dist.broadcast(shared, group_src=owner, group=self._group)
+        return shared
+
+
+class _Beyond(BaseException):
+    """A loss asks more of its model than a pipeline can give; no `except Exception` takes it."""
+
+
+class _StandIn(nn.Module):
+    """A stand-in for the model that a loss is given."""
+
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        raise _Beyond(
+            "the loss looks at the model's parameters, of which no rank under strategies pipeline "
+            "and model has all: leave a penalty to training.weight_decay, or name another strategy"
+        )
+
+
+class Given(_StandIn):
+    """Stands in for a model whose output of one call is known already."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self._output = output
+        self._is_called = False
+
+    def forward(self, *_: Any) -> Any:
+        if self._is_called:
+            raise _Beyond(
+                "the loss calls the model more than once, and strategies pipeline and model can "
+                "cut one call: call the model once with all that it is to see (torch.cat, and "
+                "chunk its output), or name another strategy"
+            )
+        self._is_called = True
+        return self._output
+
+
+def loss_given(
+    loss_of: Loss, output: Any, batch: Any, *, training: bool
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """A batch's loss, as `Loss`, of what the model has made of `inputs_of` it.
+
+    Raises:
+        DegreesError: it asks the model for more than that.
+    """
+    try:
+        return loss_of(Given(output).train(training), batch)
+    except _Beyond as beyond:
+        raise DegreesError("pipeline", str(beyond)) from None
+
+
+class _Seen(BaseException):
+    """Carries what a loss calls its model with; no `except Exception` on the way takes it."""
+
+    def __init__(self, inputs: tuple[Any, ...]) -> None:
+        self.inputs = inputs
+
+
+class _Asked(_StandIn):
+    def forward(self, *inputs: Any) -> Any:
+        raise _Seen(inputs)
+
+
+def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
+    """Return the inputs of a loss's first call of its model.
+
+    Raises:
+        DegreesError: before that it asks for what there is not.
+    """
+    try:
+        loss_of(_Asked().train(training), batch)
+    except _Seen as seen:
+        return seen.inputs
+    except _Beyond as beyond:
+        raise DegreesError("pipeline", str(beyond)) from None
+    raise TypeError("the task's loss never calls the model, so it cannot be cut into stages")
+
+
+@contextmanager
+def draws_of_its_own(device: torch.device) -> Iterator[None]:
+    """Whatever is seeded and drawn within it, the generators go on as if it was not."""
+    python, numbers = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numbers)

@@ -1,0 +1,23 @@
+"""What the options of commands refuse, and in which words."""
+
+import pytest
+from typer.testing import CliRunner
+
+from trainhall.cli.main import app
+
+
+@pytest.mark.parametrize(("command", "option", "message"), [
+    (("ls", "-n", "0"), "--limit", "must be at least 1 (given: 0)"),
+    (("up", "--port", "99999"), "--port", "must be at most 65,535 (given: 99999)"),
+    (("up", "--port", "many"), "--port", "must be an integer (given: many)"),
+    (("top", "--every", "0"), "--every", "0 is too short; at least 0.2s"),
+    (("ls", "-o", "jsn"), "--output", "'jsn' is not one of 'table', 'json', 'yaml', 'name'."),
+    (("bench", "schedule", "--ranks", "0"), "--ranks", "must be at least 1 (given: 0)"),
+])  # fmt: skip
+def test_a_value_is_refused_with_what_is_allowed(
+    command: tuple[str, ...], option: str, message: str
+) -> None:
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2
+    assert option in done.output
+    assert f": {message}\n" in done.output

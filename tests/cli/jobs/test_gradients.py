@@ -1,0 +1,80 @@
+"""`trainhall gradients` without a cluster: how long it waits, and what a local run writes."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainhall.cli.base.errors import CliError
+from trainhall.cli.base.options import Format
+from trainhall.cli.jobs import gradients
+from trainhall.cli.local.gradients_file import GradientsFile
+
+
+@pytest.mark.parametrize("steps", [[], [{"step": 3, "attempt": 1, "norms": []}]])
+def test_what_programs_read_has_the_whole_id(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: list[Any]
+) -> None:
+    class Known:
+        def job_id(self, reference: str) -> str:
+            return {"3f2a": "3f2a9c51d07b"}[reference]
+
+        def get(self, path: str, **asked: object) -> Any:
+            assert path == "/training/jobs/3f2a9c51d07b/gradients"
+            return {"steps": steps}
+
+    @contextlib.contextmanager
+    def connect(url: str) -> Iterator[Known]:
+        yield Known()
+
+    monkeypatch.setattr(gradients, "connect", connect)
+    for form in (Format.JSON, Format.NAME):
+        gradients.gradients("3f2a", False, 1.0, form, "http://lab:8000")
+        printed = capsys.readouterr().out
+        found = json.loads(printed)["id"] if form is Format.JSON else printed.strip()
+        assert found == "3f2a9c51d07b"
+
+
+class Ended:
+    """A job that ends while it is asked."""
+
+    def __init__(self, answered: int) -> None:
+        self._answered = answered
+
+    def request(self, method: str, path: str) -> Any:
+        return {"asked": 1, "answered": 0}
+
+    def get(self, path: str, **asked: object) -> Any:
+        if path.endswith("/gradients"):
+            return {"answered": self._answered}
+        return {"state": "completed"}
+
+
+def capture(answered: int) -> None:
+    client: Any = Ended(answered)
+    gradients._capture(client, "j", "/training/jobs/j/gradients", timeout=1e9)
+
+
+def test_a_job_that_ends_is_waited_for_no_longer() -> None:
+    with pytest.raises(CliError, match="job j is completed, and took no step that could be"):
+        capture(answered=0)
+    capture(answered=1)
+
+
+def test_steps_that_are_taken_again_and_torn_lines_are_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "gradients.jsonl"
+    file = GradientsFile(path)
+    file.cut_after(0)
+    assert not path.exists()
+    for step in (10, 20, 30):
+        file.add({"step": step})
+    file.cut_after(20)
+    assert path.read_text() == '{"step": 10}\n{"step": 20}\n'
+    with path.open("a") as torn:
+        torn.write('{"st')
+    file.cut_after(25)
+    file.add({"step": 30})
+    assert path.read_text() == '{"step": 10}\n{"step": 20}\n{"step": 30}\n'

@@ -1,0 +1,71 @@
+"""What `trainhall show` says of failures."""
+
+from typing import Any
+
+from trainhall.cli.jobs.incidents import incidents
+
+JOB = {"id": "j", "attempt": 2}
+
+
+def incident(**more: Any) -> dict[str, Any]:
+    failure = {
+        "rank": 1, "node": "gpu-07", "cause": "out_of_memory",
+        "message": "rank 1 ran out of memory",
+    }  # fmt: skip
+    return {
+        "generation": 1, "failure": failure, "done": "attempt 2 took its place",
+        "detected_at": None, "detect_seconds": 0.25, "regroup_seconds": 1.0, "load_seconds": None,
+        "step_seconds": None, "steps_redone": 1, **more,
+    }  # fmt: skip
+
+
+class Coordinator:
+    def __init__(self, *timelines: list[Any]) -> None:
+        self._attempts = [{"attempt": n, "timeline": t} for n, t in enumerate(timelines, start=1)]
+
+    def items(self, path: str) -> list[Any]:
+        assert path == "/training/jobs/j/attempts"
+        return self._attempts
+
+
+def printed_incidents(*timelines: list[Any], job: Any = JOB) -> str | None:
+    client: Any = Coordinator(*timelines)
+    return incidents(client, job)
+
+
+def test_an_incident_is_told_with_what_was_done_and_how_long_it_took() -> None:
+    assert printed_incidents([incident()], []) == (
+        "Failures\n"
+        "  attempt 1: out of memory (rank 1, node gpu-07)\n"
+        "    rank 1 ran out of memory\n"
+        "    attempt 2 took its place: 0.25 s to detect, 1 s to regroup, 1 step done again"
+    )
+
+
+def test_what_took_minutes_is_told_in_minutes() -> None:
+    text = printed_incidents([incident(detect_seconds=125.3, regroup_seconds=59.4)])
+    assert text is not None
+    assert "2m05s to detect, 59 s to regroup" in text
+
+
+def test_the_newest_come_first_and_the_rest_are_counted() -> None:
+    text = printed_incidents([incident()], [incident(generation=n) for n in (1, 2, 3)])
+    assert text is not None
+    lines = [line for line in text.splitlines() if line.startswith("  attempt")]
+    assert [line.split(":")[0].strip() for line in lines] == [
+        "attempt 2, generation 3",
+        "attempt 2, generation 2",
+        "attempt 2",
+    ]
+    assert "and 1 before" in text
+
+
+def test_a_job_without_failures_tells_none() -> None:
+    assert printed_incidents([], []) is None
+    assert printed_incidents(job={"id": "j", "attempt": 0}) is None
+
+
+def test_a_job_that_made_room_or_moved_has_not_failed() -> None:
+    moved = incident()
+    moved["failure"] = {**moved["failure"], "cause": "preempted"}
+    assert printed_incidents([moved]) is None

@@ -1,0 +1,92 @@
+"""`trainhall ls --queue` and `trainhall quotas`, page by page."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from trainhall.cli.base.options import Format
+from trainhall.cli.jobs import commands as jobs
+from trainhall.cli.nodes import quotas
+
+URL = "http://lab:8000"
+ENTRY = {
+    "job_id": "77c0de15f00d", "name": "gpt", "priority": 0, "position": 1,
+    "queued_at": "2026-01-01T00:00:00Z", "reason": "needs 8 GPUs on one host",
+}  # fmt: skip
+ADA = {"kind": "user", "name": "ada", "limit": 8, "used": 7, "waiting": 2}
+BOB = {"kind": "user", "name": "bob", "limit": None, "used": 1, "waiting": 0}
+
+
+class Coordinator:
+    """A client of a coordinator that answers these pages to whatever is asked."""
+
+    def __init__(self, *pages: dict[str, Any]) -> None:
+        self._pages = pages
+
+    def __enter__(self) -> "Coordinator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def pages(self, path: str, *, limit: int | None = None) -> Iterator[Any]:
+        del path, limit
+        return iter(self._pages)
+
+    def is_simulated(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def answering(*pages: dict[str, Any]) -> None:
+        for module in (jobs, quotas):
+            monkeypatch.setattr(module, "connect", lambda _: Coordinator(*pages))
+
+    return answering
+
+
+def test_a_queue_that_is_longer_than_its_list_says_so(
+    answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def listed(total: int) -> tuple[str, str]:
+        answer({"items": [ENTRY], "total": total}, {"items": [ENTRY], "total": total})
+        jobs.list_jobs(queue=True, limit=2, url=URL)
+        return capsys.readouterr()
+
+    data, notes = listed(1234)
+    assert len(data.splitlines()) == 3
+    assert notes == "The first 2 of 1234 jobs that wait; --limit lists more.\n"
+    assert listed(2)[1] == ""
+    answer({"items": [], "total": 0})
+    jobs.list_jobs(queue=True, url=URL)
+    assert capsys.readouterr() == ("", "No job waits.\n")
+
+
+def test_quotas_are_listed_with_what_is_held(
+    answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    others = {"project": 1, "user": 16}
+    answer({"items": [ADA], "others": others}, {"items": [BOB], "others": others})
+    quotas.quotas(url=URL)
+    data, notes = capsys.readouterr()
+    assert [line.split() for line in data.splitlines()] == [
+        ["KIND", "NAME", "HOLDS", "OF", "WAITING"],
+        ["user", "ada", "7", "8", "2"],
+        ["user", "bob", "1", "no", "limit", "0"],
+    ]
+    assert notes == "Each other project may hold 1 device; each other user may hold 16 devices.\n"
+    quotas.quotas(output=Format.JSON, url=URL)
+    assert json.loads(capsys.readouterr().out) == [ADA, BOB]
+    quotas.quotas(output=Format.NAME, url=URL)
+    assert capsys.readouterr() == ("ada\nbob\n", "")
+
+
+def test_no_quotas_and_nobody_who_holds_anything(
+    answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer({"items": [], "others": {"project": None, "user": None}})
+    quotas.quotas(url=URL)
+    assert capsys.readouterr() == ("", "No project or user has devices or a quota.\n")

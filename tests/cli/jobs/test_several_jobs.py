@@ -1,0 +1,58 @@
+"""A command for several jobs: what is told where one refuses, or nobody answers any more."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from trainhall.cli.base.errors import CliError, NotFoundError, UnreachableError, WrongStateError
+from trainhall.cli.base.options import Format
+from trainhall.cli.jobs import commands as jobs
+
+
+class Refusing:
+    """A client that pauses every job but these."""
+
+    def __init__(self, **errors: CliError) -> None:
+        self._errors = errors
+        self.asked: list[str] = []
+
+    def job_id(self, reference: str) -> str:
+        return reference
+
+    def request(self, method: str, path: str, json: None) -> Any:
+        job_id = path.split("/")[-2]
+        self.asked.append(job_id)
+        if job_id in self._errors:
+            raise self._errors[job_id]
+        return {"id": job_id, "state": "pausing", "reason": "pause requested by a user"}
+
+
+def pause(monkeypatch: pytest.MonkeyPatch, client: Refusing, *references: str) -> CliError:
+    @contextlib.contextmanager
+    def connect(url: str) -> Iterator[Refusing]:
+        yield client
+
+    monkeypatch.setattr(jobs, "connect", connect)
+    with pytest.raises(CliError) as refused:
+        jobs.pause([*references], Format.NAME, "http://lab:8000")
+    return refused.value
+
+
+def test_the_others_are_commanded_and_the_first_that_refused_says_how_it_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Refusing(b=WrongStateError("b is paused"), d=NotFoundError("there is no job 'd'"))
+    assert pause(monkeypatch, client, "a", "b", "c", "d").message == "b is paused"
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("a\nc\n", "trainhall: there is no job 'd'\n")
+
+
+def test_what_was_done_is_told_where_nobody_answers_any_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Refusing(b=UnreachableError("no coordinator answers"))
+    assert pause(monkeypatch, client, "a", "b", "c").exit_code == UnreachableError.exit_code
+    assert capsys.readouterr().out == "a\n"
+    assert client.asked == ["a", "b"], "the others would only wait in vain"

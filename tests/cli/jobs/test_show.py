@@ -1,0 +1,114 @@
+"""The page that `trainhall show` prints of a job."""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from trainhall.cli.base.errors import NotFoundError
+from trainhall.cli.base.options import Format
+from trainhall.cli.jobs import commands as jobs
+
+JOB: dict[str, Any] = {
+    "name": "digits", "state": "running", "reason": None, "step": 3, "total_steps": 9,
+    "attempt": 0, "generation": 1, "world_size": 1, "priority": 0, "metrics": {},
+    "spec": {"script": {"path": "/train.py"}, "training": {"reproducible": False}},
+    "created_at": "2026-01-01T00:00:00Z", "ran_seconds": 0.0, "running_since": None,
+}  # fmt: skip
+
+
+def test_what_is_told_of_checkpoints_leaves_room_for_the_rest() -> None:
+    saves = [*["not_saved"] * 25, *["checkpoint"] * 5]
+    kinds = ["state", "failure", *["checkpoint"] * 20, "note", *saves]
+    events = [{"seq": seq, "kind": kind} for seq, kind in enumerate(kinds)]
+    shown = [(event["seq"], event["kind"]) for event in jobs._recent(events)]
+    assert shown == [
+        (0, "state"), (1, "failure"), (22, "note"), (51, "checkpoint"), (52, "checkpoint")
+    ]  # fmt: skip
+
+
+class Coordinator:
+    """A client of a coordinator that knows one job with so many events."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __enter__(self) -> "Coordinator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def job(self, reference: str) -> dict[str, Any]:
+        return {**JOB, "id": f"{reference:0<12}"}
+
+    def is_simulated(self) -> bool:
+        return False
+
+    def page_of(self, job_id: str) -> str:
+        return f"http://lab:8000/jobs/{job_id}"
+
+    def get(self, path: str, **_: Any) -> Any:
+        raise NotFoundError(path)
+
+    def items(self, path: str, **_: Any) -> Iterator[Any]:
+        if path.endswith("/events"):
+            for seq in range(self._number):
+                yield {"seq": seq, "kind": "note", "time": "2026-01-01T00:00:00Z",
+                       "reason": f"note {seq}", "data": {}}  # fmt: skip
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def shown(number: int, **options: Any) -> str:
+        monkeypatch.setattr(jobs, "connect", lambda _: Coordinator(number))
+        jobs.show("3f2a", **options)
+        return capsys.readouterr().out
+
+    return shown
+
+
+def test_warnings_stand_below_the_reason(shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "warning" not in shown(0)
+    slow = {"rank": 1, "ratio": 1.5, "node": "alpha"}
+    warned = {"warnings": ["not saved:\x1b[2J\nno space"], "straggler": slow}
+    monkeypatch.setattr(sys.modules[__name__], "JOB", JOB | warned)
+    lines = [line.split(maxsplit=1) for line in shown(0).splitlines() if "warning" in line]
+    assert lines == [
+        ["warning", "rank 1 on alpha is slow: 1.50 × the median"],
+        ["warning", "not saved: no space"],
+    ]
+
+
+def test_events_that_are_left_out_are_counted(shown: Any) -> None:
+    page = shown(48)
+    assert page.count(" note ") == 2 * jobs.RECENT_EVENTS
+    assert "38 more; `trainhall show 3f2a00000000 --events` lists all of them" in page
+    assert "more;" not in shown(jobs.RECENT_EVENTS)
+
+
+def test_all_events_are_listed_where_they_are_asked_for(shown: Any) -> None:
+    page = shown(48, all_events=True)
+    assert " note 0\n" in page
+    assert "more;" not in page
+    found = json.loads(shown(48, all_events=True, output=Format.JSON))
+    assert [event["seq"] for event in found["events"]] == list(range(48))
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (None, "ddp"),
+        ({"strategy": "fsdp", "shard": 2, "data": 2}, "fsdp, data 2 × shard 2"),
+        (
+            {"strategy": "pipeline", "pipeline": 4, "data": 1, "tensor": None},
+            "pipeline, pipeline 4",
+        ),
+        ({"strategy": "auto"}, "auto"),
+    ],
+)
+def test_the_strategy_is_told_with_its_degrees(asked: dict[str, Any] | None, text: str) -> None:
+    spec = {"task": {"name": "digits"}} | ({"parallelism": asked} if asked else {})
+    assert jobs._strategy({"spec": spec}) == text

@@ -1,0 +1,283 @@
+"""`trainhall up`: a whole Trainhall, of which nothing is left when it ends, however it ends."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from support.waiting import eventually
+
+pytestmark = pytest.mark.acceptance
+
+PATIENCE = 90.0
+"""Seconds, for a busy machine; on a quiet one everything ends within three."""
+QUICK = """
+name: quick
+task: {name: digits}
+resources: {workers: 2, device: cpu}
+training: {steps: 20}
+"""
+PACED = """
+name: paced
+task: {name: synthetic, params: {step_seconds: 0.02}}
+resources: {workers: 2, device: cpu}
+training: {steps: 100000, global_batch_size: 32}
+recovery: {max_restarts: 0}
+"""
+
+
+class Up:
+    """`trainhall up` in a process of its own, with its sockets below the test's folder."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.runtime = folder / "run"
+        self.runtime.mkdir(exist_ok=True)
+        self.log = folder / "up.log"
+        command = [sys.executable, "-m", "trainhall.cli.main", "up", "--port", "0", "--slots", "2"]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TRAINHALL_", "DATABASE"))}
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [*command, "--data-dir", str(folder / "data"), *arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=env | {"TRAINHALL_RUNTIME_DIR": str(self.runtime)}, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def printed(self) -> str:
+        return self.log.read_text()
+
+    def url(self) -> str:
+        def find() -> str | None:
+            assert self.process.poll() is None, self.printed
+            found = re.search(r"Trainhall is at (http://\S+)", self.printed)
+            return found.group(1) if found else None
+
+        return str(eventually("the URL", find, timeout=PATIENCE))
+
+    def ready(self) -> str:
+        """The URL, once the node is ready."""
+        url = self.url()
+
+        def node_is_ready() -> bool:
+            assert self.process.poll() is None, self.printed
+            nodes = httpx.get(url + "/api/v1/cluster/nodes").json()["items"]
+            return [n["state"] for n in nodes] == ["ready"]
+
+        eventually("the node", node_is_ready, timeout=PATIENCE)
+        return url
+
+    def running_job(self) -> str:
+        """The id of a job that takes steps."""
+        base = self.ready() + "/api/v1/training/jobs"
+        reply = httpx.post(base, content=PACED, headers={"Content-Type": "application/yaml"})
+        assert reply.status_code == 201, reply.text
+        job = str(reply.json()["id"])
+        eventually("steps", lambda: httpx.get(f"{base}/{job}").json()["step"] > 5, timeout=PATIENCE)
+        return job
+
+    def child(self, name: str) -> psutil.Process:
+        """The coordinator (`server`) or the `agent`."""
+        for process in psutil.Process(self.process.pid).children():
+            if name in process.cmdline():
+                return process
+        raise AssertionError(f"no {name}")
+
+    def left(self) -> list[psutil.Process]:
+        """Live processes that came from this one, at any depth, however detached."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.status() != psutil.STATUS_ZOMBIE and process.pid != self.process.pid:
+                    mine = process.environ().get("TRAINHALL_RUNTIME_DIR") == str(self.runtime)
+                    found += [process] if mine else []
+        return found
+
+
+Start = Callable[..., Up]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[Up] = []
+
+    def starter(*arguments: str) -> Up:
+        started.append(Up(tmp_path, *arguments))
+        return started[-1]
+
+    yield starter
+    for up in started:
+        if up.process.poll() is None:
+            up.process.kill()
+            up.process.wait()
+        for process in up.left():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+# That the other two do as much is shown on the way below: where the next one goes on, and where
+# what died is started again.
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGHUP,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_ends_everything(start: Start, number: signal.Signals) -> None:
+    up = start()
+    up.running_job()
+    assert len(up.left()) >= 5  # coordinator, agent, warm parent, shim, two ranks
+    up.process.send_signal(number)
+    assert up.process.wait(PATIENCE) == 0, up.printed
+    assert up.left() == [], up.printed
+    assert "killed" not in up.printed
+
+
+def test_a_signal_while_it_starts_ends_everything(start: Start) -> None:
+    up = start()
+    eventually("its children", lambda: up.left())
+    up.process.terminate()
+    assert up.process.wait(PATIENCE) == 0, up.printed
+    assert up.left() == []
+
+
+@pytest.mark.parametrize(
+    "message", ["to the coordinator", pytest.param("to the next one", marks=pytest.mark.slow)]
+)
+def test_the_next_up_goes_on_where_the_last_one_saved_and_a_kill_ends_all_of_it(
+    start: Start, message: str
+) -> None:
+    up = start()
+    job = up.running_job()
+    if message == "to the next one":
+        # Nobody starts it again, and the agent finds nobody to tell.
+        up.process.send_signal(signal.SIGSTOP)
+        up.child("server").kill()
+    up.process.send_signal(signal.SIGINT)
+    up.process.send_signal(signal.SIGCONT)
+    assert up.process.wait(PATIENCE) == 0, up.printed
+    assert up.left() == [], up.printed
+    assert "killed" not in up.printed
+    again = start()
+    url = again.ready()
+    # The node may still count as ready from before, sooner than this is said.
+    said = f"Going on with a job that has not ended: paced ({job})\n"
+    eventually("what it goes on with", lambda: said in again.printed, timeout=PATIENCE)
+    base = f"{url}/api/v1/training/jobs/{job}"
+    assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
+
+    def goes_on() -> re.Match[str] | None:
+        found = httpx.get(base).json()
+        # Of restarts it has none to spare.
+        assert found["state"] not in ("failed", "completed"), found["reason"]
+        return re.search(r"^goes on from step (\d+)$", "\n".join(lines_of(2)), re.MULTILINE)
+
+    def lines_of(attempt: int) -> list[str]:
+        events = httpx.get(base + "/events", params={"limit": 500}).json()["items"]
+        return [e["reason"] for e in events if e["attempt"] == attempt]
+
+    step = int(eventually("the job to go on", goes_on, timeout=PATIENCE).group(1))
+    first = lines_of(1)
+    assert f"stopped at step {step} and saved" in first
+    assert f"the agent on {socket.gethostname()} was stopped; the ranks saved first" in first[-1]
+    eventually("steps", lambda: httpx.get(base).json()["step"] > step + 5, timeout=PATIENCE)
+    metrics = f"{url}/api/v1/metrics/jobs/{job}?names=loss&max_points=1000000"
+    (series,) = httpx.get(metrics).json()["series"]
+    steps = [point["step"] for point in series["points"]]
+    assert steps == list(range(1, len(steps) + 1)), "nothing was lost"
+    again.process.kill()
+    again.process.wait()
+    eventually("everything to end", lambda: not again.left(), timeout=PATIENCE)
+
+
+def test_what_dies_is_started_again_where_it_was(start: Start) -> None:
+    up = start()
+    job = up.running_job()
+    old = up.child("server")
+    old.kill()
+    base = up.url() + "/api/v1/training/jobs/"
+    # The socket outlives the coordinator: the request waits for the new one.
+    before = httpx.get(base + job, timeout=30).json()["step"]
+    assert up.child("server").pid != old.pid
+    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 5)
+    up.child("agent").kill()
+    before = httpx.get(base + job).json()["step"]
+    eventually("more steps", lambda: httpx.get(base + job).json()["step"] > before + 20)
+    # It has found its ranks.
+    assert httpx.get(base + job).json()["attempt"] == 1
+    up.process.terminate()
+    assert up.process.wait(PATIENCE) == 0, up.printed
+    assert up.left() == [], up.printed
+    assert "killed" not in up.printed
+
+
+def test_a_taken_port_is_one_line(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        up = start("--port", str(taken.getsockname()[1]))
+        assert up.process.wait(PATIENCE) == 1
+    assert re.fullmatch(
+        r"trainhall: cannot listen on 127\.0\.0\.1 port \d+: Address already in use; "
+        r"take another with --port \(0 picks a free one\)\n",
+        up.printed,
+    )
+
+
+def test_the_demo_ends_with_the_job(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "quick.yaml").write_text(QUICK)
+    up = start("--demo", str(tmp_path / "quick.yaml"), "--once")
+    assert up.process.wait(PATIENCE) == 0, up.printed
+    assert re.search(r"Watch it at http://\S+/jobs/\w+", up.printed)
+    assert re.search(r"step 20/20  loss \d", up.printed)
+    assert re.search(r"quick completed: 20 steps in \S+, eval_accuracy 0\.\d+", up.printed)
+    assert up.left() == []
+
+
+def test_after_the_demo_it_goes_on_and_says_so(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "quick.yaml").write_text(QUICK)
+    up = start("--demo", str(tmp_path / "quick.yaml"))
+    goes_on = f"Trainhall goes on at {up.url()}; Ctrl-C ends it.\n"
+    eventually("it to say so", lambda: up.printed.endswith(goes_on), timeout=PATIENCE)
+    assert up.printed.startswith("Starting the coordinator …\n")
+    # It is at another port than where they look.
+    assert f"Other commands find it with `export TRAINHALL_URL={up.url()}`.\n" in up.printed
+    # One data folder serves one.
+    second = start()
+    assert second.process.wait(PATIENCE) == 2
+    assert "another `trainhall up` uses" in second.printed
+    up.process.send_signal(signal.SIGINT)
+    assert up.process.wait(PATIENCE) == 0
+
+
+def test_a_demo_that_fails_is_a_failure(start: Start, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit(3)\n")
+    spec = {
+        "name": "fails",
+        "script": {"path": str(script)},
+        "recovery": {"max_restarts": 0},
+        "resources": {"device": "cpu"},
+    }
+    (tmp_path / "fails.json").write_text(json.dumps(spec))
+    up = start("--demo", str(tmp_path / "fails.json"), "--once")
+    assert up.process.wait(PATIENCE) == 1, up.printed
+    assert "fails failed: " in up.printed
+    assert up.left() == []
+
+
+def test_a_demo_that_is_no_spec_starts_nothing(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: x\n")
+    up = start("--demo", str(tmp_path / "bad.yaml"))
+    assert up.process.wait(PATIENCE) == 2
+    assert "not a valid job spec" in up.printed
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,45 @@
+"""What `up` is told at its start, and what it says of it."""
+
+import pytest
+from typer.testing import CliRunner
+
+from trainhall.cli.base import options as cli_options
+from trainhall.cli.base.errors import CliError, UsageError
+from trainhall.cli.main import app
+from trainhall.cli.server import serve, up
+from trainhall.cluster.agent import devices
+from trainhall.cluster.agent import options as agent_options
+
+
+def test_a_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "list_gpus", list)
+    with pytest.raises(UsageError, match="--slots 0 leaves this host without a device"):
+        serve.check_slots(0)
+    serve.check_slots(1)
+    serve.check_slots(None)
+    monkeypatch.setattr(devices, "list_gpus", lambda: ["a GPU"])
+    serve.check_slots(0)
+
+
+def test_more_slots_than_an_agent_takes_are_refused_at_once() -> None:
+    result = CliRunner().invoke(app, ["up", "--slots", "99999999"])
+    assert result.exit_code == 2
+    assert "must be at most 4,096 (given: 99999999)" in result.output
+    assert cli_options.MAX_SLOTS == agent_options.MAX_SLOTS
+
+
+def test_an_address_of_another_host_is_blamed_and_not_the_port() -> None:
+    with (
+        pytest.raises(CliError, match="no address of this host; give another --host"),
+        up._listening("192.0.2.1", 0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7"])
+def test_who_listens_for_others_is_told_that_they_are_refused(host: str) -> None:
+    warning = up._who_is_refused(host, insecure=False)
+    assert warning is not None
+    assert "of other hosts are refused" in warning
+    assert up._who_is_refused(host, insecure=True) is None
+    assert up._who_is_refused("127.0.0.1", insecure=False) is None

@@ -1,0 +1,121 @@
+"""A wrong job spec: every problem at once, in plain words, with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from trainhall.cli.base.errors import UsageError
+from trainhall.cli.spec.specs import load
+from trainhall.client import Client
+
+WRONG = """\
+name: wrong
+task:
+  name: digits
+  params:
+    hidden: [64, 0]
+resources:
+  workers: 2
+  device: gpu
+training:
+  stepps: 20   # a typo
+  precision: bf_16
+priority: much
+"""
+
+
+def usage_error(path: Path, text: str, *overrides: str) -> UsageError:
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(str(path), list(overrides))
+    return caught.value
+
+
+def test_each_problem_has_its_line_and_what_is_allowed(tmp_path: Path) -> None:
+    error = usage_error(tmp_path / "job.yaml", WRONG)
+    assert error.message == f"{tmp_path / 'job.yaml'} is not a valid job spec: 5 problems"
+    assert error.details == [
+        "line 5: task.params.hidden.1: must be at least 1 (given: 0)",
+        "line 8: resources.device: must be one of auto, cpu, cuda (given: gpu)",
+        "line 10: training.stepps: unknown key; did you mean 'steps'?",
+        "line 11: training.precision: must be one of fp32, bf16, fp16; did you mean bf16? "
+        "(given: bf_16)",
+        "line 12: priority: must be an integer (given: much)",
+    ]
+
+
+def test_a_truth_value_is_no_number_and_is_told_as_it_was_written(tmp_path: Path) -> None:
+    text = (
+        "name: x\n"
+        "task:\n  name: synthetic\n  params: {hidden: [8, true]}\n"
+        "training:\n  steps: true\n  learning_rate: false\n  optimizer: yes\n"
+        "  reproducible: 3\n"
+    )
+    assert usage_error(tmp_path / "job.yaml", text).details == [
+        "line 4: task.params.hidden.1: must be an integer (given: true)",
+        "line 6: training.steps: must be an integer (given: true)",
+        "line 7: training.learning_rate: must be a number (given: false)",
+    ]
+    text = text.replace("steps: true", "steps: 1").replace("learning_rate: false", "seed: 1")
+    assert usage_error(tmp_path / "job.yaml", text, "priority=true").details[0] == (
+        "--set priority: must be an integer (given: true)"
+    )
+    assert usage_error(tmp_path / "job.yaml", text).details[1:] == [
+        "line 8: training.optimizer: must be one of sgd, adamw (given: true)",
+        "line 9: training.reproducible: must be true or false (given: 3)",
+    ]
+
+
+def test_json_has_lines_as_well(tmp_path: Path) -> None:
+    text = '{\n\t"name": "x",\n\t"task": {\n\t\t"name": "digit"\n\t}\n}'
+    (line,) = usage_error(tmp_path / "job.json", text).details
+    assert line.startswith("line 4: task.name: unknown task; known tasks: ")
+
+
+def test_what_is_missing_is_told_at_the_mapping_around_it(tmp_path: Path) -> None:
+    error = usage_error(tmp_path / "job.yaml", "task:\n  params: {}\n")
+    assert error.details == ["name: is missing", "line 1: task.name: is missing"]
+
+
+def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path) -> None:
+    text = "name: x\ntask: {name: digits}\ntraining:\n  steps: 3\n"
+    error = usage_error(tmp_path / "job.yaml", text, "training.steps=none of these", "priority=1.5")
+    assert error.details == [
+        "--set training.steps: must be an integer (given: none of these)",
+        "--set priority: must be an integer (given: 1.5)",
+    ]
+
+
+def test_broken_yaml_is_told_by_line_and_column(tmp_path: Path) -> None:
+    (line,) = usage_error(tmp_path / "job.yaml", "name: x\ntask: {name: digits\n").details
+    assert line == "not valid YAML: line 2, column 7: this '{' is not closed"
+
+
+def test_from_python_a_wrong_field_is_told_without_the_option_of_the_command(
+    tmp_path: Path,
+) -> None:
+    document = {"name": "x", "task": {"name": "digits"}, "training": {"steps": 1}}
+    file = tmp_path / "job.yaml"
+    file.write_text("name: x\ntask: {name: digits}\ntraining:\n  steps: 1\n")
+    changes = {"training.lr": 0.1, "training.steps": "many"}
+    with Client("http://127.0.0.1:9") as client:
+        for spec in (document, file):
+            with pytest.raises(UsageError) as caught:
+                client.check(spec, changes)
+            assert sorted(caught.value.details) == [
+                "training.lr: unknown key; did you mean 'learning_rate'?",
+                "training.steps: must be an integer (given: many)",
+            ]
+        with pytest.raises(UsageError) as caught:
+            client.check(document, {"": 1})
+        assert "--set" not in str(caught.value)
+
+
+def test_submit_of_a_script_says_which_spec_to_write(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    with pytest.raises(UsageError, match="is a script, and a job needs a spec") as caught:
+        load(str(script), None)
+    assert "  script: {path: train.py}" in str(caught.value)

@@ -1,0 +1,65 @@
+"""A shim whose node is not heard any more ends its ranks by itself, in time."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.cluster.agent_process import launch_of, script
+from support.cluster.shims import Run
+
+from trainhall.cluster.agent.shim import isolation
+from trainhall.training.link.status import Outcome, ShimStatus
+
+TICKING = """
+import os, signal, time
+signal.signal(signal.SIGTERM, {on_term})
+while True:
+    with open("ticks", "a") as file:
+        file.write(f"{{time.clock_gettime(time.CLOCK_BOOTTIME)}}\\n")
+    time.sleep(0.02)
+"""
+LOST_AFTER = 60.0
+"""Kills come 3 s earlier: enough for a busy machine."""
+
+
+class HeartbeatRun(Run):
+    """A shim of a script under the rule, whose node was heard last some seconds ago."""
+
+    def __init__(self, folder: Path, on_term: str, seconds_ago: float) -> None:
+        self.acked_at = isolation.now() - seconds_ago
+        text = TICKING.format(on_term=on_term)
+        spec = script(folder, text, on_isolation="stop", grace_seconds=1.0)
+        super().__init__(folder / "attempt", launch_of(spec, isolation_seconds=LOST_AFTER))
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        isolation.write_last_ack(self.folder, self.acked_at)
+        return super().start(*arguments)
+
+    def wait(self) -> ShimStatus:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        return super().wait()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("on_term", "outcome"),
+    [("signal.SIG_DFL", Outcome.PAUSED), ("signal.SIG_IGN", Outcome.STOPPED)],
+    ids=["ends", "stays"],
+)
+def test_a_script_ends_before_its_node_is_lost(
+    tmp_path: Path, on_term: str, outcome: Outcome
+) -> None:
+    run = HeartbeatRun(tmp_path, on_term, seconds_ago=LOST_AFTER - 8.0)
+    status = run.wait()
+    assert (status.outcome, status.isolated) == (outcome, True)
+    last = float((tmp_path / "ticks").read_text().splitlines()[-1])
+    assert last - run.acked_at < LOST_AFTER
+
+
+@pytest.mark.processes
+def test_nothing_starts_once_the_time_is_over(tmp_path: Path) -> None:
+    run = HeartbeatRun(tmp_path, "signal.SIG_DFL", seconds_ago=LOST_AFTER)
+    status = run.wait()
+    assert (status.outcome, status.isolated) == (Outcome.STOPPED, True)
+    assert not (tmp_path / "ticks").exists()

@@ -1,0 +1,101 @@
+"""Where ranks meet, from one generation to the next."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster.agent_process import launch_of
+
+from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.agent.shim import rank_group, rendezvous
+from trainhall.cluster.agent.shim.supervisor import Shim
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import Launch, Rendezvous
+
+ELSEWHERE = Rendezvous(address="127.0.0.3", port=29500)
+TASK = {"task": {"name": "synthetic"}, "training": {"steps": 10}}
+
+
+class Supervised:
+    """A shim whose ranks are not started, and whose stores are no processes."""
+
+    def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
+        self.folder = AttemptFolder(path)
+        self.stores: dict[int, bool] = {}
+        """Whether each of them lives."""
+        self.started: list[Rendezvous] = []
+        patch.setattr(rendezvous, "start_store", self._serve)
+        patch.setattr(processes, "send", self._kill)
+        self.shim = Shim(self.folder, self.launch(1), fork=False)
+        self.shim._control = Control(self.folder.control, create=True)
+        patch.setattr(self.shim._ranks, "start", self.started.append)
+        self.shim._begin()
+
+    def launch(self, generation: int, address: str = "127.0.0.1", **more: Any) -> Launch:
+        launch = launch_of(TASK, in_place=True, num_nodes=2, generation=generation)
+        return launch.model_copy(update={"address": address, **more})
+
+    def tell(self, launch: Launch) -> None:
+        replace_json(self.folder.launch, launch)
+        self.shim._take_launch()
+
+    def launched(self, generation: int) -> Rendezvous | None:
+        """Where the ranks of a generation find that they meet."""
+        data = self.folder.group(generation).read_bytes()
+        return Launch.model_validate_json(data).rendezvous
+
+    def _serve(self, folder: AttemptFolder, address: str, *, fork: bool) -> tuple[int, int]:
+        pid = len(self.stores) + 1
+        self.stores[pid] = True
+        return pid, 29500 + pid
+
+    def _kill(self, pids: list[int], number: int) -> None:
+        self.stores |= dict.fromkeys(pids, False)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervised:
+    return Supervised(tmp_path, monkeypatch)
+
+
+def test_where_there_is_no_room_for_a_launch_nothing_changes(
+    host: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, model: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (first,) = host.started
+    for moves in (False, True):
+        # Where the host has another address by now, its ranks need another store.
+        launch = host.launch(2, "127.0.0.2" if moves else "127.0.0.1")
+        replace_json(host.folder.launch, launch)
+        with monkeypatch.context() as patch:
+            patch.setattr(rank_group, "replace_json", full)
+            host.shim._take_launch()
+        assert host.shim.launch.generation == 1
+        assert host.stores == {1: True} | ({2: False} if moves else {})
+        assert host.started == [first]
+    host.shim._take_launch()
+    assert host.shim.launch.generation == 2
+    assert host.stores == {1: False, 2: False, 3: True}
+    assert host.launched(2) == host.started[-1] == Rendezvous(address="127.0.0.2", port=29503)
+
+
+def test_generations_that_begin_here_share_a_store(host: Supervised) -> None:
+    host.tell(host.launch(2))
+    host.tell(host.launch(3, ranks=[]))
+    assert host.stores == {1: True}
+    assert host.started[0] == host.launched(2) == host.launched(3) == host.started[-1]
+
+
+def test_a_host_that_is_the_first_again_leads_to_itself(host: Supervised) -> None:
+    """The store of the host that was the first in between may be gone with it."""
+    host.tell(host.launch(2, node_rank=1, rendezvous=ELSEWHERE))
+    assert host.launched(2) == host.started[-1] == ELSEWHERE
+    assert host.stores == {1: True}, "others may not have left it yet"
+    host.tell(host.launch(3))
+    assert host.launched(3) == host.started[-1] == Rendezvous(address="127.0.0.1", port=29502)
+    assert host.stores == {1: False, 2: True}

@@ -1,0 +1,279 @@
+"""What is left on disk of attempts that never ran."""
+
+import asyncio
+import errno
+import hashlib
+import os
+import shutil
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from support.cluster.agent_process import launch_of, until
+
+from trainhall.cluster.agent import attempts as module
+from trainhall.cluster.agent.attempts import Attempts
+from trainhall.cluster.agent.data_dir import DataDir
+from trainhall.cluster.agent.launch import code_cache
+from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.cluster.wire.protocol import Assignment
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import CheckpointPlan, Launch, RankSlot
+from trainhall.training.link.spool import EventSpool
+from trainhall.training.link.status import RankState, ShimStatus
+
+SHA256 = hashlib.sha256(b"code").hexdigest()
+
+
+def made(tmp_path: Path) -> Attempts:
+    # Neither a coordinator nor a warm parent is asked: nothing gets so far.
+    attempts = Attempts(DataDir(tmp_path), cast(Any, None), cast(Any, None), lambda: None)
+    unpacked = tmp_path / "code" / SHA256
+    unpacked.mkdir(parents=True)
+    (unpacked / "train.py").write_text("print(1)")
+    return attempts
+
+
+def coded() -> Launch:
+    launch = launch_of({"script": {"path": "train.py"}, "code": SHA256})
+    return launch.model_copy(update={"checkpoint": CheckpointPlan(folder="", upload=False)})
+
+
+async def test_a_cancelled_attempt_leaves_no_code_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    real = code_cache._copy
+
+    def slow(unpacked: Path, to: Path) -> None:
+        begun.set()
+        go_on.wait()
+        real(unpacked, to)
+
+    monkeypatch.setattr(code_cache, "_copy", slow)
+    attempts = made(tmp_path)
+    attempts.desire([Assignment(launch=coded(), goal="run")])
+    attempts.reconcile()
+    await asyncio.to_thread(begun.wait)
+    attempts.desire([Assignment(launch=coded(), goal="stop")])
+    attempts.reconcile()
+    (report,) = attempts.reports()
+    assert (report.phase, report.outcome) == ("exited", "stopped")
+    go_on.set()
+    await until("it to be removed", lambda: list((tmp_path / "attempts").glob("*/*")) == [])
+    attempts.desire([])
+    attempts.reconcile()
+    await until("it to be forgotten", attempts.empty)
+    assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+async def test_the_agent_goes_on_while_many_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed_by: list[int] = []
+    go_on = threading.Event()
+    real = shutil.rmtree
+
+    def slow(path: Path, **options: Any) -> None:
+        removed_by.append(threading.get_ident())
+        go_on.wait()
+        real(path, **options)
+
+    folder = DataDir(tmp_path).attempt(("job", 1, 1))
+    folder.path.mkdir(parents=True)
+    replace_json(folder.launch, coded())
+    attempts = made(tmp_path)
+    attempts.find()
+    monkeypatch.setattr(module.shutil, "rmtree", slow)
+    attempts.desire([Assignment(launch=coded(), goal="stop")])
+    attempts.reconcile()
+    # A shim that is on its way finds nothing, long before the last file is gone.
+    assert not folder.path.exists()
+    (report,) = attempts.reports()
+    assert report.outcome == "stopped"
+    await until("the removal to begin", lambda: removed_by)
+    assert threading.get_ident() not in removed_by
+    attempts.desire([])
+    attempts.reconcile()
+    go_on.set()
+    await until("it to be forgotten", attempts.empty)
+    assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+class Waiting:
+    """A shim's process that gets no processor."""
+
+    returncode = None
+
+    def poll(self) -> None:
+        return None
+
+
+async def late(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> AttemptFolder:
+    """The folder of an attempt whose every shim is late; the next look gives it up."""
+    monkeypatch.setattr(attempts, "_execute", lambda attempt: Waiting())
+    launch = launch_of({"script": {"path": "/train.py"}})
+    plan = CheckpointPlan(folder="", upload=False)
+    launch = launch.model_copy(update={"checkpoint": plan})
+    attempts.desire([Assignment(launch=launch, goal="run")])
+    attempts.reconcile()
+    (attempt,) = attempts._attempts.values()
+    for starts in range(1, module.MAX_STARTS + 1):
+        await until(
+            f"start {starts}", partial(lambda n: attempt.starts == n and not attempt.task, starts)
+        )
+        assert attempt.started_at is not None
+        attempt.started_at -= module.START_SECONDS
+        if starts < module.MAX_STARTS:
+            attempts.refresh()
+            attempts.reconcile()
+    return attempt.folder
+
+
+async def test_a_shim_that_comes_when_it_was_given_up_starts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = made(tmp_path)
+    folder = await late(attempts, monkeypatch)
+    folder_ipc.log_path(folder).write_text("no processor for you")
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert report.outcome == "failed"
+    assert report.failure is not None
+    assert "cannot be started on this host" in report.failure.message
+    assert report.failure.log_tail == "no processor for you"
+    with pytest.raises(FileNotFoundError):
+        folder_ipc.claim(folder)
+    await until("all to be shipped", lambda: attempts.reports()[0].shipped)
+    attempts.desire([])
+    attempts.reconcile()
+    await until("it to be forgotten", attempts.empty)
+    assert list((tmp_path / "attempts").iterdir()) == []
+    await attempts.close()
+
+
+async def test_a_shim_that_takes_its_folder_at_the_last_moment_is_looked_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = made(tmp_path)
+    folder = await late(attempts, monkeypatch)
+    looks = [folder_ipc.Claim.NONE, folder_ipc.Claim.HELD, folder_ipc.Claim.HELD]
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: looks.pop(0))
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert (report.phase, report.outcome) == ("starting", None)
+    assert folder.launch.exists()
+    assert [attempt.folder for attempt in attempts.live()] == [folder]
+    attempts.refresh()
+    assert looks == []
+    await attempts.close()
+
+
+def in_place(generation: int, *resume: str) -> Launch:
+    """Of a host that has rank 1 of two."""
+    return launch_of({"task": {"name": "synthetic"}, "resources": {"workers": 2}}).model_copy(
+        update={
+            "generation": generation,
+            "in_place": True,
+            "ranks": [RankSlot(rank=1, local_rank=0, device_kind="cpu", device_index=0)],
+            "checkpoint": CheckpointPlan(folder="/shared", upload=False, resume=list(resume)),
+        }
+    )
+
+
+def write_status(folder: AttemptFolder, generation: int, began_in: int, **more: Any) -> None:
+    """The shim says which process is rank 1."""
+    status: dict[str, Any] = {
+        "job_id": "job",
+        "attempt": 1,
+        "generation": generation,
+        "shim_pid": 1,
+        "shim_started_at": 0.0,
+        "phase": "running",
+        "ranks": [RankState(rank=1, generation=began_in, pid=1).model_dump()],
+    }
+    replace_json(folder.status, ShimStatus.model_validate(status | more))
+
+
+def supervised(tmp_path: Path, launch: Launch) -> AttemptFolder:
+    folder = DataDir(tmp_path).attempt((launch.job_id, launch.attempt, launch.generation))
+    folder.path.mkdir(parents=True)
+    replace_json(folder.launch, launch)
+    return folder
+
+
+async def test_a_process_that_begins_while_its_generation_lasts_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its predecessor left when the generation before had no place for it; see `Members.renew`."""
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
+    folder = supervised(tmp_path, in_place(1))
+    write_status(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    replace_json(folder.launch, in_place(2))
+    write_status(folder, 2, began_in=1)
+    attempts.refresh()
+    write_status(folder, 2, began_in=2)
+    attempts.refresh()
+    folder.rank(1).mkdir(parents=True)
+    events = EventSpool(folder.events(1, 2), rank=1)
+    events.append("note", {"message": "here"})
+    write_status(folder, 2, began_in=2, phase="exited", outcome="stopped")
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.RELEASED)
+    attempts.refresh()
+    (report,) = attempts.reports()
+    assert report.outcome == "stopped"
+    assert not report.shipped, "there is something to ship yet"
+    await attempts.close()
+
+
+async def test_a_full_disk_puts_off_a_regrouping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
+    commands: list[AttemptFolder] = []
+    monkeypatch.setattr(folder_ipc, "notify_launch", commands.append)
+    folder = supervised(tmp_path, in_place(1))
+    write_status(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    attempts.desire([Assignment(launch=in_place(2), goal="run")])
+
+    def full(self: DataDir, name: str, data: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DataDir, "_replace", full)
+        attempts.reconcile()
+    assert Launch.model_validate_json(folder.launch.read_bytes()).generation == 1
+    attempts.reconcile()
+    # A shim without room for what its ranks need is told again.
+    attempts.reconcile()
+    assert Launch.model_validate_json(folder.launch.read_bytes()).generation == 2
+    assert commands == [folder, folder]
+    assert DataDir(tmp_path).read_launched() == {"job": (1, 2)}
+    await attempts.close()
+
+
+async def test_ranks_that_begin_anew_do_so_at_what_their_attempt_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that had the state may fall before the others get it."""
+    monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)
+    monkeypatch.setattr(folder_ipc, "notify_launch", lambda folder: None)
+    folder = supervised(tmp_path, in_place(1, "step-00000010-a1-g1"))
+    write_status(folder, 1, began_in=1)
+    attempts = made(tmp_path)
+    attempts.find()
+    later = in_place(2, "step-00000040-a1-g1", "step-00000010-a1-g1")
+    attempts.desire([Assignment(launch=later, goal="run")])
+    attempts.reconcile()
+    given = Launch.model_validate_json(folder.launch.read_bytes())
+    assert given.generation == 2
+    assert given.checkpoint.resume == ["step-00000040-a1-g1", "step-00000010-a1-g1"]
+    await attempts.close()

@@ -1,0 +1,324 @@
+"""The agent's decisions, against a model of a host on which anything may happen at any time."""
+
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainhall.cluster.agent.data_dir import Token
+from trainhall.cluster.agent.reconcile import (
+    COMMANDS,
+    Action,
+    CleanUp,
+    DesiredAttempt,
+    EndAsGeneration,
+    Goal,
+    ObservedAttempt,
+    Plan,
+    Prepare,
+    Regroup,
+    ReportNotStarted,
+    RequestGradients,
+    SendCommand,
+    Stage,
+    Start,
+    decide,
+)
+from trainhall.training.link.launch import Command
+from trainhall.training.link.status import Outcome
+
+TOKENS: list[Token] = [("a", 1, 1), ("a", 1, 2), ("a", 2, 1), ("b", 1, 1)]
+Desired = dict[Token, Goal]
+
+
+@dataclass
+class Body:
+    """One attempt as the host has it."""
+
+    stage: Stage
+    asked: Command = Command.RUN
+    shipped: bool = False
+    outcome: Outcome | None = None
+
+
+@dataclass
+class Host:
+    """What actions do, and what happens by itself; a crash of the agent keeps what is on disk."""
+
+    attempts: dict[Token, Body] = field(default_factory=dict)
+    launched: dict[str, tuple[int, int]] = field(default_factory=dict)
+    starts: list[Token] = field(default_factory=list)
+    final_command: Command = Command.RUN
+    """What an agent that was told to end wants of all that runs."""
+
+    def reconcile(self, desired: Desired | None) -> list[Action]:
+        wanted = None if desired is None else {t: DesiredAttempt(g) for t, g in desired.items()}
+        found = {
+            t: ObservedAttempt(b.stage, b.asked, b.shipped, self.final_command)
+            for t, b in self.attempts.items()
+        }
+        ends = self.final_command is not Command.RUN
+        actions = decide(wanted, found, self.launched, agent_ends=ends)
+        for action in actions:
+            self._apply(action)
+        if ends:
+            assert not [a for a in actions if isinstance(a, Prepare | Start)], "it began something"
+            received = desired or {}
+            for action in actions:
+                if isinstance(action, CleanUp):
+                    assert desired is not None, "forgotten before anybody heard of it"
+                    assert action.token not in received
+            for body in self.attempts.values():
+                assert body.stage is not Stage.LIVE or body.asked >= self.final_command
+        return actions
+
+    def _apply(self, action: Action) -> None:
+        match action:
+            case Prepare(token):
+                assert token not in self.attempts
+                self.attempts[token] = Body(Stage.PREPARING)
+            case Start(token):
+                assert self.attempts[token].stage is Stage.READY
+                self.launched[token[0]] = max(token[1:], self.launched.get(token[0], (0, 0)))
+                self.starts.append(token)
+                self.attempts[token].stage = Stage.LIVE
+            case SendCommand(token, command):
+                assert self.attempts[token].stage is Stage.LIVE
+                self.attempts[token].asked = max(self.attempts[token].asked, command)
+            case ReportNotStarted(token, outcome, _):
+                self.attempts[token] = Body(Stage.ENDED, shipped=True, outcome=outcome)
+            case CleanUp(token):
+                del self.attempts[token]
+
+    def crash(self) -> None:
+        """What the agent only remembered is gone; folders, shims and what was launched stay."""
+        self.final_command = Command.RUN
+        for token, body in list(self.attempts.items()):
+            never_launched = token[1:] > self.launched.get(token[0], (0, 0))
+            if body.stage is not Stage.READY and (body.stage is Stage.PREPARING or never_launched):
+                del self.attempts[token]
+
+    def go_on(self, token: Token) -> None:
+        """The next thing that happens to an attempt by itself."""
+        body = self.attempts.get(token)
+        if body is None:
+            return
+        if body.stage is Stage.PREPARING:
+            body.stage = Stage.READY
+        elif body.stage is Stage.LIVE:
+            body.stage = Stage.ENDED
+        elif body.stage is Stage.ENDED:
+            body.shipped = True
+
+
+desired = st.dictionaries(st.sampled_from(TOKENS), st.sampled_from(list(COMMANDS)), max_size=3)
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("message"), desired),
+        st.tuples(st.just("again"), st.integers(0, 5)),
+        st.tuples(st.just("go on"), st.sampled_from(TOKENS)),
+        st.tuples(st.just("look"), st.none()),
+        st.tuples(st.just("crash"), st.none()),
+        st.tuples(st.just("end"), st.sampled_from([Command.PAUSE, Command.STOP])),
+    ),
+    max_size=40,
+)
+
+
+@given(happenings, desired)
+@settings(max_examples=400)
+def test_nothing_starts_twice_and_the_last_word_wins(
+    story: list[tuple[str, object]], final: Desired
+) -> None:
+    host = Host()
+    messages: list[Desired] = []
+    current: Desired | None = None
+    for what, value in story:
+        if what == "message":
+            current = value  # type: ignore[assignment]
+            messages.append(value)  # type: ignore[arg-type]
+        elif what == "again" and messages:
+            # An old message, repeated or out of order.
+            current = messages[int(value) % len(messages)]  # type: ignore[call-overload]
+        elif what == "go on":
+            host.go_on(value)  # type: ignore[arg-type]
+        elif what == "crash":
+            host.crash()
+            current = None
+        elif what == "end":
+            host.final_command = max(host.final_command, Command(value))  # type: ignore[arg-type]
+        host.reconcile(current)
+        assert len(host.starts) == len(set(host.starts)), "an attempt was launched twice"
+
+    if host.final_command is not Command.RUN:
+        host.crash()
+    for _ in range(6):
+        host.reconcile(final)
+        for token in list(host.attempts):
+            if host.attempts[token].stage is not Stage.LIVE or token not in final:
+                host.go_on(token)
+    host.reconcile(final)
+    assert host.reconcile(final) == [] or not _settled(host, final)
+    for token, body in host.attempts.items():
+        assert token in final, "what is not desired goes"
+        if body.stage is Stage.LIVE:
+            assert body.asked >= COMMANDS[final[token]]
+    for token, goal in final.items():
+        if goal == "run" and not _rivals(token, final):
+            assert token in host.attempts, "what is desired runs, or says why not"
+    assert len(host.starts) == len(set(host.starts))
+
+
+def _rivals(token: Token, final: Desired) -> bool:
+    """Other attempts of the job are desired too, which no coordinator does for long."""
+    return any(other != token and other[0] == token[0] for other in final)
+
+
+def _settled(host: Host, final: Desired) -> bool:
+    return all(not _rivals(token, final) for token in final)
+
+
+def test_silence_changes_nothing() -> None:
+    found = {
+        ("a", 1, 1): ObservedAttempt(Stage.LIVE),
+        ("b", 1, 1): ObservedAttempt(Stage.ENDED, shipped=True),
+    }
+    assert decide(None, found, {}) == []
+
+
+def test_an_unlisted_attempt_is_stopped_and_kept_until_it_is_shipped() -> None:
+    token = ("a", 1, 1)
+    assert decide({}, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
+        SendCommand(token, Command.STOP)
+    ]
+    assert decide({}, {token: ObservedAttempt(Stage.LIVE, Command.STOP)}, {}) == []
+    assert decide({}, {token: ObservedAttempt(Stage.ENDED)}, {}) == []
+    assert decide({}, {token: ObservedAttempt(Stage.ENDED, shipped=True)}, {}) == [CleanUp(token)]
+
+
+def test_a_further_host_waits_for_the_meeting_place() -> None:
+    token = ("a", 1, 1)
+    assert decide({token: DesiredAttempt("run", waits=True)}, {}, {}) == []
+    assert decide({token: DesiredAttempt("run")}, {}, {}) == [Prepare(token)]
+    # It never began: that is told, so that nobody waits for it.
+    assert decide({token: DesiredAttempt("stop", waits=True)}, {}, {}) == [
+        ReportNotStarted(token, Outcome.STOPPED)
+    ]
+
+
+def test_the_next_attempt_waits_for_the_devices_of_the_last() -> None:
+    old, new = ("a", 1, 1), ("a", 2, 1)
+    found = {old: ObservedAttempt(Stage.LIVE, Command.STOP)}
+    assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == []
+    found = {old: ObservedAttempt(Stage.ENDED)}
+    assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == [Prepare(new)]
+
+
+def test_a_request_for_gradients_is_passed_on_once_to_ranks_that_run() -> None:
+    token = ("a", 1, 1)
+    wanted = {token: DesiredAttempt("run", gradients=2)}
+    assert decide(wanted, {token: ObservedAttempt(Stage.LIVE)}, {}) == [RequestGradients(token, 2)]
+    assert decide(wanted, {token: ObservedAttempt(Stage.LIVE, gradients=2)}, {}) == []
+    assert decide(wanted, {token: ObservedAttempt(Stage.PREPARING)}, {}) == []
+    assert decide(wanted, {token: ObservedAttempt(Stage.ENDED)}, {}) == []
+    assert (
+        decide(
+            {token: DesiredAttempt("run")}, {token: ObservedAttempt(Stage.LIVE, gradients=2)}, {}
+        )
+        == []
+    )
+    pausing = {token: DesiredAttempt("pause", gradients=2)}
+    assert decide(pausing, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
+        SendCommand(token, Command.PAUSE)
+    ]
+
+
+def test_a_strategy_is_planned_before_anything_is_prepared() -> None:
+    token = TOKENS[0]
+    plans = {token: DesiredAttempt("run", plans=True)}
+    assert decide(plans, {}, {}) == [Plan(token)]
+    planning = {token: ObservedAttempt(Stage.PLANNING)}
+    assert decide(plans, planning, {}) == [], "it waits until the coordinator has taken it up"
+    assert decide({token: DesiredAttempt("run")}, planning, {}) == [Prepare(token)]
+    assert decide({token: DesiredAttempt("run")}, {}, {}) == [Prepare(token)], (
+        "an earlier agent planned"
+    )
+    assert decide({token: DesiredAttempt("run", waits=True)}, {}, {}) == [], "another host plans"
+
+
+def test_what_is_being_planned_can_be_paused_stopped_and_taken_back() -> None:
+    token = TOKENS[0]
+    planning = {token: ObservedAttempt(Stage.PLANNING)}
+    for goal, outcome in (("pause", Outcome.PAUSED), ("stop", Outcome.STOPPED)):
+        wanted = {token: DesiredAttempt(goal, plans=True)}  # type: ignore[arg-type]
+        assert decide(wanted, planning, {}) == [ReportNotStarted(token, outcome)]
+    assert decide({}, planning, {}) == [CleanUp(token)]
+    assert decide({token: DesiredAttempt("run", plans=True)}, {}, {}, agent_ends=True) == []
+
+
+EARLIER, LATER = ("a", 1, 2), ("a", 1, 4)
+
+
+def test_what_runs_goes_on_as_a_later_generation_of_its_attempt() -> None:
+    wanted = {LATER: DesiredAttempt("run", in_place=True)}
+    live = {EARLIER: ObservedAttempt(Stage.LIVE)}
+    assert decide(wanted, live, {"a": (1, 2)}) == [Regroup(EARLIER, LATER)]
+    assert decide(wanted, {LATER: ObservedAttempt(Stage.LIVE)}, {"a": (1, 4)}) == []
+
+
+def test_it_runs_on_until_the_meeting_place_is_known() -> None:
+    live = {EARLIER: ObservedAttempt(Stage.LIVE)}
+    assert decide({LATER: DesiredAttempt("run", in_place=True, waits=True)}, live, {}) == []
+
+
+def test_what_is_to_pause_joins_the_others_first() -> None:
+    live = {EARLIER: ObservedAttempt(Stage.LIVE)}
+    assert decide({LATER: DesiredAttempt("pause", in_place=True)}, live, {}) == [
+        Regroup(EARLIER, LATER)
+    ]
+
+
+def test_what_is_to_stop_or_cannot_regroup_is_ended() -> None:
+    live = {EARLIER: ObservedAttempt(Stage.LIVE)}
+    for wanted in (DesiredAttempt("stop", in_place=True), DesiredAttempt("run")):
+        assert decide({LATER: wanted}, live, {"a": (1, 2)}) == [SendCommand(EARLIER, Command.STOP)]
+    stopping = {EARLIER: ObservedAttempt(Stage.LIVE, Command.STOP)}
+    assert decide({LATER: DesiredAttempt("run", in_place=True)}, stopping, {"a": (1, 2)}) == []
+
+
+def test_a_host_whose_processes_have_ended_begins_anew() -> None:
+    ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
+    wanted = {LATER: DesiredAttempt("run", in_place=True)}
+    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
+
+
+def test_what_ended_before_it_took_up_a_generation_ended_as_that() -> None:
+    wanted = {LATER: DesiredAttempt("run", in_place=True)}
+    oldest, ended = ("a", 1, 1), ObservedAttempt(Stage.ENDED, shipped=True)
+    found = {oldest: ended, EARLIER: ended}
+    assert decide(wanted, found, {"a": (1, 4)}) == [
+        EndAsGeneration(EARLIER, LATER),
+        CleanUp(oldest),
+    ]
+    found[EARLIER] = ObservedAttempt(Stage.LIVE)
+    assert decide(wanted, found, {"a": (1, 4)}) == [Regroup(EARLIER, LATER), CleanUp(oldest)]
+
+
+def test_what_ended_since_its_host_joined_ended_as_the_generation_it_is_told_of() -> None:
+    found = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
+    for waits in (False, True):
+        wanted = {LATER: DesiredAttempt("run", waits=waits, in_place=True, joined=2)}
+        assert decide(wanted, found, {"a": (1, 2)}) == [EndAsGeneration(EARLIER, LATER)]
+
+
+def test_a_host_that_joins_again_begins_anew() -> None:
+    wanted = {LATER: DesiredAttempt("run", in_place=True, joined=3)}
+    ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
+    assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
+
+
+def test_a_host_that_has_nothing_to_leave_has_left() -> None:
+    wanted = {LATER: DesiredAttempt("run", in_place=True, leaves=True)}
+    assert decide(wanted, {}, {}) == [ReportNotStarted(LATER, Outcome.STOPPED)]
+    live = {EARLIER: ObservedAttempt(Stage.LIVE)}
+    assert decide(wanted, live, {}) == [Regroup(EARLIER, LATER)]

@@ -1,0 +1,510 @@
+"""Records of checkpoints: what counts, what is kept, restored, found damaged."""
+
+import asyncio
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.cluster.simulated import SimulatedCluster, failure
+from support.storage.stored import FILES, NAME, manifest, pieces, upload_and_commit
+
+from trainhall.cluster.checkpoints import service as checkpoints_module
+from trainhall.cluster.errors import (
+    InvalidCursorError,
+    NotFoundError,
+    RevokedError,
+    WrongStateError,
+)
+from trainhall.training.checkpoint.format import manifest as manifests
+from trainhall.training.checkpoint.format.errors import Problem
+from trainhall.training.checkpoint.format.manifest import verify_folder
+from trainhall.training.link.events import RankEvent
+from trainhall.training.link.launch import Unrecorded
+from trainhall.training.link.status import Outcome
+from trainhall.training.spec import SpecError
+
+
+async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
+    if not hall.nodes:
+        await hall.add_node("alpha", 2)
+    job_id = await hall.submit(checkpoint=checkpoint)
+    await hall.run_until(job_id, "running")
+    return job_id
+
+
+async def stored(hall: SimulatedCluster) -> tuple[str, Path]:
+    """A job's checkpoint, and where it lies in the store."""
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in {**FILES, "manifest.json": manifest(FILES, job_id)}.items():
+        await service.uploads.receive(job_id, NAME, path, pieces(data))
+    await service.uploads.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    return job_id, (await service.uploads.fetch(job_id, NAME, "state.json")).parent
+
+
+async def start_again(hall: SimulatedCluster, job_id: str) -> list[str]:
+    """What the job's next attempt is told to start from, after a pause and a resume."""
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    (node,) = hall.nodes.values()
+    return node.running(job_id).assignment.launch.checkpoint.resume
+
+
+async def pause(hall: SimulatedCluster, job_id: str) -> None:
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+
+
+async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
+    page = await hall.coordinator.checkpoints.list(job_id)
+    return [view.step for view in page.items]
+
+
+async def test_upload_mode_records_only_what_was_committed(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    (node,) = hall.nodes.values()
+    plan = node.running(job_id).assignment.launch.checkpoint
+    assert (plan.folder, plan.upload) == ("", True)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(hall, job_id) == []
+    for path, data in FILES.items():
+        await service.uploads.receive(job_id, NAME, path, pieces(data))
+    await service.uploads.receive(job_id, NAME, "manifest.json", pieces(manifest(FILES, job_id)))
+    await service.uploads.commit(job_id, NAME)
+    for _ in range(2):
+        await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    assert await steps_of(hall, job_id) == [10]
+    assert (await service.uploads.fetch(job_id, NAME, "state.json")).read_bytes() == b"{}"
+    (view,) = (await service.list(job_id)).items
+    assert (await service.delete(view.id)).state == "deleting"
+    assert (await service.get(view.id)).state == "deleted"
+    with pytest.raises(NotFoundError):
+        await service.uploads.fetch(job_id, NAME, "state.json")
+
+
+async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, path=None)
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    hall.clock.advance(100)
+    await hall.settle()
+    service = hall.coordinator.checkpoints
+    with pytest.raises(RevokedError):
+        await service.uploads.receive(job_id, NAME, "state.json", pieces(b"{}"))
+    with pytest.raises(RevokedError, match="was revoked"):
+        await service.uploads.commit(job_id, NAME)
+    with pytest.raises(NotFoundError):
+        await service.uploads.commit(job_id, "step-00000010-a9-g1")
+    with pytest.raises(NotFoundError):
+        await service.uploads.commit("nothing", NAME)
+
+
+async def test_what_is_committed_while_its_token_is_revoked_does_not_stay(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path=None)
+    service, store = hall.coordinator.checkpoints, hall.coordinator.store
+    later = NAME.replace("10-a", "20-a")
+    for name, step in ((NAME, 10), (later, 20)):
+        for path, data in {**FILES, "manifest.json": manifest(FILES, job_id, step)}.items():
+            await service.uploads.receive(job_id, name, path, pieces(data))
+        await service.uploads.commit(job_id, name)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    await service.uploads.remove_unrecorded()
+    assert await store.committed() == {(job_id, NAME), (job_id, later)}, "its rank may tell of it"
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    hall.clock.advance(100)
+    await hall.settle()
+    await service.uploads.remove_unrecorded()
+    assert await store.committed() == {(job_id, NAME)}
+
+
+async def test_what_another_database_knows_is_left_alone(hall: SimulatedCluster) -> None:
+    await upload_and_commit(hall.coordinator.store)
+    await hall.coordinator.checkpoints.uploads.remove_unrecorded()
+    assert await hall.coordinator.store.committed() == {("job", NAME)}
+
+
+async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=2)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    assert (await service.pin(first.id)).pinned
+    for step in (20, 30, 40):
+        await hall.save_checkpoint(job_id, step)
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    assert {s: v.state for s, v in views.items()} == {
+        40: "committed", 30: "committed", 20: "deleting", 10: "committed",
+    }  # fmt: skip
+    with pytest.raises(WrongStateError, match="unpin"):
+        await service.delete(first.id)
+    (node,) = hall.nodes.values()
+    await hall.heartbeat()
+    assert node.gave_up == {f"/shared/{job_id}/step-00000020-a1-g1"}
+    assert await steps_of(hall, job_id) == [40, 30, 10], "the agent said that it is gone"
+    await hall.heartbeat()
+    assert node.removed == []
+    page = await service.list(job_id, limit=2)
+    rest = await service.list(job_id, limit=2, cursor=page.next_cursor)
+    assert [v.step for v in rest.items] == [10]
+    with pytest.raises(InvalidCursorError):
+        await service.list(job_id, cursor="x")
+
+
+async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+    assert node.running(job_id).assignment.launch.checkpoint.unrecorded is None
+    await hall.save_checkpoint(job_id, 10)
+
+    async def next_one() -> Unrecorded | None:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        return node.running(job_id).assignment.launch.checkpoint.unrecorded
+
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    assert await next_one() == Unrecorded(attempt=1, generation=1, after_step=10)
+    await hall.finish(job_id, Outcome.FAILED, failure(2))
+    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
+    # What a revoked attempt commits does not count.
+    await hall.disconnect(node)
+    hall.clock.advance(hall.options.lost_after_seconds)
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "recovering"
+    await hall.connect(node)
+    assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
+
+
+async def test_what_is_told_late_of_an_earlier_attempt_is_gone_back_to(
+    hall: SimulatedCluster,
+) -> None:
+    """The second attempt goes on from what the first had saved and not told, and falls before it
+    saves anything itself."""
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+
+    async def next_one() -> tuple[list[str], Unrecorded | None]:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        plan = node.running(job_id).assignment.launch.checkpoint
+        return plan.resume, plan.unrecorded
+
+    async def report_first(step: int) -> str:
+        name = f"step-{step:08d}-a1-g1"
+        event = RankEvent(
+            sequence=step + 1,
+            time=hall.clock.now().timestamp(),
+            rank=0,
+            kind="checkpoint",
+            data={"name": name, "step": step, "size": 10, "metrics": {}},
+        )
+        await hall.coordinator.events(job_id, 1, "recovered-00000000", [event])
+        return name
+
+    before = await hall.save_checkpoint(job_id, 5)
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    assert await next_one() == ([before], Unrecorded(attempt=1, generation=1, after_step=5))
+    first, second = await report_first(10), await report_first(20)
+    await hall.finish(job_id, Outcome.FAILED, failure(2))
+    names, unrecorded = await next_one()
+    assert names == [second, first, before]
+    assert unrecorded == Unrecorded(attempt=2, generation=1, after_step=-1)
+    # And what the third one saves comes before them.
+    saved = await hall.save_checkpoint(job_id, 15)
+    await hall.finish(job_id, Outcome.FAILED, failure(3))
+    assert (await next_one())[0] == [saved, second, first]
+
+
+async def test_a_revoked_attempt_passes_on_what_it_was_to_look_for(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, path="/shared")
+    (node,) = hall.nodes.values()
+
+    async def next_one() -> Unrecorded | None:
+        hall.clock.advance(60)
+        await hall.heartbeat()
+        await hall.run_until(job_id, "running")
+        return node.running(job_id).assignment.launch.checkpoint.unrecorded
+
+    async def lose() -> None:
+        await hall.disconnect(node)
+        hall.clock.advance(hall.options.lost_after_seconds)
+        await hall.settle()
+        await hall.connect(node)
+
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    of_the_first = Unrecorded(attempt=1, generation=1, after_step=-1)
+    assert await next_one() == of_the_first
+    await lose()
+    assert await next_one() == of_the_first
+    # What it saved itself and told is later than all that.
+    await hall.save_checkpoint(job_id, 10)
+    await lose()
+    assert await next_one() is None
+
+
+async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=10)
+    for step in (10, 20, 30):
+        await hall.save_checkpoint(job_id, step)
+    service = hall.coordinator.checkpoints
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    with pytest.raises(WrongStateError, match="running"):
+        await service.restore(views[20].id)
+    await hall.finish(job_id)
+    assert (await hall.job(job_id)).state == "completed"
+    with pytest.raises(SpecError, match="workers"):
+        await service.restore(views[20].id, resources={"workers": 0})
+    assert (await hall.job(job_id)).state == "completed"
+    restored = await service.restore(
+        views[20].id, resources={"workers": 2}, parallelism={"strategy": "fsdp"}
+    )
+    assert restored.spec["parallelism"]["strategy"] == "fsdp"
+    assert restored.spec["parallelism"]["data"] is None, "it followed from the old strategy"
+    assert (restored.state, restored.world_size, restored.finished_at) == ("queued", 2, None)
+    await hall.settle()
+    await hall.run_until(job_id, "running")
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    names = [f"step-000000{s}-a1-g1" for s in (20, 10)]
+    assert launch.checkpoint.resume == names, "what lies beyond the restored step is left out"
+    assert launch.spec.resources.workers == 2
+    await hall.save_checkpoint(job_id, 25)
+    await pause(hall, job_id)
+    assert await start_again(hall, job_id) == ["step-00000025-a2-g1", *names]
+
+
+async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", 2)
+    synchronised = {"gradient_sync": {"algorithm": "ring"}}
+    job_id = await hall.submit(workers=2, parallelism=synchronised)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 10)
+    await hall.finish(job_id)
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+    restored = await service.restore(view.id, resources={"workers": 1})
+    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "ring"
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    restored = await service.restore(view.id, parallelism={"strategy": "fsdp"})
+    assert restored.spec["parallelism"]["gradient_sync"]["algorithm"] == "native"
+
+
+@pytest.mark.parametrize("stored_is_bad", [False, True])
+async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
+    hall: SimulatedCluster, stored_is_bad: bool
+) -> None:
+    job_id, folder = await stored(hall)
+    if stored_is_bad:
+        (folder / "state.json").write_bytes(b"[]")
+    passed_over = [{"name": NAME, "reason": "damaged", "text": "on rank 1: state.json"}, 7, {}]
+    await hall.tell(job_id, "started", {"resumed_from": None, "passed_over": passed_over})
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    assert view.state == ("corrupt" if stored_is_bad else "committed")
+
+
+async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
+    hall: SimulatedCluster,
+) -> None:
+    job_id, folder = await stored(hall)
+    shutil.rmtree(folder)
+    passed_over = [
+        {"name": NAME, "reason": "missing", "text": "no host has a good copy: not found"}
+    ]
+    await hall.tell(job_id, "started", {"resumed_from": 5, "passed_over": passed_over})
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    assert view.state == "corrupt"
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    assert "the folder: expected a folder, found nothing" in events[-1].reason
+
+
+async def test_a_job_that_is_resumed_in_another_way_keeps_its_lineage(
+    hall: SimulatedCluster,
+) -> None:
+    """It was to go back to an older checkpoint, and was paused before it did."""
+    job_id = await running_job(hall, keep_latest=4)
+    for step in (5, 10):
+        await hall.save_checkpoint(job_id, step)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    _, older = (await hall.coordinator.checkpoints.list(job_id)).items
+    await hall.coordinator.checkpoints.restore(older.id)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.coordinator.jobs.resume(
+        job_id, resources={"workers": 1}, parallelism={"strategy": "fsdp"}
+    )
+    job = await hall.run_until(job_id, "running")
+    assert (job.attempt, job.world_size) == (2, 1)
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    assert launch.spec.strategy == "fsdp"
+    assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
+
+
+async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=4)
+    for step in (5, 10, 20, 30):
+        await hall.save_checkpoint(job_id, step)
+    await pause(hall, job_id)
+    await start_again(hall, job_id)
+    passed_over = [
+        {"name": "step-00000030-a1-g1", "reason": "gone", "text": "the folder: found nothing"},
+        {"name": "step-00000020-a1-g1", "reason": "damaged", "text": "a: expected 5 bytes"},
+        {"name": "step-00000010-a1-g1", "reason": "missing", "text": "rank 1 does not have it"},
+        {"name": "step-00000005-a1-g1", "reason": "unreadable", "text": "permission denied"},
+    ]
+    payload = {"resumed_from": 5, "note": "damaged: words alone mark nothing"}
+    await hall.tell(job_id, "started", {**payload, "passed_over": passed_over})
+    states = {v.step: v.state for v in (await hall.coordinator.checkpoints.list(job_id)).items}
+    assert states == {30: "corrupt", 20: "corrupt", 10: "committed", 5: "committed"}
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    (corrupt, *_) = (await hall.coordinator.checkpoints.list(job_id)).items
+    with pytest.raises(WrongStateError, match="corrupt"):
+        await hall.coordinator.checkpoints.restore(corrupt.id)
+
+
+async def test_a_job_whose_checkpoints_are_all_damaged_does_not_start_over(
+    hall: SimulatedCluster,
+) -> None:
+    """Its ranks verify what they load, so they tell why, or find files that are whole again."""
+    job_id = await running_job(hall, keep_latest=4)
+    service = hall.coordinator.checkpoints
+    for step in (5, 10):
+        await hall.save_checkpoint(job_id, step)
+    newest, older = (await service.list(job_id)).items
+    await pause(hall, job_id)
+    await service.mark_corrupt(newest.id, "state.json: found 1 byte")
+    assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
+    await pause(hall, job_id)
+    await service.mark_corrupt(older.id, "state.json: found nothing")
+    assert await start_again(hall, job_id) == ["step-00000005-a1-g1"]
+    assert any(
+        "attempt 3 starts from step-00000005-a1-g1; it was found damaged" in line
+        for line in [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
+    )
+    # A restart is no other case, and what was removed is no reason.
+    (node,) = hall.nodes.values()
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    await hall.run_until(job_id, "running")
+    assert node.running(job_id).assignment.launch.checkpoint.resume == ["step-00000005-a1-g1"]
+    await pause(hall, job_id)
+    for view in (newest, older):
+        await service.delete(view.id)
+    assert await start_again(hall, job_id) == []
+
+
+async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
+    hall: SimulatedCluster,
+) -> None:
+    job_id, folder = await stored(hall)
+    service = hall.coordinator.checkpoints
+    assert await service.verify_stored(job_id, NAME) == [], "the host's word alone marks nothing"
+    (view,) = (await service.list(job_id)).items
+    assert view.state == "committed"
+    (folder / "state.json").unlink()
+    assert await service.verify_stored(job_id, NAME) == [
+        "state.json: expected a file of 2 bytes, found no such file"
+    ]
+    (view,) = (await service.list(job_id)).items
+    assert view.state == "corrupt"
+    await pause(hall, job_id)
+    with pytest.raises(WrongStateError, match="corrupt"):
+        await service.restore(view.id)
+    await service.delete(view.id)
+    with pytest.raises(NotFoundError):
+        await service.verify_stored(job_id, NAME)
+    with pytest.raises(NotFoundError):
+        await service.verify_stored(job_id, "step-00000099-a1-g1")
+
+
+async def test_a_corrupt_checkpoint_whose_files_are_back_is_one_to_start_from_again(
+    hall: SimulatedCluster,
+) -> None:
+    job_id, folder = await stored(hall)
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+    (folder / "state.json").write_bytes(b"[]")
+    assert await service.verify(view.id)
+    assert (await service.get(view.id)).state == "corrupt"
+    await pause(hall, job_id)
+    with pytest.raises(WrongStateError, match="corrupt"):
+        await service.restore(view.id)
+    (folder / "state.json").write_bytes(FILES["state.json"])
+    assert not await service.verify(view.id)
+    assert not await service.verify(view.id), "told once"
+    assert (await service.get(view.id)).state == "committed"
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    reasons = [event.reason for event in events if "is whole" in event.reason]
+    assert reasons == ["the checkpoint of step 10 is whole again"]
+    assert await start_again(hall, job_id) == [NAME]
+
+
+async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> None:
+    """Once it is back, its checkpoints are what they were."""
+    job_id, folder = await stored(hall)
+    service = hall.coordinator.checkpoints
+    elsewhere = folder.parent.with_name("unmounted")
+    folder.parent.rename(elsewhere)
+    (problem,) = await service.verify_stored(job_id, NAME)
+    assert problem == "the folder: expected a folder, found nothing"
+    elsewhere.rename(folder.parent)
+    (view,) = (await service.list(job_id)).items
+    assert view.state == "committed"
+    # A folder that is gone from among others is another matter.
+    folder.rename(folder.with_name("gone"))
+    assert await service.verify_stored(job_id, NAME) == [problem]
+    (view,) = (await service.list(job_id)).items
+    assert view.state == "corrupt"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(errno.EIO, "committed"), (errno.EACCES, "committed"), (errno.ENOENT, "corrupt")],
+)
+async def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, error: int, state: str
+) -> None:
+    job_id, _ = await stored(hall)
+
+    def fails(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifests, "open_within", fails)
+        assert await hall.coordinator.checkpoints.verify_stored(job_id, NAME)
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    assert view.state == state
+
+
+async def test_all_hosts_that_ask_at_once_have_a_checkpoint_hashed_once(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id, _ = await stored(hall)
+    hashed: list[Path] = []
+
+    def counted(folder: Path) -> list[Problem]:
+        hashed.append(folder)
+        return verify_folder(folder)
+
+    monkeypatch.setattr(checkpoints_module, "verify_folder", counted)
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+    assert await asyncio.gather(*(service.verify(view.id) for _ in range(8))) == [[]] * 8
+    assert len(hashed) == 1
+    await service.verify_stored(job_id, NAME)
+    assert len(hashed) == 2

@@ -1,0 +1,221 @@
+"""What a job's retention keeps, and what is read of the checkpoints that are kept."""
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession
+from support.cluster.simulated import SimulatedCluster
+from support.storage.checkpoint_writer import write
+
+from trainhall.cluster.checkpoints import rows
+from trainhall.cluster.errors import NotFoundError, WrongStateError
+from trainhall.cluster.lifecycle.jobs import lock_job
+from trainhall.db.models import Checkpoint, JobProgress
+from trainhall.training.checkpoint.format.names import MANIFEST
+
+NAME = "step-00000010-a1-g1"
+
+
+async def running_job(hall: SimulatedCluster, **checkpoint: object) -> str:
+    await hall.add_node("alpha", 2)
+    job_id = await hall.submit(checkpoint=checkpoint)
+    await hall.run_until(job_id, "running")
+    return job_id
+
+
+async def states(hall: SimulatedCluster, job_id: str) -> dict[int, str]:
+    page = await hall.coordinator.checkpoints.list(job_id)
+    return {view.step: view.state for view in page.items}
+
+
+async def reported(
+    hall: SimulatedCluster, job_id: str, *, dry_run: bool
+) -> dict[int, tuple[bool, str]]:
+    found = await hall.coordinator.checkpoints.collect(job_id, dry_run=dry_run)
+    return {each.checkpoint.step: (each.keep, each.reason) for each in found}
+
+
+async def test_the_best_are_kept_beside_the_newest(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=1, keep_best=1, metric="eval_loss")
+    for step, loss in ((10, 0.5), (20, 0.1), (30, 0.3), (40, 0.4)):
+        await hall.save_checkpoint(job_id, step, eval_loss=loss)
+    assert await states(hall, job_id) == {
+        40: "committed", 30: "deleting", 20: "committed", 10: "deleting",
+    }  # fmt: skip
+    events = (await hall.coordinator.jobs.events(job_id, limit=500)).items
+    reasons = [e.reason for e in events if e.kind == "checkpoint" and "by retention" in e.reason]
+    assert reasons == [
+        f"the checkpoint of step {step} was deleted by retention: not the newest, nor the best by "
+        "eval_loss"
+        for step in (10, 30)
+    ]
+
+
+async def test_what_was_unpinned_goes_when_asked(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=1)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    await service.pin(first.id)
+    await hall.save_checkpoint(job_id, 20)
+    assert await reported(hall, job_id, dry_run=True) == {
+        20: (True, "the newest"),
+        10: (True, "pinned"),
+    }
+    await service.unpin(first.id)
+    expected = {20: (True, "the newest"), 10: (False, "not the newest")}
+    assert await reported(hall, job_id, dry_run=True) == expected
+    assert await states(hall, job_id) == {20: "committed", 10: "committed"}, "a dry run only tells"
+    assert await reported(hall, job_id, dry_run=False) == expected
+    assert await states(hall, job_id) == {20: "committed", 10: "deleting"}
+    assert await reported(hall, job_id, dry_run=False) == {20: (True, "the newest")}
+    with pytest.raises(NotFoundError):
+        await service.collect("nothing", dry_run=True)
+
+
+async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCluster) -> None:
+    job_id = await running_job(hall, keep_latest=3)
+    for step in (10, 20, 30):
+        await hall.save_checkpoint(job_id, step)
+    service = hall.coordinator.checkpoints
+    views = {v.step: v for v in (await service.list(job_id)).items}
+    await service.mark_corrupt(views[20].id, "state.json: expected 2 bytes, found 1")
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    (node,) = hall.nodes.values()
+    await hall.disconnect(node)
+    await service.restore(views[10].id)
+    assert await reported(hall, job_id, dry_run=False) == {
+        30: (True, "one of the 3 newest"),
+        20: (True, "corrupt, for you to look into: delete it by hand"),
+        10: (True, "the job is about to start from it"),
+    }
+
+
+async def test_what_a_restored_job_goes_back_to_stays_until_there_is_newer(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running_job(hall, keep_latest=1)
+    service = hall.coordinator.checkpoints
+    await hall.save_checkpoint(job_id, 10)
+    (first,) = (await service.list(job_id)).items
+    await service.pin(first.id)
+    await hall.save_checkpoint(job_id, 20)
+    await hall.finish(job_id)
+    await service.restore(first.id)
+    await hall.settle()
+    await hall.work()
+    assert (await hall.job(job_id)).state == "starting"
+    # Its hosts may be fetching it at this moment.
+    await service.unpin(first.id)
+    assert await reported(hall, job_id, dry_run=False) == {
+        20: (True, "the newest"),
+        10: (True, "what the job goes back to"),
+    }
+    with pytest.raises(WrongStateError, match="about to start"):
+        await service.delete(first.id)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 15)
+    assert await states(hall, job_id) == {20: "deleting", 15: "committed", 10: "deleting"}
+
+
+@pytest.mark.parametrize("command", ["pin", "delete", "restore"])
+async def test_what_changed_while_a_command_waited_for_the_job_counts(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    job_id = await running_job(hall)
+    await hall.save_checkpoint(job_id, 10)
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    service = hall.coordinator.checkpoints
+    (view,) = (await service.list(job_id)).items
+
+    async def last(session: AsyncSession, job: str) -> JobProgress | None:
+        # As if another one had held the lock until now: retention, or a user who pins it.
+        change = {"pinned": True} if command == "delete" else {"state": "deleting"}
+        await session.execute(
+            update(Checkpoint).values(**change), execution_options={"synchronize_session": False}
+        )
+        return await lock_job(session, job)
+
+    monkeypatch.setattr(rows, "lock_job", last)
+    with pytest.raises(WrongStateError, match="pinned" if command == "delete" else "deleting"):
+        await getattr(service, command)(view.id)
+
+
+async def pieces(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def written(folder: Path, job_id: str) -> dict[str, bytes]:
+    """The files of a checkpoint of step 10, which is written to the folder."""
+    write(folder, 1, 10, job_id=job_id)
+    return {file.name: file.read_bytes() for file in (folder / NAME).iterdir()}
+
+
+async def stored(hall: SimulatedCluster, source: Path) -> str:
+    """The id of a checkpoint that an agent uploaded."""
+    job_id = await running_job(hall, path=None)
+    service = hall.coordinator.checkpoints
+    for path, data in written(source, job_id).items():
+        await service.uploads.receive(job_id, NAME, path, pieces(data))
+    await service.uploads.commit(job_id, NAME)
+    await hall.tell(job_id, "checkpoint", {"name": NAME, "step": 10, "size": 5})
+    (view,) = (await service.list(job_id)).items
+    return view.id
+
+
+async def shared(hall: SimulatedCluster, source: Path) -> str:
+    """The id of a checkpoint on storage that the coordinator sees as well."""
+    job_id = await running_job(hall, path=str(source))
+    written(source / job_id, job_id)
+    await hall.save_checkpoint(job_id, 10)
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    return view.id
+
+
+@pytest.mark.parametrize("place", [stored, shared])
+async def test_the_files_of_a_checkpoint_are_read(
+    hall: SimulatedCluster,
+    tmp_path: Path,
+    place: Callable[[SimulatedCluster, Path], Awaitable[str]],
+) -> None:
+    service = hall.coordinator.checkpoints
+    checkpoint = await place(hall, tmp_path / "storage")
+    files = await service.files(checkpoint)
+    assert [file.path for file in files] == [
+        "tensors-0.safetensors", "tensors-1.safetensors", MANIFEST,
+    ]  # fmt: skip
+    for file in files:
+        data = (await service.read(checkpoint, file.path)).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
+    folder = (await service.read(checkpoint, MANIFEST)).parent
+    (folder / "planted").write_bytes(b"secret")
+    (tmp_path / "secret").write_bytes(b"secret")
+    for path in ("planted", "../secret", "/etc/passwd", "", ".", "a/../manifest.json", "x" * 5000):
+        with pytest.raises(NotFoundError):
+            await service.read(checkpoint, path)
+    (folder / "tensors-0.safetensors").unlink()
+    (folder / "tensors-0.safetensors").symlink_to(tmp_path / "secret")
+    with pytest.raises(NotFoundError):
+        await service.read(checkpoint, "tensors-0.safetensors")
+    (folder / MANIFEST).write_bytes(b"{}")
+    with pytest.raises(WrongStateError, match="damaged"):
+        await service.files(checkpoint)
+
+
+@pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
+async def test_files_that_the_coordinator_does_not_see_are_not_read(
+    hall: SimulatedCluster, tmp_path: Path, name: str
+) -> None:
+    job_id = await running_job(hall, path=str(tmp_path / name))
+    await hall.save_checkpoint(job_id, 10)
+    (view,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    with pytest.raises(WrongStateError, match="does not see"):
+        await hall.coordinator.checkpoints.files(view.id)
+    await hall.coordinator.checkpoints.delete(view.id)
+    with pytest.raises(WrongStateError, match="deleting"):
+        await hall.coordinator.checkpoints.read(view.id, MANIFEST)

@@ -1,0 +1,114 @@
+"""What agents send wrong is told clearly, and harms nobody else."""
+
+import asyncio
+import json
+
+import pytest
+from support.cluster.simulated import SimulatedCluster, SimulatedNode
+
+from trainhall.cluster.gateway.channel import CloseCode
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.simulation.channel import MemoryChannel
+
+
+async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:
+    channel = MemoryChannel()
+    for text in texts:
+        channel.to_gateway.put_nowait(text)
+    await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
+    assert channel.closed is not None
+    return channel.closed
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"type":"report"}', "1", "null"])
+async def test_what_is_no_report(hall: SimulatedCluster, text: str) -> None:
+    node = await hall.add_node("alpha")
+    code, reason = await refused(hall, node, text)
+    assert code == CloseCode.INVALID
+    assert "not a report" in reason
+    await hall.heartbeat()
+
+
+async def test_a_fault_in_listening_is_no_silent_end(hall: SimulatedCluster) -> None:
+    class Faulty(MemoryChannel):
+        async def receive_text(self) -> str:
+            text = await super().receive_text()
+            if text == "a fault":
+                raise ZeroDivisionError(text)
+            return text
+
+    node = await hall.add_node("alpha")
+    channel = Faulty()
+    for text in (node.report(hall.clock).model_dump_json(), "a fault"):
+        channel.to_gateway.put_nowait(text)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
+
+
+async def test_another_version_is_told_before_anything_else(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    code, reason = await refused(hall, node, json.dumps({"protocol_version": 2, "new": 1}))
+    assert code == CloseCode.PROTOCOL
+    assert "upgrade the coordinator" in reason
+
+
+async def test_a_connection_that_says_nothing_is_closed(hall: SimulatedCluster) -> None:
+    hall.options = ClusterOptions(hello_seconds=0.01)
+    node = await hall.add_node("alpha")
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    code, reason = await refused(hall, node)
+    assert code == CloseCode.SILENT
+    assert "no report" in reason
+
+
+async def test_a_removed_node_is_told(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    await hall.coordinator.nodes.remove(node.node_id)
+    await hall.settle()
+    assert node.channel is not None
+    assert node.channel.closed is not None
+    assert node.channel.closed[0] == CloseCode.REMOVED
+    code, _ = await refused(hall, node, node.report(hall.clock).model_dump_json())
+    assert code == CloseCode.REMOVED
+
+
+async def test_a_coordinator_that_stops_tells_its_agents(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    await hall.coordinator.stop()
+    assert node.channel is not None
+    assert node.channel.closed is not None
+    assert node.channel.closed[0] == CloseCode.STOPPING
+    code, _ = await refused(hall, node, node.report(hall.clock).model_dump_json())
+    assert code == CloseCode.STOPPING
+
+
+async def test_readings_are_stored_together(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", 1)
+    report = node.report(hall.clock).model_dump()
+    report["device_use"] = [
+        {"index": 0, "utilization": 51.5, "memory_used": 7, "power": float("inf")}
+    ]
+    assert node.channel is not None
+    node.channel.to_gateway.put_nowait(json.dumps(report).replace("Infinity", "1e400"))
+    await hall.exchanged()
+    await hall.coordinator.gateway.flush_readings()
+    if node.channel.closed is None:
+        (device,) = await hall.coordinator.nodes.devices()
+        assert (device.utilization, device.memory_used, device.power) == (51.5, 7, None)
+    else:
+        assert node.channel.closed[0] == CloseCode.INVALID
+
+
+async def test_fewer_devices_after_a_restart(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", 3)
+    job_id = await hall.submit(workers=3)
+    await hall.run_until(job_id, "running")
+    node.slots = 1
+    await hall.connect(node)
+    await hall.settle()
+    assert len(await hall.coordinator.nodes.devices()) == 3, "held ones stay until they are free"
+    await hall.finish(job_id)
+    await hall.connect(node)
+    await hall.settle()
+    assert len(await hall.coordinator.nodes.devices()) == 1

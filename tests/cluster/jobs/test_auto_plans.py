@@ -1,0 +1,192 @@
+"""Jobs whose strategy is `auto`: planned on a host, kept, and held against what was measured."""
+
+import pytest
+from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, planned
+
+from trainhall.cluster.jobs.auto_plans import JobPlan, Measured, keep_measured
+from trainhall.db.models import Job
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.status import Outcome
+
+AUTO = {"strategy": "auto"}
+MEASURED = {"peak_memory_bytes": 3 << 30, "step_seconds": 1.0, "steps": 40}
+
+
+async def submitted(hall: SimulatedCluster, workers: int = 2, **more: object) -> str:
+    return await hall.submit(workers, parallelism=AUTO, **more)
+
+
+def strategies(node: SimulatedNode, job_id: str) -> list[str]:
+    return [
+        a.assignment.launch.spec.parallelism.strategy
+        for token, a in node.attempts.items() if token[0] == job_id
+    ]  # fmt: skip
+
+
+async def plan_of(hall: SimulatedCluster, job_id: str) -> JobPlan:
+    plan = (await hall.job(job_id)).plan
+    assert plan is not None
+    return plan
+
+
+async def test_a_host_plans_and_every_host_runs_what_it_chose(hall: SimulatedCluster) -> None:
+    nodes = [await hall.add_node(name) for name in ("alpha", "beta")]
+    job_id = await submitted(hall, workers=4)
+    job = await hall.job(job_id)
+    assert job.state == "starting"
+    assert job.reason.startswith("planning its strategy on node alpha; placed on ")
+    assert job.plan is None
+    asked = nodes[0].running(job_id).assignment.launch.planning
+    assert asked is not None
+    assert (asked.workers, asked.device.name, asked.device.memory) == (4, "cpu 0", 1 << 30)
+    assert asked.device.sharing == 2
+    other = nodes[1].running(job_id).assignment.launch
+    assert other.planning is None, "two hosts might choose differently"
+    await hall.work(2)
+    assert (await hall.job(job_id)).reason.startswith("planned: fsdp of a test has the shortest")
+    await hall.run_until(job_id, "running")
+    for node in nodes:
+        assert strategies(node, job_id) == ["fsdp"]
+        prediction = node.running(job_id).assignment.launch.prediction
+        assert prediction is not None
+        assert prediction.step_seconds == 0.5
+    kinds = [e.kind for e in (await hall.coordinator.jobs.events(job_id)).items]
+    assert kinds.count("plan") == 1
+    assert (await hall.job(job_id)).spec["parallelism"]["strategy"] == "auto"
+    await hall.check()
+
+
+async def test_what_it_measured_stands_beside_and_corrects_the_next(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    for _ in range(2):
+        job_id = await submitted(hall)
+        await hall.run_until(job_id, "running")
+        assert (await plan_of(hall, job_id)).error is None
+        await hall.tell(job_id, "completed", {"steps": 100, "metrics": {}, "measured": MEASURED})
+        await hall.finish(job_id)
+        plan = await plan_of(hall, job_id)
+        assert plan.measured == Measured(**MEASURED, attempt=1)
+        assert plan.error == {"peak_memory_bytes": pytest.approx(0.5), "step_seconds": 1.0}
+    job_id = await submitted(hall)
+    asked = node.running(job_id).assignment.launch.planning
+    assert asked is not None
+    factors = asked.calibration
+    assert factors.memory == pytest.approx(1.5)
+    assert (factors.time, factors.runs) == (2.0, 2)
+
+
+async def test_nonsense_that_is_measured_is_left_out(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    await hall.run_until(job_id, "running")
+    for measured in (None, "much", {"peak_memory_bytes": -1, "step_seconds": 1.0, "steps": 1}):
+        await hall.tell(job_id, "paused", {"step": 3, "measured": measured})
+    assert (await plan_of(hall, job_id)).measured is None
+
+
+def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
+    made_for = {"attempt": 2, "asked": {}, "world_size": 1, "device_kind": "cpu"}
+    job = Job(plan=JobPlan(**dict(planned("fsdp")), **made_for).model_dump(mode="json"))
+    assert not keep_measured(job, MEASURED, 1), "reported late, by an attempt under another plan"
+    assert keep_measured(job, MEASURED, 2)
+    assert job.plan is not None
+    assert job.plan["measured"] == MEASURED | {"attempt": 2}
+
+
+async def test_a_plan_that_fails_fails_the_job_at_once(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    why = "its strategy cannot be planned: nothing fits: fsdp (shard 2) lacks 3.0 GiB"
+    node.answer = Failure(message=why, final=True)
+    job_id = await submitted(hall, recovery={"max_restarts": 3})
+    await hall.work(3)
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("failed", 1)
+    assert job.reason == why
+
+
+async def test_restarts_and_resumes_keep_the_plan(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    await hall.run_until(job_id, "running")
+    node.answer = planned("tensor")
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    await hall.run_until(job_id, "running")
+    assert strategies(node, job_id) == ["fsdp"]
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    job = await hall.job(job_id)
+    assert (job.attempt, strategies(node, job_id)) == (3, ["fsdp"])
+    events = (await hall.coordinator.jobs.events(job_id)).items
+    assert "keeps its plan: fsdp of a test" in [e.reason for e in events if e.attempt == 3][1]
+
+
+async def test_another_world_size_is_planned_anew_and_a_named_strategy_is_not(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 10)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    (saved,) = (await hall.coordinator.checkpoints.list(job_id)).items
+    node.answer = planned("ddp")
+    await hall.coordinator.checkpoints.restore(saved.id, resources={"workers": 1})
+    await hall.settle()
+    assert (await hall.job(job_id)).reason.startswith("planning its strategy on node alpha")
+    await hall.run_until(job_id, "running")
+    assert strategies(node, job_id) == ["ddp"]
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.checkpoints.restore(saved.id, parallelism={"strategy": "fsdp"})
+    job = await hall.run_until(job_id, "running")
+    assert (strategies(node, job_id), job.plan) == (["fsdp"], None)
+
+
+async def test_a_coordinator_that_ends_while_a_host_plans_goes_on(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    node.work()  # it knows the plan, and nobody has heard
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    await hall.connect(node, new_agent=False)
+    await hall.run_until(job_id, "running")
+    assert (strategies(node, job_id), (await hall.job(job_id)).attempt) == (["fsdp"], 1)
+
+
+async def test_an_agent_that_forgets_what_it_planned_plans_again(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    node.work()
+    node.attempts.clear()
+    await hall.connect(node)
+    await hall.run_until(job_id, "running")
+    assert (strategies(node, job_id), (await hall.job(job_id)).attempt) == (["fsdp"], 1)
+
+
+async def test_a_user_need_not_wait_for_the_plan(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    for command, state in (("pause", "paused"), ("cancel", "cancelled")):
+        job_id = await submitted(hall)
+        await getattr(hall.coordinator.jobs, command)(job_id)
+        job = await hall.run_until(job_id, state)
+        assert job.plan is None
+        await hall.check()
+
+
+async def test_the_plan_of_a_revoked_attempt_is_not_kept(hall: SimulatedCluster) -> None:
+    lost = await hall.add_node("alpha")
+    job_id = await submitted(hall)
+    await hall.disconnect(lost)
+    hall.clock.advance(hall.options.lost_after_seconds + 1)
+    other = await hall.add_node("beta")
+    other.answer = planned("tensor")
+    await hall.run_until(job_id, "running")
+    assert strategies(other, job_id) == ["tensor"]
+    lost.work()
+    await hall.connect(lost)
+    await hall.work(2)
+    assert (await plan_of(hall, job_id)).summary == "tensor of a test"
+    await hall.check()

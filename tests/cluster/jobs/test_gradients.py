@@ -1,0 +1,217 @@
+"""Asking for gradients is level-triggered, and what ranks tell of them is kept within bounds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.errors import ConflictError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs import gradients
+from trainhall.db.models import Attempt
+from trainhall.training.link.gradient_record import MAX_GRADIENTS, GradientRecord, Histogram
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(step: int, *, request: int = 0, names: int = 2, norm: float = 0.5) -> dict[str, Any]:
+    return GradientRecord(
+        step=step,
+        request=request,
+        names=[f"layers.{i}.weight" for i in range(names)],
+        norms=[norm] * names,
+        largest=[2 * norm] * names,
+        histograms=[Histogram(first=3, counts=[1, 2])] * names if request else None,
+    ).as_json()
+
+
+async def running(hall: SimulatedCluster) -> str:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    return job_id
+
+
+def requests(hall: SimulatedCluster, job_id: str) -> int:
+    """What the job's host was told last."""
+    (node,) = hall.nodes.values()
+    return node.running(job_id).assignment.gradients
+
+
+async def steps(hall: SimulatedCluster, job_id: str, most: int = 512) -> list[tuple[int, int]]:
+    _, found = await hall.coordinator.gradients.history(job_id, most)
+    return [(each.attempt, each.step) for each in found]
+
+
+async def test_a_request_is_told_until_it_is_answered(hall: SimulatedCluster) -> None:
+    job_id = await running(hall)
+    service = hall.coordinator.gradients
+    assert await service.ask(job_id) == gradients.Asked(1, 0)
+    assert await service.ask(job_id) == gradients.Asked(1, 0), "it waits already"
+    await hall.settle()
+    assert requests(hall, job_id) == 1
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    (node,) = hall.nodes.values()
+    await hall.connect(node)
+    await hall.settle()
+    assert requests(hall, job_id) == 1
+    await hall.tell(job_id, "gradients", record(40))
+    assert (await hall.coordinator.gradients.ask(job_id)).answered == 0, "nobody asked for that"
+    await hall.tell(job_id, "gradients", record(41, request=1))
+    await hall.heartbeat()
+    asked, found = await hall.coordinator.gradients.history(job_id, 10)
+    assert asked == gradients.Asked(1, 1)
+    assert [each.has_histograms for each in found] == [False, True]
+    hall.coordinator.gateway.wake_all()
+    await hall.settle()
+    assert requests(hall, job_id) == 0
+    assert (await hall.coordinator.gradients.ask(job_id)).asked == 2
+
+
+async def test_a_recovered_attempt_hears_of_what_the_lost_one_left_unanswered(
+    hall: SimulatedCluster,
+) -> None:
+    job_id = await running(hall)
+    await hall.coordinator.gradients.ask(job_id)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    assert requests(hall, job_id) == 1
+
+
+async def test_only_a_task_that_takes_steps_can_be_asked(hall: SimulatedCluster) -> None:
+    job_id = await running(hall)
+    await hall.coordinator.jobs.cancel(job_id)
+    await hall.run_until(job_id, "cancelled")
+    service = hall.coordinator.gradients
+    with pytest.raises(WrongStateError, match="cancelled"):
+        await service.ask(job_id)
+    script = await hall.submit(task=None, script={"path": "/srv/train.py"}, training={})
+    with pytest.raises(ConflictError, match="script"):
+        await service.ask(script)
+    for call in (service.ask("nothing"), service.history("nothing", 1), service.one("nothing", 1)):
+        with pytest.raises(NotFoundError):
+            await call
+    with pytest.raises(NotFoundError, match="captured step"):
+        await service.one(job_id, 7)
+
+
+async def test_a_record_is_kept_as_it_was_told(hall: SimulatedCluster) -> None:
+    job_id = await running(hall)
+    service = hall.coordinator.gradients
+    asked = await service.ask(job_id)
+    await hall.tell(job_id, "gradients", record(3, request=asked.asked, norm=float("nan")))
+    found, histograms = await service.one(job_id, 3)
+    assert (found.norms, found.largest) == (["NaN", "NaN"], ["NaN", "NaN"])
+    assert histograms == [{"first": 3, "counts": [1, 2], "zeros": 0, "not_finite": 0}] * 2
+    damaged: list[dict[str, Any]] = [
+        {}, {"step": 0}, {**record(4), "norms": [1.0]}, {**record(4), "names": ["x"] * 2000},
+        record(4) | {"step": 2**63},
+        record(4, request=1) | {"histograms": [{"counts": [2**64]}] * 2},
+    ]  # fmt: skip
+    for data in damaged:
+        await hall.tell(job_id, "gradients", data)
+    assert await steps(hall, job_id) == [(1, 3)]
+
+
+async def test_what_is_kept_of_a_job_is_bounded(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradients, "KEPT_RECORDS", 8)
+    monkeypatch.setattr(gradients, "KEPT_HISTOGRAMS", 2)
+    job_id = await running(hall)
+    service = hall.coordinator.gradients
+    for step in range(1, 30):
+        request = 0
+        if step > 24:
+            request = (await service.ask(job_id)).asked
+        await hall.tell(job_id, "gradients", record(step, request=request))
+        assert len(await steps(hall, job_id)) <= 8
+    _, found = await service.history(job_id, 512)
+    kept = [each.step for each in found]
+    assert kept[0] == 1
+    assert kept[-1] == 29
+    assert [each.step for each in found if each.has_histograms] == kept[-2:]
+    assert [step for _, step in await steps(hall, job_id, 3)][-1] == 29
+    assert len(await steps(hall, job_id, 3)) == 3
+
+
+async def test_an_answer_is_there_however_many_steps_are_kept(
+    hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradients, "KEPT_RECORDS", 4)
+    job_id = await running(hall)
+    service = hall.coordinator.gradients
+    await service.ask(job_id)
+    for step in (1, 2, 3, 4):
+        await hall.tell(job_id, "gradients", record(step, request=1 if step == 2 else 0))
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    await hall.tell(job_id, "started", {"resumed_from": 3, "total_steps": 100, "samples": 5})
+    await hall.tell(job_id, "gradients", record(4))
+    assert await steps(hall, job_id) == [(1, 1), (1, 2), (1, 3), (2, 4)], (
+        "the newest, and asked for"
+    )
+    for step in (5, 6, 7):
+        await hall.tell(job_id, "gradients", record(step))
+    _, found = await service.history(job_id, 512)
+    assert len(found) <= 4
+    assert [each.step for each in found if each.has_histograms] == [2]
+
+
+async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
+    job_id = await running(hall)
+    await hall.tell(job_id, "gradients", record(1, names=MAX_GRADIENTS))
+    async with hall.db.session() as session:
+        row = await session.get(gradients.GradientRecord, (job_id, 1, 1))
+        assert row is not None
+        assert len(row.columns) < 32 * MAX_GRADIENTS
+
+
+async def test_of_steps_that_were_taken_again_the_newest_count(hall: SimulatedCluster) -> None:
+    job_id = await running(hall)
+    for step in (10, 20, 30):
+        await hall.tell(job_id, "gradients", record(step))
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    await hall.tell(job_id, "started", {"resumed_from": 15, "total_steps": 100, "samples": 5})
+    assert await steps(hall, job_id) == [(1, 10)]
+    await hall.tell(job_id, "gradients", record(20))
+    assert await steps(hall, job_id) == [(1, 10), (2, 20)]
+    async with hall.db.transaction() as session:
+        attempt = await session.get(Attempt, (job_id, 2))
+        assert attempt is not None
+        attempt.revoked = True
+    await hall.tell(job_id, "gradients", record(30))
+    assert await steps(hall, job_id) == [(1, 10), (2, 20)], "a revoked attempt tells nothing"
+
+
+def captured(step: int, **norms: float | str) -> gradients.Captured:
+    values = list(norms.values())
+    return gradients.Captured(1, step, NOW, 0, False, list(norms), values, values)
+
+
+def test_what_is_remarkable_is_told() -> None:
+    usual = {"sound": 1.0, "loud": 1.0, "dead": 0.1, "faint": 0.1, "broken": 1.0}
+    now: dict[str, float | str] = {
+        "sound": 2.0,
+        "loud": 40.0,
+        "dead": 0.0,
+        "faint": 1e-9,
+        "broken": "NaN",
+        "new": 9.0,
+    }
+    records = [*(captured(step, **usual) for step in range(1, 4)), captured(4, **now)]
+    found = dict(zip(now, gradients.remarks(records), strict=True))
+    assert found == {
+        "sound": None, "loud": "exploding", "dead": "dead", "faint": "vanishing",
+        "broken": "not finite", "new": None,
+    }  # fmt: skip
+    assert gradients.remarks(records[2:])[1] is None, "nobody knows yet what is usual"
+    assert gradients.remarks([]) == []

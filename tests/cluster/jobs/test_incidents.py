@@ -1,0 +1,126 @@
+"""Incidents: what failed, what was done, and how long each part took."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from trainhall.cluster.jobs.incidents import incidents_of, newest_incident
+from trainhall.cluster.lifecycle.generations import note_first_step
+from trainhall.db.documents import Allocation, GenerationRecord
+from trainhall.db.models import Attempt
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def failed(seconds: float, **more: Any) -> dict[str, Any]:
+    """A failure as it is stored."""
+    failure = Failure(message="rank 1 was ended by SIGKILL", rank=1, time=at(seconds).timestamp())
+    return failure.model_copy(update={"cause": Cause.KILLED, **more}).model_dump(mode="json")
+
+
+ALONE = Allocation.parse([{"node_id": "a"}])
+
+
+def attempt(number: int, started: float, **columns: Any) -> Attempt:
+    given: dict[str, Any] = {
+        "job_id": "job", "number": number, "generation": 1, "state": "failed", "reason": "x",
+        "world_size": 2, "allocation": Allocation.parse([{"node_id": "a"}, {"node_id": "other"}]),
+        "started_at": at(started), "generations": (), "node_outcomes": {},
+        "began": {}, "failure": None, "finished_at": None, "stopping_at": None,
+    }  # fmt: skip
+    return Attempt(**{**given, **columns})
+
+
+def test_an_attempt_that_was_replaced_tells_every_part_of_the_way_back() -> None:
+    first = attempt(
+        1, 0, failure=failed(100, step=132), finished_at=at(100.9),
+        node_outcomes={"a": {"ended_at": at(100.5).timestamp()}},
+    )  # fmt: skip
+    second = attempt(2, 101.5, state="running")
+    note_first_step(second, 1, at(103.5).timestamp(), at(104).timestamp(), 121)
+    (incident,) = incidents_of(first, second)
+    assert incident.detect_seconds == 0.5
+    assert incident.regroup_seconds == 1.0
+    assert incident.load_seconds == 2.0
+    assert incident.step_seconds == 0.5
+    assert incident.total_seconds == 4.0
+    assert incident.steps_redone == 12
+    assert incident.done == "attempt 2 took its place"
+    assert newest_incident([first, second], 1) == incident
+    assert incident.summary() == (
+        "recovered from killed: 0.5 s to detect, 1 s to regroup, 2 s to load, "
+        "0.5 s to the next step, 12 steps done again"
+    )
+
+
+def test_what_is_not_known_yet_is_left_out() -> None:
+    only = attempt(1, 0, failure=failed(10), finished_at=at(11))
+    (incident,) = incidents_of(only, None)
+    assert incident.detect_seconds == 1.0
+    assert incident.regroup_seconds is None
+    assert incident.total_seconds is None
+    assert incident.steps_redone is None
+    assert incident.done == "the attempt ended"
+    assert newest_incident([only], 1) is None
+    assert incidents_of(attempt(1, 0), None) == []
+
+
+def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
+    lost = attempt(
+        1, 0, state="lost", failure=failed(10, cause=Cause.NODE_LOST), finished_at=at(100),
+        node_outcomes={"other": {"ended_at": at(20).timestamp()}},
+    )  # fmt: skip
+    (incident,) = incidents_of(lost, None)
+    assert incident.detect_seconds == 90.0
+
+
+def test_how_it_ended_is_not_told_by_a_host_that_it_had_left() -> None:
+    """Its ranks had ended long before."""
+    first = attempt(
+        1, 0, failure=failed(100), finished_at=at(101), allocation=ALONE,
+        node_outcomes={
+            "left": {"ended_at": at(20).timestamp()}, "a": {"ended_at": at(100.5).timestamp()},
+        },
+    )  # fmt: skip
+    (incident,) = incidents_of(first, None)
+    assert incident.detect_seconds == 0.5
+
+
+def test_the_queue_is_no_part_of_the_way_back_of_a_job_that_was_moved() -> None:
+    moved = failed(10, cause=Cause.PREEMPTED, step=40, time=None)
+    first = attempt(1, 0, state="paused", failure=moved, finished_at=at(11))
+    second = attempt(2, 3600, state="running")
+    note_first_step(second, 1, at(3601).timestamp(), at(3602).timestamp(), 41)
+    (incident,) = incidents_of(first, second)
+    assert (incident.detect_seconds, incident.regroup_seconds) == (None, None)
+    assert (incident.load_seconds, incident.steps_redone) == (1.0, 0)
+
+
+def test_a_regrouping_in_place_is_an_incident_of_its_own() -> None:
+    def generation(number: int, seconds: float, size: int, failure: Any = None) -> GenerationRecord:
+        return GenerationRecord(number, at(seconds), "x", size, Allocation(), failure)
+
+    one = attempt(
+        1, 0, state="running", generation=3,
+        generations=(
+            generation(1, 0, 4), generation(2, 50.2, 3, failed(50, step=40)), generation(3, 90, 4),
+        ),
+    )  # fmt: skip
+    note_first_step(one, 2, at(50.4).timestamp(), at(50.5).timestamp(), 41)
+    (incident,) = incidents_of(one, None)
+    assert (incident.generation, incident.steps_redone) == (1, 0)
+    assert "regrouped in place as generation 2, 4 → 3 ranks" in incident.done
+    assert newest_incident([one], 2) == incident
+    # Growth followed no failure.
+    assert newest_incident([one], 3) is None
+
+
+def test_hosts_whose_clocks_differ_give_no_negative_times() -> None:
+    ahead = attempt(1, 0, failure=failed(20), finished_at=at(19))
+    (incident,) = incidents_of(ahead, None)
+    assert incident.detect_seconds == 0.0

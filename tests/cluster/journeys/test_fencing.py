@@ -1,0 +1,143 @@
+"""Every way in which an old token could change something, tried: by a host that was given up and
+has not noticed, and by ranks of an earlier generation."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from support.cluster.outdated import STALE, Outdated
+from support.cluster.simulated import SimulatedCluster, failure
+from support.storage.frames import frame, table
+
+from trainhall.cluster.errors import RevokedError
+from trainhall.cluster.fencing import FencingToken
+from trainhall.cluster.lifecycle.jobs import move_attempt, request_stop
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import AttemptState
+from trainhall.db.models import Attempt, Job, LogChunk, LogStream, MetricFrame
+from trainhall.training.link.events import RankEvent
+from trainhall.training.link.status import Outcome
+
+WHY = Reason.of(ReasonCode.SUBMITTED)
+
+
+@pytest.fixture
+async def replaced(hall: SimulatedCluster) -> Outdated:
+    """A job that goes on elsewhere, while its first host still believes in attempt 1."""
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit(workers=1)
+    await hall.run_until(job_id, "running")
+    await hall.save_checkpoint(job_id, 20)
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    await hall.add_node("beta")
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).attempt == 2
+    return Outdated(hall, job_id, alpha)
+
+
+EVENTS: list[tuple[str, dict[str, Any]]] = [
+    ("started", {"total_steps": 7, "resumed_from": 3}),
+    ("checkpoint", {"name": STALE, "step": 90, "size": 1}),
+    ("completed", {"steps": 100, "metrics": {"loss": 0.0}}),
+    ("paused", {"step": 90}),
+    ("failure", {"type": "ValueError", "message": "late", "final": True}),
+    ("network", {"message": "late"}),
+    ("note", {"message": "late"}),
+    ("gradients", {"step": 90}),
+]
+
+
+async def test_events(replaced: Outdated) -> None:
+    before = await replaced.truth()
+    coordinator, job_id = replaced.hall.coordinator, replaced.job_id
+    for number, (kind, data) in enumerate(EVENTS, 1):
+        event = RankEvent.model_validate(
+            {"sequence": number, "time": 0.0, "rank": 0, "kind": kind, "data": data}
+        )
+        acked = await coordinator.events(job_id, 1, "0-aaaaaaaa", [event])
+        assert acked == number, "it is taken, so that the host can forget it"
+        await replaced.hall.settle()
+        assert await replaced.truth() == before, kind
+    reasons = [e.reason for e in (await coordinator.jobs.events(job_id, limit=200)).items]
+    void = [reason for reason in reasons if reason.startswith("void, the attempt was replaced")]
+    assert len(void) == len(EVENTS) - 1, "but for gradients, which are left out"
+
+
+async def test_uploads(replaced: Outdated) -> None:
+    before = await replaced.truth()
+    await replaced.fail_to_upload()
+    assert await replaced.truth() == before
+
+
+async def test_metrics_and_logs_are_kept_and_void(replaced: Outdated) -> None:
+    before = await replaced.truth()
+    hall, job_id = replaced.hall, replaced.job_id
+    body = frame(1, table([90], loss=[0.0]))
+    assert await hall.coordinator.ingest.metrics(job_id, 1, "0-bbbbbbbb", body) == 1
+    assert await hall.coordinator.ingest.logs(job_id, 1, 0, "stdout", 0, b"late\n") == 5
+    assert await replaced.truth() == before
+    async with hall.db.session() as session:
+        voids = await session.scalars(select(MetricFrame.void).where(MetricFrame.attempt == 1))
+        assert set(voids) == {True}
+        kept = await session.scalars(select(LogChunk.void).where(LogChunk.attempt == 1))
+        assert set(kept) == {True}
+        stream = await session.get_one(LogStream, (job_id, 1, 0, "stdout"))
+        assert stream.length == 5
+        assert (await session.get_one(Attempt, (job_id, 1))).first_step is None
+
+
+@pytest.mark.parametrize("outcome", [None, Outcome.COMPLETED])
+async def test_reports(replaced: Outdated, outcome: Outcome | None) -> None:
+    """It comes back, and says what it has; it is told to end, and nothing else comes of it."""
+    before = await replaced.truth()
+    old = replaced.away.running(replaced.job_id)
+    if outcome is not None:
+        replaced.away.end(old, outcome, None)
+    await replaced.hall.connect(replaced.away)
+    await replaced.hall.heartbeat()
+    await replaced.hall.work(3)
+    assert await replaced.truth() == before
+    assert replaced.away.attempts == {}
+    assert len(replaced.away.launched) == 1, "and nothing was launched there again"
+
+
+async def test_transitions(replaced: Outdated) -> None:
+    before = await replaced.truth()
+    token, now = FencingToken(replaced.job_id, 1, 1), replaced.hall.clock.now()
+    async with replaced.hall.db.transaction() as session:
+        for start in (AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING):
+            end = AttemptState.COMPLETED
+            assert not await move_attempt(session, token, start, end, reason=WHY, now=now)
+        assert not await request_stop(session, token, "stop", reason=WHY, now=now)
+    assert await replaced.truth() == before
+
+
+async def test_an_earlier_generation_of_the_same_attempt(hall: SimulatedCluster) -> None:
+    """Its ranks regrouped; one that was left behind is not heard."""
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    old = alpha.running(job_id)
+    async with hall.db.transaction() as session:
+        await session.execute(update(Attempt).values(generation=2))
+        await session.execute(update(Job).values(generation=2))
+    replaced = Outdated(hall, job_id, alpha)
+    before = await replaced.truth()
+    stale = RankEvent.model_validate(
+        {"sequence": 1, "time": 0.0, "rank": 0, "kind": "checkpoint",
+         "data": {"name": STALE, "step": 90, "size": 1}}
+    )  # fmt: skip
+    await hall.coordinator.events(job_id, 1, "0-cccccccc", [stale])
+    with pytest.raises(RevokedError, match="regrouped after generation 1, and went on with what"):
+        await hall.coordinator.checkpoints.uploads.commit(job_id, STALE)
+    async with hall.db.transaction() as session:
+        token, now = FencingToken(job_id, 1, 1), hall.clock.now()
+        start, end = AttemptState.RUNNING, AttemptState.FAILED
+        assert not await move_attempt(session, token, start, end, reason=WHY, now=now)
+        assert not await request_stop(session, token, "stop", reason=WHY, now=now)
+    alpha.end(old, Outcome.FAILED, failure())
+    hall.send_report(alpha)
+    await hall.settle()
+    assert await replaced.truth() == before

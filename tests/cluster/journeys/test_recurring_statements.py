@@ -1,0 +1,180 @@
+"""Recurring statements read what is active; their cost does not grow with finished jobs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+from support.cluster.simulated import SimulatedCluster, failure
+from support.storage.finished_jobs import add_finished_jobs
+from support.storage.frames import frame, table
+
+from trainhall.cluster.nodes.quarantine import quarantine_failing_nodes
+from trainhall.db.database import Database
+from trainhall.monitoring import devices
+from trainhall.monitoring.live import read_frames
+from trainhall.monitoring.logs import read_logs
+from trainhall.monitoring.metrics import read_metrics
+from trainhall.monitoring.prometheus import exposition
+from trainhall.training.link.status import Outcome
+
+FINISHED = 5_000
+MAX_ROWS = 200
+"""The most rows that one statement may read of a growing table: 250 finished jobs failed."""
+SMALL = {"nodes", "devices", "grants", "node_events", "device_readings"}
+"""Tables that grow with the cluster and not with its past."""
+MAX_STEPS = 2_000
+"""Of SQLite's virtual machine, which takes about a dozen for each row."""
+_STRIDE = 10
+COUNTED = "GROUP BY jobs.state"
+"""A count by state reads one entry of an index for each job: milliseconds for 100,000."""
+
+Statement = tuple[str, Any]
+
+
+@contextmanager
+def recorded() -> Iterator[list[Statement]]:
+    """Statements and parameters that any engine executes."""
+    found: list[Statement] = []
+
+    def record(
+        _c: Connection, _cursor: Any, statement: str, parameters: Any, _x: Any, many: bool
+    ) -> None:
+        if statement.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH"):
+            found.append((statement, parameters[0] if many else parameters))
+
+    event.listen(Engine, "before_cursor_execute", record)
+    try:
+        yield found
+    finally:
+        event.remove(Engine, "before_cursor_execute", record)
+
+
+@pytest.fixture
+async def busy(hall: SimulatedCluster) -> dict[str, str]:
+    """Jobs that run, restarted, save, wait and are paused, beside many finished ones; their ids."""
+    await hall.add_node("host", slots=4)
+    jobs = {"running": await hall.submit(2), "restarted": await hall.submit(1)}
+    jobs["removing"] = await hall.submit(1, checkpoint={"keep_latest": 1})
+    for job_id in jobs.values():
+        await hall.run_until(job_id, "running")
+    await hall.finish(jobs["restarted"], Outcome.FAILED, failure())
+    await hall.heartbeat(60.0)
+    await hall.run_until(jobs["restarted"], "running")
+    for step in (10, 20):
+        await hall.save_checkpoint(jobs["running"], step)
+        await hall.save_checkpoint(jobs["removing"], step)
+    jobs["waiting"] = await hall.submit(4)
+    jobs["paused"] = await hall.submit(4)
+    await hall.coordinator.jobs.pause(jobs["paused"])
+    await add_finished_jobs(hall.db, FINISHED)
+    return jobs
+
+
+async def recurring(hall: SimulatedCluster, jobs: dict[str, str]) -> None:
+    """Do once what a coordinator does all the time, and what open pages ask it for."""
+    coordinator, running = hall.coordinator, jobs["running"]
+    await coordinator.reconciler.pass_once()
+    coordinator.gateway.wake_all()
+    await hall.heartbeat(1.0)
+    await coordinator.gateway.flush_readings()
+    for sequence in range(1, 3):
+        body = frame(sequence, table([sequence], loss=[0.5]))
+        await coordinator.ingest.metrics(running, 1, "0-aaaaaaaa", body)
+    await coordinator.ingest.logs(running, 1, 0, "stdout", 0, b"a line\nand a prompt> ")
+    await hall.tell(running, "note", {"message": "x"})
+    await hall.save_checkpoint(running, 30)
+    hall.clock.advance(2.0)
+    coordinator.packer._pack_frames = 1
+    await coordinator.packer.pack_once()
+    await coordinator.checkpoints.uploads.housekeep()
+    async with hall.db.transaction() as session:
+        await devices.forget(session, hall.clock.now())
+        await quarantine_failing_nodes(session, hall.nodes, hall.clock.now())
+    await hall.submit(4)
+
+    page = await coordinator.jobs.list(limit=20)
+    await coordinator.jobs.list(limit=20, cursor=page.next_cursor)
+    for states in (["running"], ["completed"], ["completed", "failed"]):
+        await coordinator.jobs.list(limit=20, states=states)
+        await coordinator.jobs.list(limit=20, states=states, cursor=page.next_cursor)
+    await coordinator.jobs.get(running)
+    await coordinator.queue.list()
+    await coordinator.queue.quotas()
+    await coordinator.nodes.list()
+    await coordinator.nodes.devices()
+    await coordinator.nodes.summary()
+    await coordinator.nodes.events(next(iter(hall.nodes)))
+    await coordinator.checkpoints.list(running)
+    await coordinator.jobs.events(running)
+    await coordinator.jobs.attempts(running)
+    await coordinator.gradients.history(running, 10)
+    await read_frames(hall.db, running, 0)
+    await read_metrics(hall.db, running)
+    await read_logs(hall.db, running, tail=1)
+    await exposition(hall.db)
+
+
+async def test_recurring_statements_read_nothing_of_finished_jobs(
+    hall: SimulatedCluster, busy: dict[str, str]
+) -> None:
+    with recorded() as statements:
+        await recurring(hall, busy)
+    slow = {}
+    for statement, parameters in statements:
+        if COUNTED in statement or statement in slow:
+            continue
+        if found := await _reads_much(hall.db, statement, parameters):
+            slow[statement] = found
+    assert not slow, "\n\n".join(f"{sql}\n-- {why}" for sql, why in slow.items())
+    assert len({statement for statement, _ in statements}) > 40
+
+
+async def _reads_much(database: Database, statement: str, parameters: Any) -> str | None:
+    """Say why a statement reads finished jobs, or None."""
+
+    def explain(connection: Connection) -> str | None:
+        if database.dialect == "postgresql":
+            explained = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement
+            found = _of_postgres(connection.exec_driver_sql(explained, parameters).scalar_one()[0])
+        else:
+            found = _of_sqlite(connection, statement, parameters)
+        connection.rollback()
+        return "\n-- ".join(found) or None
+
+    return await database.write(explain)
+
+
+def _of_sqlite(connection: Connection, statement: str, parameters: Any) -> list[str]:
+    driver: Any = connection.connection.driver_connection
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += _STRIDE
+
+    driver.set_progress_handler(count, _STRIDE)
+    result = connection.exec_driver_sql(statement, parameters)
+    if result.returns_rows:
+        result.all()
+    driver.set_progress_handler(None, 0)
+    if steps <= MAX_STEPS:
+        return []
+    plan = connection.exec_driver_sql("EXPLAIN QUERY PLAN " + statement, parameters)
+    return [f"{steps} steps of SQLite's machine", *(row.detail for row in plan)]
+
+
+def _of_postgres(explained: dict[str, Any]) -> list[str]:
+    def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield plan
+        for each in plan.get("Plans", ()):
+            yield from nodes(each)
+
+    wrong = []
+    for node in nodes(explained["Plan"]):
+        name = node.get("Relation Name")
+        rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        if name is not None and name not in SMALL and node["Actual Loops"] * rows > MAX_ROWS:
+            wrong.append(f"{node['Node Type']} reads {rows} rows of {name}")
+    return wrong

@@ -1,0 +1,208 @@
+"""A user resizes a job: in place, by its next attempt, or before it starts."""
+
+import pytest
+from sqlalchemy import update
+from support.cluster.simulated import SimulatedCluster, spec
+
+from trainhall.cluster.errors import InvalidValueError, NotFoundError, WrongStateError
+from trainhall.cluster.jobs.spec_changes import resized_spec
+from trainhall.cluster.jobs.views import JobView
+from trainhall.cluster.snapshot.load import load_facts
+from trainhall.db.models import JobProgress
+from trainhall.training.spec import SpecError
+
+
+async def running(hall: SimulatedCluster, **more: object) -> str:
+    """A job whose ranks have begun to train."""
+    job_id = await hall.submit(**more)  # type: ignore[arg-type]
+    await hall.run_until(job_id, "running")
+    await began(hall, job_id)
+    return job_id
+
+
+async def began(hall: SimulatedCluster, job_id: str) -> None:
+    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 9})
+    await hall.heartbeat()
+
+
+async def resize(hall: SimulatedCluster, job_id: str, **resources: int) -> JobView:
+    view = await hall.coordinator.jobs.resize(job_id, resources)
+    await hall.settle()
+    return view
+
+
+async def run_at(hall: SimulatedCluster, job_id: str, size: int) -> JobView:
+    """Until the job runs at this size."""
+    for _ in range(20):
+        job = await hall.job(job_id)
+        if (job.state, job.world_size) == ("running", size):
+            return job
+        await hall.work()
+    raise AssertionError(f"job {job_id} is {job.state} ({job.reason}) at {job.world_size}")
+
+
+async def sizes(hall: SimulatedCluster, job_id: str) -> list[list[int]]:
+    """Of each attempt, those of its generations."""
+    attempts = await hall.coordinator.jobs.attempts(job_id)
+    return [[g.world_size for g in attempt.generations] for attempt in attempts]
+
+
+@pytest.mark.parametrize("resources", [{"workers": 2}, {"min_workers": 1, "max_workers": 2}])
+async def test_a_data_parallel_job_changes_its_size_in_place(
+    hall: SimulatedCluster, resources: dict[str, int]
+) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, resources=resources)
+    assert (await resize(hall, job_id, workers=4)).spec["resources"]["workers"] == 4
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 4)
+    assert job.reason == "resized by a user; continues with 4 workers instead of 2"
+    assert node.running(job_id).assignment.launch.spec.resources.workers == 4
+    await hall.heartbeat()
+    await resize(hall, job_id, workers=1)
+    await run_at(hall, job_id, 1)
+    await resize(hall, job_id, min_workers=2, max_workers=3)
+    await run_at(hall, job_id, 3)
+    assert await sizes(hall, job_id) == [[2, 4, 1, 3]]
+    await hall.check()
+
+
+async def test_another_job_saves_and_goes_on_at_its_new_size(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2, parallelism={"strategy": "fsdp", "shard": 2})
+    saved = await hall.save_checkpoint(job_id, 10)
+    await resize(hall, job_id, workers=4)
+    assert node.running(job_id).assignment.goal == "pause"
+    launch = node.running(job_id).assignment.launch
+    assert launch.spec.resources.workers == 2, "what runs is told of its own size to its end"
+    assert (await run_at(hall, job_id, 4)).attempt == 2
+    launch = node.running(job_id).assignment.launch
+    assert (launch.world_size, launch.spec.resources.workers) == (4, 4)
+    assert launch.checkpoint.resume == [saved]
+    assert launch.spec.parallelism.shard == 2, "it goes with the new number"
+    reasons = [event.reason for event in (await hall.coordinator.jobs.events(job_id)).items]
+    assert any(
+        reason.startswith("resize requested by a user: 4 workers instead of 2")
+        for reason in reasons
+    ), reasons
+    await hall.check()
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+async def test_a_job_keeps_its_size_until_there_is_room(
+    hall: SimulatedCluster, strategy: str
+) -> None:
+    await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2, parallelism={"strategy": strategy})
+    other = await running(hall, workers=2)
+    reason = (await resize(hall, job_id, workers=4)).reason
+    change = "4 workers instead of 2 workers; it keeps 2 until it can change"
+    assert reason == f"resize requested by a user: {change}"
+    assert (await hall.job(job_id)).state == "running"
+    assert await sizes(hall, job_id) == [[2]]
+    back = await resize(hall, job_id, workers=2)
+    assert (
+        back.reason
+        == "resize requested by a user: 2 workers instead of 4 workers; it continues with 2"
+    )
+    await resize(hall, job_id, workers=4)
+    await hall.finish(other)
+    await run_at(hall, job_id, 4)
+    await hall.check()
+
+
+async def test_a_rank_that_falls_before_there_is_room_does_not_end_a_job(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, workers=2)
+    await resize(hall, job_id, workers=4)
+    await hall.heartbeat()
+    node.running(job_id).fall(1)
+    await hall.heartbeat()
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt, job.generation, job.world_size) == ("running", 1, 2, 2)
+    await hall.check()
+
+
+async def test_a_job_that_waits_or_is_paused_starts_at_its_new_size(hall: SimulatedCluster) -> None:
+    job_id = await hall.submit(workers=8)
+    assert (await resize(hall, job_id, workers=2)).world_size == 2
+    await hall.coordinator.jobs.pause(job_id)
+    paused = await resize(hall, job_id, min_workers=1, max_workers=3)
+    assert (paused.state, paused.world_size) == ("paused", 3)
+    await hall.add_node("alpha", slots=2)
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).world_size == 2
+    await hall.check()
+
+
+async def test_the_pace_of_another_size_is_not_that_of_a_job_that_waits(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", slots=2)
+    job_id = await running(hall, workers=2)
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.run_until(job_id, "paused")
+
+    async def pace() -> float | None:
+        async with hall.db.transaction() as session:
+            await session.execute(update(JobProgress).values(metrics={"step_seconds": 0.5}))
+            (job,) = (await load_facts(session, hall.coordinator.heartbeats)).jobs
+        return job.step_seconds
+
+    await hall.coordinator.jobs.resume(job_id)
+    assert await pace() == 0.5
+    await hall.coordinator.jobs.resize(job_id, {"workers": 1})
+    assert await pace() is None, "backfilled by it, it would keep others waiting for their devices"
+
+
+async def test_a_job_that_pauses_keeps_its_size_until_it_has(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=4)
+    job_id = await running(hall, workers=2)
+    await hall.coordinator.jobs.pause(job_id)
+    await resize(hall, job_id, workers=3)
+    assert node.running(job_id).assignment.launch.world_size == 2
+    await hall.run_until(job_id, "paused")
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).world_size == 3
+    await hall.check()
+
+
+def test_degrees_that_do_not_go_with_the_new_number_follow_from_it() -> None:
+    given = spec(4, parallelism={"strategy": "tensor", "tensor": 2, "data": 2})
+    larger = resized_spec(given.model_dump(mode="json"), {"workers": 8})
+    assert larger.resources.workers == 8
+    assert larger.parallelism.data is None
+
+
+def test_the_end_of_a_range_that_is_left_out_stays() -> None:
+    elastic = spec(resources={"min_workers": 4, "max_workers": 8}).model_dump(mode="json")
+    assert list(resized_spec(elastic, {"max_workers": 6}).resources.asked) == [4, 5, 6]
+    assert list(resized_spec(elastic, {"min_workers": 7}).resources.asked) == [7, 8]
+    fixed = spec(4).model_dump(mode="json")
+    assert list(resized_spec(fixed, {"max_workers": 2}).resources.asked) == [1, 2]
+
+
+async def test_what_a_job_cannot_have_is_refused_and_changes_nothing(
+    hall: SimulatedCluster,
+) -> None:
+    jobs = hall.coordinator.jobs
+    job_id = await hall.submit(workers=2, training={"global_batch_size": 12, "steps": 10})
+    before = await hall.job(job_id)
+    for resources in ({"workers": 0}, {"workers": 5}, {"min_workers": 3, "max_workers": 2}):
+        with pytest.raises(SpecError):
+            await jobs.resize(job_id, resources)
+    with pytest.raises(InvalidValueError, match="give workers, or min_workers and max_workers"):
+        await jobs.resize(job_id, {})
+    with pytest.raises(NotFoundError):
+        await jobs.resize("nothing", {"workers": 1})
+    assert await hall.job(job_id) == before
+    assert (await jobs.resize(job_id, {"workers": 2})) == before, "it has that already"
+    await jobs.cancel(job_id)
+    with pytest.raises(
+        WrongStateError, match="restore one of its checkpoints with other resources"
+    ):
+        await jobs.resize(job_id, {"workers": 1})

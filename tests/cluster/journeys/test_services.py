@@ -1,0 +1,456 @@
+"""Jobs, nodes and rank events as callers see them: what is given, and what is refused."""
+
+import asyncio
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.cluster.simulated import SimulatedCluster, SimulatedNode, failure, spec
+from support.storage.frames import frame, table
+
+from trainhall.cluster.errors import (
+    ConflictError,
+    InvalidCursorError,
+    InvalidValueError,
+    NodeRemovedError,
+    NotAllowedError,
+    NotFoundError,
+    ProtocolMismatchError,
+    WrongStateError,
+)
+from trainhall.cluster.wire.protocol import DeviceInfo, JoinRequest
+from trainhall.db.models import Attempt
+from trainhall.monitoring.lineage import Origin
+from trainhall.training.link.events import RankEvent
+from trainhall.training.link.status import Outcome
+
+
+async def test_one_key_one_job_however_many_ask_at_once(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    results = await asyncio.gather(*(jobs.submit(spec(), ("key", "a" * 64)) for _ in range(8)))
+    assert len({view.id for view, _ in results}) == 1
+    assert sum(created for _, created in results) == 1
+    with pytest.raises(ConflictError, match="another body"):
+        await jobs.submit(spec(), ("key", "b" * 64))
+    with pytest.raises(InvalidValueError, match="Idempotency-Key"):
+        await jobs.submit(spec(), ("", "b" * 64))
+
+
+async def test_two_coordinators_on_one_database_give_one_job_per_key(
+    hall: SimulatedCluster,
+) -> None:
+    first = hall.coordinator
+    hall.start_coordinator()
+    results = await asyncio.gather(
+        *(c.jobs.submit(spec(), ("key", "a" * 64)) for c in (first, hall.coordinator) * 4),
+        *(c.jobs.submit(spec()) for c in (first, hall.coordinator) * 4),
+    )
+    assert len({view.id for view, _ in results[:8]}) == 1
+    assert len({view.id for view, _ in results}) == 9
+
+
+async def test_jobs_are_listed_newest_first_in_pages(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    ids = [(await jobs.submit(spec()))[0].id for _ in range(5)]
+    await jobs.cancel(ids[2])
+    seen: list[str] = []
+    cursor = None
+    for size in (2, 2, 1):
+        page = await jobs.list(limit=2, cursor=cursor)
+        assert len(page.items) == size
+        seen += [view.id for view in page.items]
+        cursor = page.next_cursor
+    assert cursor is None
+    assert seen == ids[::-1]
+    cancelled = await jobs.list(states=["cancelled"])
+    assert [view.id for view in cancelled.items] == [ids[2]]
+    cursor = (await jobs.list(limit=1)).next_cursor
+    assert cursor is not None
+    for bad in (
+        "",
+        "x",
+        "!!!",
+        "W10",
+        "ü",
+        "a" * 600,
+        cursor + "x",
+    ):
+        if bad:
+            with pytest.raises(InvalidCursorError):
+                await jobs.list(cursor=bad)
+    with pytest.raises(InvalidValueError, match="limit"):
+        await jobs.list(limit=0)
+    with pytest.raises(InvalidValueError, match="state"):
+        await jobs.list(states=["gone"])
+    nodes_cursor = "WyJub2RlcyIsImEiXQ"
+    with pytest.raises(InvalidCursorError):
+        await jobs.list(cursor=nodes_cursor)
+
+
+async def test_a_command_in_the_wrong_state_says_what_is_possible(hall: SimulatedCluster) -> None:
+    jobs = hall.coordinator.jobs
+    job_id = await hall.submit()
+    with pytest.raises(
+        WrongStateError, match=r"cannot be resumed: it is queued; only a paused job can"
+    ):
+        await jobs.resume(job_id)
+    assert (await jobs.pause(job_id)).state == "paused"
+    assert (await jobs.pause(job_id)).state == "paused"
+    assert (await jobs.resume(job_id)).state == "queued"
+    assert (await jobs.cancel(job_id)).state == "cancelled"
+    with pytest.raises(WrongStateError, match=r"it is cancelled, which is final$"):
+        await jobs.pause(job_id)
+    with pytest.raises(
+        WrongStateError, match=r"it is cancelled, which is final; restore one of its checkpoints"
+    ):
+        await jobs.resume(job_id)
+    for command in (jobs.pause, jobs.resume, jobs.cancel, jobs.get, jobs.events, jobs.attempts):
+        with pytest.raises(NotFoundError):
+            await command("nothing")
+    states = [e.data["state"] for e in (await jobs.events(job_id)).items]
+    assert states == ["queued", "paused", "queued", "cancelled"]
+
+
+async def test_commands_at_once_leave_one_story(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    jobs = hall.coordinator.jobs
+    results = await asyncio.gather(
+        jobs.pause(job_id), jobs.cancel(job_id), jobs.pause(job_id), return_exceptions=True
+    )
+    for result in results:
+        assert not isinstance(result, Exception) or isinstance(result, WrongStateError)
+    await hall.run_until(job_id, "cancelled")
+    await hall.check()
+
+
+async def test_events_page_upwards(hall: SimulatedCluster) -> None:
+    job_id = await hall.submit()
+    for _ in range(3):
+        await hall.coordinator.jobs.pause(job_id)
+        await hall.coordinator.jobs.resume(job_id)
+    events = hall.coordinator.jobs.events
+    every = (await events(job_id)).items
+    assert [e.seq for e in every] == sorted(e.seq for e in every)
+    first = await events(job_id, limit=3)
+    assert first.next_cursor == str(every[2].seq)
+    rest = await events(job_id, after=int(first.next_cursor), limit=100)
+    assert [*first.items, *rest.items] == every
+    assert rest.next_cursor is None
+
+
+def join_request(token: str, name: str = "host") -> JoinRequest:
+    return JoinRequest(
+        join_token=token,
+        name=name,
+        address="10.0.0.1",
+        agent_version="1",
+        devices=[DeviceInfo(index=0, kind="cpu", name="CPU", memory_total=1)],
+    )
+
+
+async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    late = await nodes.announce("late")
+    hall.clock.advance(24 * 3600)
+    with pytest.raises(NotAllowedError, match="expired"):
+        await nodes.join(join_request(late.join_token))
+    announced = await nodes.announce(None, {"rack": "3"})
+    wrong = join_request(announced.join_token).model_copy(update={"protocol_version": 99})
+    with pytest.raises(ProtocolMismatchError, match="upgrade the coordinator"):
+        await nodes.join(wrong)
+    reply = await nodes.join(join_request(announced.join_token, "my host!"))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+    with pytest.raises(NotAllowedError):
+        await nodes.authenticate("wrong")
+    node = await nodes.get(reply.node_id)
+    assert (node.name, node.state, node.labels) == ("my-host", "pending", {"rack": "3"})
+    second = await nodes.join(join_request((await nodes.announce(None)).join_token, "my host!"))
+    assert (await nodes.get(second.node_id)).name == "my-host-2"
+
+
+async def test_a_join_whose_answer_was_lost_may_be_asked_for_again(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce(None)
+    node = SimulatedNode("my-host", 1)
+    lost = await nodes.join(join_request(announced.join_token, node.name))
+    assert await nodes.authenticate(lost.credential) == lost.node_id
+    reply = await nodes.join(join_request(announced.join_token, node.name))
+    assert reply.node_id == lost.node_id
+    assert [n.name for n in (await nodes.list()).items] == ["my-host"]
+    with pytest.raises(NotAllowedError):
+        await nodes.authenticate(lost.credential)
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+    # Once it has reported, the token is void for good: also while it is away.
+    node.node_id = reply.node_id
+    hall.nodes[node.node_id] = node
+    await hall.connect(node)
+    await hall.settle()
+    for state, seconds in (("ready", 0), ("suspect", 20), ("lost", 100)):
+        hall.clock.advance(seconds)
+        if seconds:
+            await hall.disconnect(node)
+            await hall.settle()
+        assert (await nodes.get(node.node_id)).state == state
+        with pytest.raises(NotAllowedError, match="used before"):
+            await nodes.join(join_request(announced.join_token, node.name))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+
+
+async def test_a_token_that_was_used_expires_all_the_same(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce("alpha")
+    reply = await nodes.join(join_request(announced.join_token))
+    hall.clock.advance(24 * 3600)
+    with pytest.raises(NotAllowedError, match="expired"):
+        await nodes.join(join_request(announced.join_token))
+    assert await nodes.authenticate(reply.credential) == reply.node_id
+
+
+async def test_a_node_that_has_reported_before_is_joined_anew_once(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    alpha = await hall.add_node("alpha")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    token = (await nodes.announce("alpha")).join_token
+    await nodes.join(join_request(token))
+    with pytest.raises(NotAllowedError, match="used before"):
+        await nodes.join(join_request(token))
+
+
+async def test_of_two_hosts_with_one_token_one_has_the_node(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    token = (await nodes.announce("alpha")).join_token
+    replies = await asyncio.gather(*(nodes.join(join_request(token)) for _ in range(4)))
+    assert len({reply.node_id for reply in replies}) == 1
+    asked = [nodes.authenticate(reply.credential) for reply in replies]
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(not isinstance(r, Exception) for r in results) == 1
+    assert all(isinstance(r, NotAllowedError) for r in results if isinstance(r, Exception))
+
+
+async def test_names_are_unique_and_a_lost_host_is_announced_again(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    alpha = await hall.add_node("alpha")
+    with pytest.raises(ConflictError, match="is ready"):
+        await nodes.announce("alpha")
+    for bad in ("", "a b", "-a", "a" * 200, "ä"):
+        with pytest.raises(InvalidValueError, match="name"):
+            await nodes.announce(bad)
+    with pytest.raises(InvalidValueError, match="labels"):
+        await nodes.announce("beta", {"a\n": "b"})
+    await hall.disconnect(alpha)
+    hall.clock.advance(20)
+    await hall.settle()
+    again = await nodes.announce("alpha")
+    assert again.id == alpha.node_id
+    old = await nodes.join(join_request(again.join_token))
+    assert old.node_id == alpha.node_id
+    assert await nodes.authenticate(old.credential) == alpha.node_id
+
+
+async def test_a_removed_node_s_credential_is_void_at_once(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
+    await nodes.authenticate(reply.credential)
+    assert await nodes.remove(reply.node_id) is None
+    with pytest.raises(NodeRemovedError, match="node alpha was removed"):
+        await nodes.authenticate(reply.credential)
+    with pytest.raises(NotAllowedError):
+        await nodes.authenticate("nobody's")
+    with pytest.raises(NotFoundError):
+        await nodes.remove(reply.node_id)
+
+
+async def test_a_lost_node_is_removed_at_once_though_it_holds_devices(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "recovering"
+    assert "alpha is lost" in (await hall.job(job_id)).reason
+    assert await hall.coordinator.nodes.remove(alpha.node_id) is None
+    await hall.settle()
+    assert "no node has joined" in (await hall.job(job_id)).reason
+    await hall.check()
+
+
+async def test_the_summary_counts(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha", 2)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.submit(workers=5)
+    summary = await hall.coordinator.nodes.summary()
+    assert (summary.nodes, summary.devices, summary.devices_busy) == (1, 2, 1)
+    assert summary.jobs["running"] == summary.jobs["queued"] == 1
+    assert summary.memory_total == 2 << 30
+
+
+def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
+    return RankEvent(sequence=sequence, time=1.7e9, rank=0, kind=kind, data=data)
+
+
+async def test_rank_events_count_once_however_often_they_are_sent(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    accept = hall.coordinator.events
+    events = [rank_event(n, "note", message=f"note {n}\0") for n in range(1, 6)]
+    for batch in ([events[0]], events[:3], events[:3], events[1:], events):
+        acked = await accept(job_id, 1, "0-aaaaaaaa", batch)
+        assert acked >= batch[-1].sequence
+    await asyncio.gather(*(accept(job_id, 1, "0-bbbbbbbb", events) for _ in range(4)))
+    notes = [e for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"]
+    assert len(notes) == 10
+    assert notes[0].reason == "note 1\ufffd"
+    flood = [rank_event(n, "note", message="x") for n in range(1, 451)]
+    assert await accept(job_id, 1, "0-cccccccc", flood) == 450
+    assert await accept(job_id, 1, "0-cccccccc", []) == 450
+    with pytest.raises(NotFoundError):
+        await accept(job_id, 2, "0-aaaaaaaa", events)
+    with pytest.raises(InvalidValueError):
+        await accept(job_id, 1, "", events)
+
+
+async def test_what_ranks_tell_becomes_progress(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.tell(job_id, "started", {"resumed_from": None, "total_steps": 100, "samples": 5})
+    assert (await hall.job(job_id)).total_steps == 100
+    await hall.tell(
+        job_id, "completed", {"steps": 100, "metrics": {"loss": float("nan"), "accuracy": 0.5}}
+    )
+    job = await hall.job(job_id)
+    assert job.step == 100
+    assert job.metrics == {"loss": "NaN", "accuracy": 0.5}
+
+
+async def test_where_a_script_of_its_own_checkpoints_starts_is_left_open(
+    hall: SimulatedCluster,
+) -> None:
+    """Its earlier attempts' curves must not be hidden: its first reported step tells."""
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+
+    async def first_step() -> int | None:
+        async with hall.db.session() as session:
+            attempt = await session.get(Attempt, (job_id, 1))
+            assert attempt is not None
+            return attempt.first_step
+
+    async def reasons() -> list[str]:
+        return [e.reason for e in (await hall.coordinator.jobs.events(job_id)).items]
+
+    await hall.tell(job_id, "started", {"total_steps": 100})
+    assert await first_step() is None
+    assert "began" in await reasons()
+    assert "trains from the beginning" not in await reasons()
+    # It loads after all, later: that stands.
+    await hall.tell(job_id, "started", {"total_steps": 100, "resumed_from": 40})
+    assert await first_step() == 41
+    assert "goes on from step 40" in await reasons()
+
+
+async def test_a_generation_that_begins_anew_is_not_where_its_attempt_began(
+    hall: SimulatedCluster,
+) -> None:
+    """Else the curve would have the steps of the earlier generation twice: an attempt before had
+    taken them too."""
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    for generation, resumed in ((1, 39), (2, 40), (3, 20)):
+        await hall.tell(
+            job_id,
+            "started",
+            {"generation": generation, "total_steps": 100, "resumed_from": resumed},
+        )
+        async with hall.db.session() as session:
+            attempt = await session.get_one(Attempt, (job_id, 1))
+            assert attempt.first_step == (40 if generation < 3 else 21)
+
+
+async def test_a_generation_that_begins_anew_sets_the_job_back_to_where_it_begins(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(resources={"workers": 2})
+    await hall.run_until(job_id, "running")
+    ingest = hall.coordinator.ingest
+
+    async def begin(generation: int, resumed: int | None) -> int:
+        payload = {"generation": generation, "total_steps": 100, "resumed_from": resumed}
+        await hall.tell(job_id, "started", payload)
+        return (await hall.job(job_id)).step
+
+    assert await begin(1, None) == 0
+    await ingest.metrics(job_id, 1, "0-a", frame(1, table([30], loss=[1.0])))
+    assert await begin(2, 20) == 20
+    await ingest.metrics(job_id, 1, "0-a", frame(2, table([31], loss=[1.0])), Origin(1))
+    assert (await hall.job(job_id)).step == 20
+    await ingest.metrics(job_id, 1, "0-b", frame(1, table([21], loss=[1.0])), Origin(2))
+    assert (await hall.job(job_id)).step == 21
+    await hall.tell(job_id, "stepped", {"generation": 2, "step": 21, "loaded": 1.0})
+    async with hall.db.session() as session:
+        attempt = await session.get_one(Attempt, (job_id, 1))
+        assert (attempt.began[2].restart_step, attempt.began[2].step) == (21, 21)
+
+
+async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    numbers = itertools.count(1)
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("checkpoint", {"name": "step-00000010-a1-g1", "step": 10, "size": 1}),
+        ("completed", {"steps": 100, "metrics": {"loss": 1.0}}),
+        ("started", {"total_steps": 7}),
+    ]
+    for kind, data in events:
+        await hall.coordinator.events(
+            job_id, 1, "0-aaaaaaaa", [rank_event(next(numbers), kind, **data)]
+        )
+    job = await hall.job(job_id)
+    assert (job.state, job.step, job.total_steps, job.metrics) == ("recovering", 0, None, {})
+    assert (await hall.coordinator.checkpoints.list(job_id)).items == []
+    notes = [
+        e.reason for e in (await hall.coordinator.jobs.events(job_id)).items if e.kind == "note"
+    ]
+    assert all("void" in note for note in notes)
+    assert len(notes) == 3
+
+
+async def test_a_failure_while_pausing_leaves_the_job_paused(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    await hall.finish(job_id, Outcome.FAILED, failure())
+    job = await hall.job(job_id)
+    assert job.state == "paused"
+    assert "bad luck" in job.reason
+
+
+async def test_a_clock_that_is_set_back_makes_no_run_time_negative(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    async with hall.db.transaction() as session:
+        attempt = await session.get_one(Attempt, (job_id, 1))
+        attempt.finished_at = attempt.started_at - timedelta(hours=1)
+    assert (await hall.job(job_id)).ran_seconds == 0

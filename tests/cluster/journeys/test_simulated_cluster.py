@@ -1,0 +1,418 @@
+"""The reconciler, the gateway and the services together, against simulated nodes."""
+
+import asyncio
+
+from support.cluster.agent_process import until
+from support.cluster.simulated import SimulatedCluster, failure, spec, stalled
+
+from trainhall.db.models import Node
+from trainhall.training.link.status import Outcome
+
+
+async def test_a_job_runs_to_its_end(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", slots=2)
+    job_id = await hall.submit(workers=2)
+    assert (await hall.job(job_id)).state == "starting"
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id)
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("completed", 1)
+    assert await hall.history(job_id) == ["queued", "starting", "running", "completed"]
+    assert len(node.launched) == 1
+    assert not node.attempts, "the agent was not told to forget it"
+    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+    await hall.check()
+
+
+async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 2})
+    for restart, code in ((1, 3), (2, 4)):
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, failure(code))
+        hall.clock.advance(5)
+        await hall.heartbeat()
+        job = await hall.job(job_id)
+        assert job.attempt == restart + 1, job.reason
+    await hall.run_until(job_id, "running")
+    await hall.finish(job_id, Outcome.FAILED, failure(3))
+    job = await hall.job(job_id)
+    assert job.state == "failed"
+    assert "exit code 3" in job.reason
+    assert "max_restarts is 2" in job.reason
+    attempts = await hall.coordinator.jobs.attempts(job_id)
+    assert [a.state for a in attempts] == ["failed"] * 3
+    assert attempts[0].failure is not None
+    assert attempts[0].failure["exit_code"] == 3
+    assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
+
+
+async def test_a_failure_that_repeats_without_a_step_is_final(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 3})
+    for _ in range(2):
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, failure(2))
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("failed", 2)
+    assert job.reason.startswith(
+        "failed twice with the same error before its first step; not retrying: "
+    )
+
+
+async def test_what_is_saved_is_progress_too(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 1})
+    for step in (10, 20, 30):
+        await hall.run_until(job_id, "running")
+        await hall.save_checkpoint(job_id, step)
+        await hall.finish(job_id, Outcome.FAILED, failure())
+        hall.clock.advance(5)
+        await hall.heartbeat()
+    assert (await hall.job(job_id)).attempt == 4
+
+
+async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 1})
+    for step in (10, 20, 30):
+        await hall.run_until(job_id, "running")
+        await hall.tell(job_id, "completed", {"steps": step, "metrics": {}})
+        await hall.finish(job_id, Outcome.FAILED, failure())
+        hall.clock.advance(5)
+        await hall.heartbeat()
+    assert (await hall.job(job_id)).attempt == 4
+
+
+async def test_pause_saves_and_resume_goes_on_from_there(hall: SimulatedCluster) -> None:
+    await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    paused = await hall.coordinator.jobs.pause(job_id)
+    assert paused.state == "pausing"
+    await hall.settle()
+    name = await hall.save_checkpoint(job_id, 40)
+    await hall.run_until(job_id, "paused")
+    assert all(d.job_id is None for d in await hall.coordinator.nodes.devices())
+    ran = (await hall.job(job_id)).ran_seconds
+    await hall.heartbeat(2000)
+    await hall.coordinator.jobs.resume(job_id)
+    await hall.settle()
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    assert job.started_at is not None
+    assert job.running_since is not None
+    assert (job.running_since - job.started_at).total_seconds() >= 2000
+    assert job.ran_seconds == ran < 2000, "the pause is no time in which it ran"
+    (node,) = hall.nodes.values()
+    launch = node.running(job_id).assignment.launch
+    assert launch.checkpoint.resume == [name]
+    assert launch.checkpoint.folder == f"/shared/{job_id}"
+
+
+async def test_a_pause_is_not_over_before_its_checkpoint_was_shipped(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    await hall.coordinator.jobs.pause(job_id)
+    await hall.settle()
+    node.end(node.running(job_id), Outcome.PAUSED)
+    await hall.heartbeat(60)
+    assert (await hall.job(job_id)).state == "pausing"
+    await hall.work()
+    assert (await hall.job(job_id)).state == "paused"
+
+
+async def test_cancel_of_a_running_job(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelling"
+    await hall.settle()
+    assert node.goals[-1] == "stop"
+    await hall.run_until(job_id, "cancelled")
+    assert (await hall.coordinator.jobs.cancel(job_id)).state == "cancelled", "repeated"
+
+
+async def test_ranks_of_two_hosts_meet(hall: SimulatedCluster) -> None:
+    alpha, beta = await hall.add_node("alpha", 2), await hall.add_node("beta", 2)
+    job_id = await hall.submit(workers=3)
+    await hall.run_until(job_id, "running")
+    first, second = alpha.running(job_id), beta.running(job_id)
+    if first.assignment.launch.node_rank:
+        first, second = second, first
+    assert [p.rank for p in first.assignment.launch.ranks] == [0, 1]
+    assert [p.rank for p in second.assignment.launch.ranks] == [2]
+    assert first.assignment.launch.rendezvous is None
+    assert second.assignment.launch.rendezvous is not None
+    await hall.finish(job_id)
+    assert (await hall.job(job_id)).state == "completed"
+
+
+async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None:
+    alpha, beta = await hall.add_node("alpha", 1), await hall.add_node("beta", 1)
+    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    alpha.end(alpha.running(job_id), Outcome.FAILED, failure())
+    hall.send_report(alpha)
+    await hall.settle()
+    assert beta.goals[-1] == "stop"
+    assert (await hall.job(job_id)).state == "running"
+    await hall.work(2)
+    job = await hall.job(job_id)
+    assert job.state == "failed"
+    assert "alpha" in job.reason
+    assert "bad luck" in job.reason
+
+
+async def test_a_hang_over_hosts_is_decided_at_once_and_only_while_it_lasts(
+    hall: SimulatedCluster,
+) -> None:
+    nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta")]
+    job_id = await hall.submit(workers=2)
+    await hall.run_until(job_id, "running")
+    await hall.heartbeat()
+    first, second = (node.running(job_id) for node in nodes)
+    first.stall = stalled(0, parts=3)
+    await hall.heartbeat()
+    first.stall, second.stall = None, stalled(1, parts=1)
+    await hall.heartbeat()
+    goal = second.assignment.goal
+    assert goal == "run", "the first has gone on meanwhile"
+    first.stall = stalled(0, parts=3)
+    await hall.heartbeat()
+    assert second.assignment.goal == "stop"
+    (attempt,) = await hall.coordinator.jobs.attempts(job_id)
+    assert attempt.reason.startswith("hang: no host's ranks took a step within 30 s; rank 1 (node")
+
+
+async def test_a_lost_node_s_attempt_is_replaced_and_void(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    beta = await hall.add_node("beta", 1)
+    await hall.disconnect(alpha)
+    for _ in range(10):
+        await hall.heartbeat(2)
+    states = {n.name: n.state for n in (await hall.coordinator.nodes.list()).items}
+    assert states == {"alpha": "suspect", "beta": "ready"}
+    for _ in range(40):
+        await hall.heartbeat(2)
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    assert beta.running(job_id)
+    assert [t[0] for t in alpha.attempts] == [job_id], "it still runs there, unheard"
+    first, second = await hall.coordinator.jobs.attempts(job_id)
+    assert (first.state, second.state) == ("lost", "running")
+    waiting = await hall.submit()
+    assert (await hall.job(waiting)).state == "queued"
+
+    await hall.connect(alpha, new_agent=False)
+    await hall.settle()
+    assert (job_id, 1, 1) not in alpha.attempts, "not ended when it was heard again"
+    await hall.work(2)
+    assert (await hall.job(waiting)).state == "running"
+    await hall.check()
+
+
+async def test_a_restarted_coordinator_goes_on(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha", 2)
+    running, starting = await hall.submit(), await hall.submit()
+    await hall.run_until(running, "running")
+    await hall.stop_coordinator()
+    hall.clock.advance(600)
+    hall.start_coordinator()
+    await hall.settle()
+    for _ in range(5):
+        hall.clock.advance(2)
+        await hall.settle()
+    (view,) = (await hall.coordinator.nodes.list()).items
+    assert view.state == "ready", "ten minutes without a coordinator are not the node's silence"
+    await hall.connect(node, new_agent=False)
+    await hall.work(3)
+    for job_id in (running, starting):
+        await hall.finish(job_id)
+        job = await hall.job(job_id)
+        assert (job.state, job.attempt) == ("completed", 1)
+    await hall.check()
+
+
+async def test_an_attempt_whose_data_are_lost_is_not_launched_twice(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    node.attempts.clear()
+    await hall.connect(node)
+    await hall.exchanged()
+    assert (await hall.job(job_id)).state == "running", "one report alone proves nothing"
+    await hall.settle()
+    job = await hall.job(job_id)
+    assert job.attempt == 2
+    (first, _) = await hall.coordinator.jobs.attempts(job_id)
+    assert "no longer knows attempt 1" in first.reason
+    await hall.check()
+
+
+async def test_a_removed_node_drains(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha", 1)
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    beta = await hall.add_node("beta", 1)
+    view = await hall.coordinator.nodes.remove(alpha.node_id)
+    assert view is not None
+    assert view.state == "draining"
+    await hall.settle()
+    assert alpha.goals[-1] == "pause"
+    await hall.work(4)
+    assert beta.running(job_id)
+    assert (await hall.job(job_id)).attempt == 2
+    assert [n.name for n in (await hall.coordinator.nodes.list()).items] == ["beta"]
+    assert alpha.channel is not None
+    assert alpha.channel.closed is not None
+    assert "removed" in alpha.channel.closed[1]
+
+
+async def test_an_agent_that_was_stopped_gets_nothing_until_it_is_back(
+    hall: SimulatedCluster,
+) -> None:
+    node = await hall.add_node("alpha")
+    job_id = await hall.submit(recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    node.end(node.running(job_id), Outcome.PAUSED)
+    report = node.report(hall.clock)
+    report.stopping = True
+    report.assignments[0].agent_stopped = report.assignments[0].shipped = True
+    assert node.channel is not None
+    node.channel.to_gateway.put_nowait(report.model_dump_json())
+    await hall.exchanged()
+    await hall.coordinator.reconciler.settle()
+    job = await hall.job(job_id)
+    assert (job.state, job.attempt) == ("recovering", 1)
+    assert "the agent on alpha was stopped; the ranks saved first" in job.reason
+    (row,) = (await hall.coordinator.nodes.list()).items
+    assert (row.state, row.reason) == (
+        "suspect", "its agent was stopped; it gets no new work until it is back"
+    )  # fmt: skip
+    await hall.disconnect(node)
+    node.attempts.clear()
+    await hall.connect(node)
+    await hall.run_until(job_id, "running")
+    assert (await hall.job(job_id)).attempt == 2
+    await hall.check()
+
+
+async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
+    nobody = await hall.submit(workers=2)
+    assert "no node has joined" in (await hall.job(nobody)).reason
+    await hall.add_node("alpha", 2)
+    await hall.work(2)
+    assert (await hall.job(nobody)).state == "running"
+    second = await hall.submit(workers=2)
+    third = await hall.submit(workers=1)
+    large = await hall.submit(workers=8)
+    queue = (await hall.coordinator.queue.list()).items
+    assert [(e.job_id, e.position) for e in queue] == [(second, 1), (third, 2), (large, 3)]
+    assert queue[0].reason == (
+        f"needs 2 CPU slots; 0 of 2 are free, “test” ({nobody}) holds 2; "
+        f"when is not known, as “test” ({nobody}) may take any time"
+    )
+    assert f"waiting for “test” ({second}, 2 CPU slots), ahead in the queue" in queue[1].reason
+    assert "needs 8 CPU slots; the whole cluster has 2 CPU slots" in queue[2].reason
+    assert queue[0].needs.count == 2
+    for entry in queue:
+        assert entry.reason.startswith((await hall.job(entry.job_id)).reason)
+    urgent = await hall.submit(workers=1, priority=5)
+    assert (await hall.coordinator.queue.list()).items[0].job_id == urgent
+
+
+async def test_a_message_that_is_lost_is_said_again(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    assert node.channel is not None
+    view, _ = await hall.coordinator.jobs.submit(spec())
+    await hall.coordinator.reconciler.settle()
+    await hall.exchanged()
+    node.channel.to_node.clear()
+    for _ in range(3):
+        await hall.heartbeat(2)
+    assert node.running(view.id)
+    await hall.run_until(view.id, "running")
+
+
+async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    first = node.channel
+    assert first is not None
+    node.channel = node.task = None
+    await hall.connect(node)
+    await hall.settle()
+    assert first.closed is not None
+    assert first.closed[0] == 4409
+    node.agents -= 1
+    old_task, old_channel = node.task, node.channel
+    node.task = node.channel = None
+    await hall.connect(node, new_agent=False)
+    assert node.channel is not None
+    await hall.exchanged()
+    assert node.channel.closed is not None
+    assert "took over" in node.channel.closed[1]
+    assert old_channel is not None
+    assert old_channel.closed is None
+    old_channel.drop()
+    assert old_task is not None
+    await old_task
+
+
+async def test_a_node_is_heard_when_its_report_arrives(hall: SimulatedCluster) -> None:
+    """And not when what it said before is stored: the database may take its time."""
+    node = await hall.add_node("alpha")
+    assert node.channel is not None
+    async with hall.db.transaction() as session:
+        await session.get(Node, node.node_id, with_for_update=True)
+        for slots in (3, 4, 5):  # the first is being stored, and the last is what counts
+            node.slots = slots
+            hall.clock.advance(60)
+            hall.send_report(node)
+            await until("the report to arrive", node.channel.to_gateway.empty)
+        hall.clock.advance(40)
+        assert hall.coordinator.heartbeats.seconds_since(node.node_id) == 40
+    await hall.settle()
+    view = await hall.coordinator.nodes.get(node.node_id)
+    assert (view.state, len(view.devices)) == ("suspect", 5)
+
+
+async def test_the_last_report_before_a_connection_ends_is_taken(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    async with hall.db.transaction() as session:
+        await session.get(Node, node.node_id, with_for_update=True)
+        for slots in (3, 4):
+            node.slots = slots
+            hall.send_report(node)
+            await asyncio.sleep(0)
+        assert node.channel is not None
+        node.channel.drop()
+    await hall.disconnect(node)
+    assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4
+
+
+async def test_a_job_whose_host_still_sends_says_so(hall: SimulatedCluster) -> None:
+    """It holds its devices; the coordinator's own disk may be full, or the link slow."""
+    node = await hall.add_node("alpha")
+    job = await hall.submit(1)
+    await hall.run_until(job, "running")
+    running = node.running(job)
+    node.end(running, Outcome.COMPLETED)
+    before = (await hall.coordinator.jobs.events(job)).items
+    for _ in range(3):
+        await hall.heartbeat(20)
+    view = await hall.job(job)
+    reason = "its ranks have ended; node alpha still uploads what they saved"
+    assert (view.state, view.reason) == ("running", reason)
+    assert (await hall.coordinator.jobs.events(job)).items == before
+    running.shipped = True
+    await hall.heartbeat()
+    view = await hall.job(job)
+    assert (view.state, view.reason) == ("completed", "completed")

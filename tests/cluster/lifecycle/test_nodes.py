@@ -1,0 +1,450 @@
+"""Only the listed transitions of a node happen; a drain is kept until a user takes it back."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from sqlalchemy import Engine, event, select, text
+from support.cluster.simulated import SimulatedCluster, failure, spec, wipe
+
+from trainhall.cluster.agent.shim.failure_cause import RankExit, classify_failure
+from trainhall.cluster.errors import ConflictError, InvalidValueError, NotFoundError
+from trainhall.cluster.lifecycle.jobs import IllegalTransitionError
+from trainhall.cluster.lifecycle.nodes import (
+    DRAINS,
+    KEPT_EVENTS,
+    NODE_EDGES,
+    UNREACHABLE_STATES,
+    create_node,
+    drain_node,
+    move_node,
+    state_when_reachable,
+    undrain_node,
+)
+from trainhall.cluster.lifecycle.reasons import Reason, ReasonCode
+from trainhall.cluster.lifecycle.states import NodeState
+from trainhall.cluster.nodes.fault_policy import DEATHS
+from trainhall.cluster.nodes.views import NodeView
+from trainhall.cluster.notifier import Notifier
+from trainhall.cluster.reconcile.apply import Applier
+from trainhall.cluster.reconcile.decide import decide
+from trainhall.cluster.reconcile.decisions import StartAttempt
+from trainhall.cluster.snapshot.load import load_facts
+from trainhall.db.database import Database
+from trainhall.db.models import Node, NodeEvent
+from trainhall.training.link.failure import Failure
+from trainhall.training.link.failure_cause import Cause
+from trainhall.training.link.status import Outcome
+
+WHY = Reason.of(ReasonCode.SUBMITTED)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STATES = st.sampled_from(NodeState)
+
+
+def new_node(name: str) -> Node:
+    return Node(
+        id=name, name=name, reason="announced", labels={}, address="", host_use={}, removing=False
+    )
+
+
+def test_the_table_is_whole() -> None:
+    assert {end for _, end in NODE_EDGES} | {NodeState.PENDING} == set(NodeState)
+    assert {start for start, _ in NODE_EDGES} == set(NodeState)
+    assert all(start is not end for start, end in NODE_EDGES)
+    assert all(end is not NodeState.PENDING for _, end in NODE_EDGES)
+
+
+@given(STATES, st.booleans(), st.booleans(), st.booleans())
+def test_a_node_that_is_heard_takes_a_listed_edge(
+    state: NodeState, drains: bool, holds: bool, agent_stops: bool
+) -> None:
+    end = state_when_reachable(state, drains=drains, holds=holds, agent_stops=agent_stops)
+    assert end is state or (state, end) in NODE_EDGES
+    assert end not in UNREACHABLE_STATES
+    assert (end in DRAINS) == drains
+    if end is NodeState.DRAINING:
+        assert holds
+
+
+async def test_only_listed_edges(database: Database) -> None:
+    async with database.transaction() as session:
+        for start, end in product(NodeState, NodeState):
+            if (start, end) in NODE_EDGES:
+                assert not await move_node(session, "nobody", start, end, reason=WHY, now=NOW)
+            else:
+                with pytest.raises(IllegalTransitionError):
+                    await move_node(session, "nobody", start, end, reason=WHY, now=NOW)
+
+
+class Life(RuleBasedStateMachine):
+    """One node, whatever happens to it: its wish is kept, and its history says every state."""
+
+    def __init__(self, database: Database, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._database = database
+        self._run = loop.run_until_complete
+        self._now = NOW
+        self._drains = False
+        self._run(self._create())
+
+    async def _create(self) -> None:
+        await wipe(self._database)
+        async with self._database.transaction() as session:
+            await create_node(session, new_node("a"), now=NOW)
+
+    @rule(agent_stops=st.booleans())
+    def hear(self, agent_stops: bool) -> None:
+        self._run(self._hear(agent_stops))
+
+    @rule(lost=st.booleans())
+    def be_silent(self, lost: bool) -> None:
+        self._run(self._be_silent(lost))
+
+    @rule(reason=st.sampled_from(["a new disk", "dust"]))
+    def drain(self, reason: str) -> None:
+        self._drains = True
+        self._run(self._drain(reason))
+
+    @rule(reachable=st.booleans())
+    def undrain(self, reachable: bool) -> None:
+        self._drains = False
+        self._run(self._undrain(reachable))
+
+    async def _hear(self, agent_stops: bool) -> None:
+        async with self._database.transaction() as session:
+            node = await session.get_one(Node, "a")
+            start = NodeState(node.state)
+            end = state_when_reachable(
+                start, drains=self._drains, holds=False, agent_stops=agent_stops
+            )
+            if end is not start:
+                assert await move_node(session, "a", start, end, reason=WHY, now=self._tick())
+        await self._check()
+
+    async def _be_silent(self, lost: bool) -> None:
+        async with self._database.transaction() as session:
+            start = NodeState((await session.get_one(Node, "a")).state)
+            end = NodeState.LOST if lost else NodeState.SUSPECT
+            if start is NodeState.READY or (lost and start not in UNREACHABLE_STATES):
+                assert await move_node(session, "a", start, end, reason=WHY, now=self._tick())
+        await self._check()
+
+    async def _drain(self, reason: str) -> None:
+        for _ in range(2):  # the second changes nothing
+            async with self._database.transaction() as session:
+                node = await session.get_one(Node, "a")
+                await drain_node(session, node, reason=reason, now=self._tick())
+        await self._check()
+
+    async def _undrain(self, reachable: bool) -> None:
+        for _ in range(2):
+            async with self._database.transaction() as session:
+                node = await session.get_one(Node, "a")
+                await undrain_node(session, node, reachable=reachable, now=self._tick())
+        await self._check()
+
+    def _tick(self) -> datetime:
+        self._now += timedelta(seconds=1)
+        return self._now
+
+    async def _check(self) -> None:
+        async with self._database.session() as session:
+            node = await session.get_one(Node, "a")
+            assert (node.drain_reason is not None) == self._drains
+            if node.state not in UNREACHABLE_STATES:
+                assert (node.state in DRAINS) == self._drains
+            events = (await session.scalars(select(NodeEvent).order_by(NodeEvent.id))).all()
+            assert events[-1].state == node.state
+            assert [e.time for e in events if e.state == node.state][-1] >= node.state_at
+            assert all(e.reason for e in events)
+
+
+def test_a_node_s_life(database_url: str) -> None:
+    with asyncio.Runner() as runner:
+        database = Database(database_url)
+        runner.run(database.migrate())
+        run_state_machine_as_test(
+            lambda: Life(database, runner.get_loop()),  # type: ignore[arg-type]  # any factory will do
+            settings=settings(
+                max_examples=12, stateful_step_count=12, deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )  # fmt: skip
+        runner.run(database.close())
+
+
+async def test_the_history_is_short(database: Database) -> None:
+    async with database.transaction() as session:
+        await create_node(session, new_node("a"), now=NOW)
+        await create_node(session, new_node("b"), now=NOW)
+        node = await session.get_one(Node, "a")
+        for number in range(KEPT_EVENTS + 5):
+            await drain_node(session, node, reason=f"reason {number}", now=NOW)
+        rows = await session.scalars(
+            select(NodeEvent.reason).where(NodeEvent.node_id == "a").order_by(NodeEvent.id)
+        )
+        kept = rows.all()
+        assert len(kept) == KEPT_EVENTS
+        assert kept[-1].endswith(f"reason {KEPT_EVENTS + 4}")
+        others = await session.scalars(select(NodeEvent).where(NodeEvent.node_id == "b"))
+        assert len(others.all()) == 1
+
+
+async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    nodes = hall.coordinator.nodes
+    drained = await nodes.drain(alpha.node_id, "a new disk")
+    assert (drained.state, drained.reason) == ("draining", "a new disk: its jobs save and move")
+    await hall.settle()
+    await hall.save_checkpoint(job_id, 20)
+    await hall.finish(job_id, Outcome.PAUSED)
+    after = await nodes.get(alpha.node_id)
+    assert (after.state, after.reason) == ("drained", "a new disk; nothing runs on it")
+    waiting = await hall.job(job_id)
+    assert waiting.state == "recovering"
+    assert "is being drained: it saves and moves" in waiting.reason
+    beta = await hall.add_node("beta")
+    job = await hall.run_until(job_id, "running")
+    assert job.attempt == 2
+    assert beta.launched, "it goes on elsewhere"
+    again = await nodes.drain(alpha.node_id)
+    assert again.state_at == after.state_at, "draining it again changes nothing"
+    assert again.drain_reason == "a new disk"
+    await hall.check()
+
+
+async def test_nothing_is_placed_on_a_node_that_is_drained_at_that_moment(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha")
+    await hall.coordinator.jobs.submit(spec())
+    async with hall.db.session() as session:
+        facts = await load_facts(session, hall.coordinator.heartbeats)
+    (start,) = decide(hall.clock.now(), facts, hall.options)
+    assert isinstance(start, StartAttempt)
+    applier = Applier(
+        hall.db, hall.clock, hall.options, hall.coordinator.heartbeats, notifier=Notifier()
+    )
+    async with hall.db.transaction() as session:
+        node = await session.get(Node, alpha.node_id, with_for_update=True)
+        assert node is not None
+        await drain_node(session, node, reason="dust", now=NOW)
+        starting = asyncio.create_task(applier.apply(start))
+        if hall.db.dialect == "postgresql":  # SQLite lets one writer in
+            await _waits_for_a_lock(hall.db, starting)
+    assert not await starting
+    await hall.check()
+
+
+async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> None:
+    blocked = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    async with asyncio.timeout(30):
+        while not task.done():
+            async with database.session() as session:
+                if await session.scalar(blocked):
+                    return
+
+
+async def test_a_drained_node_that_was_lost_is_drained_when_it_returns(
+    hall: SimulatedCluster,
+) -> None:
+    alpha = await hall.add_node("alpha")
+    nodes = hall.coordinator.nodes
+    await nodes.drain(alpha.node_id)
+    await hall.disconnect(alpha)
+    hall.clock.advance(100)
+    await hall.settle()
+    assert (await nodes.get(alpha.node_id)).state == "lost"
+    await hall.connect(alpha)
+    await hall.settle()
+    assert (await nodes.get(alpha.node_id)).state == "drained"
+    job_id = await hall.submit()
+    await hall.settle()
+    assert (await hall.job(job_id)).state == "queued"
+    back = await nodes.undrain(alpha.node_id)
+    assert (back.state, back.drain_reason) == ("ready", None)
+    await hall.run_until(job_id, "running")
+    states = [event.state for event in await nodes.events(alpha.node_id)]
+    assert states == ["pending", "ready", "drained", "lost", "drained", "ready"]
+
+
+async def test_a_drain_survives_the_coordinator(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    await hall.coordinator.nodes.drain(alpha.node_id, "dust")
+    await hall.stop_coordinator()
+    hall.start_coordinator()
+    await hall.connect(alpha)
+    await hall.settle()
+    node = await hall.coordinator.nodes.get(alpha.node_id)
+    assert (node.state, node.drain_reason) == ("drained", "dust")
+
+
+async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    announced = await nodes.announce("alpha")
+    pending = await nodes.drain(announced.id, "not yet")
+    assert (pending.state, pending.drain_reason) == ("pending", "not yet")
+    assert (await nodes.undrain(announced.id)).drain_reason is None
+    assert (await nodes.undrain(announced.id)).state == "pending", "twice is harmless"
+
+
+async def test_what_is_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    nodes = hall.coordinator.nodes
+    removing = await nodes.remove(alpha.node_id)
+    assert removing is not None
+    assert removing.state == "draining"
+    assert (await nodes.drain(alpha.node_id, "x")).drain_reason is None
+    with pytest.raises(ConflictError, match="being removed"):
+        await nodes.undrain(alpha.node_id)
+    for change in (nodes.drain, nodes.undrain, nodes.events):
+        with pytest.raises(NotFoundError):
+            await change("nobody")
+
+
+async def test_a_lost_node_is_removed_once_its_attempt_has_ended_everywhere(
+    hall: SimulatedCluster,
+) -> None:
+    """Until then the attempt holds the devices of all its hosts."""
+    alpha, beta = await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)
+    job_id = await hall.submit(workers=2, recovery={"max_restarts": 0})
+    await hall.run_until(job_id, "running")
+    alpha.end(alpha.running(job_id), Outcome.FAILED, failure(3))
+    hall.send_report(alpha)
+    await hall.settle()
+    assert beta.running(job_id).assignment.goal == "stop"
+    assert await hall.coordinator.nodes.remove(alpha.node_id) is not None
+    await hall.disconnect(alpha)
+    for _ in range(50):
+        await hall.heartbeat(2)
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == "lost"
+    await hall.check()
+    await hall.work(2)
+    assert (await hall.job(job_id)).state == "failed"
+    with pytest.raises(NotFoundError):
+        await hall.coordinator.nodes.get(alpha.node_id)
+
+
+async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
+    nodes = hall.coordinator.nodes
+    node = await nodes.announce("alpha", {"rack": "b", "gpu": "a100"})
+    changed = await nodes.label(node.id, {"rack": None, "zone": "x", "never": None})
+    assert changed.labels == {"gpu": "a100", "zone": "x"}
+    assert (await nodes.label(node.id, {"zone": "x"})).labels == changed.labels
+    reasons = [event.reason for event in await nodes.events(node.id)]
+    assert reasons[1:] == ["labels: gpu=a100, zone=x"], "what changes nothing is not told"
+    for bad in ({"no good": "x"}, {"zone": "a\nb"}, {f"k{i}": "v" for i in range(65)}):
+        with pytest.raises(InvalidValueError):
+            await nodes.label(node.id, bad)
+    assert (await nodes.get(node.id)).labels == changed.labels
+
+
+async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedCluster) -> None:
+    alpha = await hall.add_node("alpha")
+    nodes = hall.coordinator.nodes
+    job_id = await hall.submit(recovery={"max_restarts": 9})
+
+    async def fail() -> NodeView:
+        await hall.run_until(job_id, "running")
+        fault = Failure(rank=0, message="Xid 79", cause=Cause.DEVICE_FAULT)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+        return await nodes.get(alpha.node_id)
+
+    assert (await fail()).state == "ready", "once is no proof"
+    aside = await fail()
+    assert (aside.state, aside.drain_reason is not None) == ("drained", True)
+    assert aside.reason.startswith(
+        "quarantined (unhealthy): a device failed 2 times within 24 hours"
+    )
+    await nodes.undrain(alpha.node_id)
+    assert (await fail()).state == "ready", "what was before a user brought it back is forgiven"
+
+
+@pytest.mark.parametrize("steps", [True, False])
+@pytest.mark.parametrize("end", ["pause", "cancel"])
+async def test_an_attempt_that_trained_here_ends_a_row_of_failed_starts(
+    hall: SimulatedCluster, end: str, steps: bool
+) -> None:
+    alpha = await hall.add_node("alpha")
+    jobs = hall.coordinator.jobs
+
+    async def fail_to_start() -> None:
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        fault = Failure(message="no processes", cause=Cause.NOT_STARTED)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+
+    await fail_to_start()
+    await fail_to_start()
+    job_id = await hall.submit()
+    await hall.run_until(job_id, "running")
+    if steps:
+        await hall.tell(job_id, "started", {"resumed_from": None})
+    await getattr(jobs, end)(job_id)
+    await hall.run_until(job_id, "paused" if end == "pause" else "cancelled")
+    hall.clock.advance(40)
+    await hall.heartbeat()
+    await fail_to_start()
+    node = await hall.coordinator.nodes.get(alpha.node_id)
+    assert node.state == ("ready" if steps else "drained")
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [("NoGoodCheckpointError", "ready"), ("UnreadableCheckpointError", "drained")],
+)
+async def test_damaged_checkpoints_of_several_jobs_set_no_node_aside(
+    hall: SimulatedCluster, kind: str, state: str
+) -> None:
+    """Unless it is their node that does not read them."""
+    alpha = await hall.add_node("alpha")
+    message = "no checkpoint can be loaded: step-00000010-a1-g1 was not used"
+    cause = classify_failure(RankExit(words=message, exception=kind, exit_code=1)).cause
+    for _ in range(DEATHS):
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        fault = Failure(rank=0, exit_code=1, message=message, cause=cause)
+        await hall.finish(job_id, Outcome.FAILED, fault)
+        hall.clock.advance(40)
+        await hall.heartbeat()
+    assert (await hall.coordinator.nodes.get(alpha.node_id)).state == state
+
+
+async def test_what_is_no_fault_of_a_node_has_no_attempts_looked_through(
+    hall: SimulatedCluster,
+) -> None:
+    await hall.add_node("alpha")
+    seen: list[str] = []
+
+    def note(connection, cursor, statement, parameters, context, executemany):  # type: ignore[no-untyped-def]
+        if "finished_at >" in statement:
+            seen.append(statement)
+
+    async def end_with(cause: Cause) -> int:
+        seen.clear()
+        job_id = await hall.submit(recovery={"max_restarts": 0})
+        await hall.run_until(job_id, "running")
+        await hall.finish(job_id, Outcome.FAILED, Failure(rank=0, message="it fell", cause=cause))
+        return len(seen)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        for cause in (Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.UNKNOWN):
+            assert await end_with(cause) == 0, cause
+        assert await end_with(Cause.CRASH) == 1
+        assert "checkpoint_plan" not in seen[0], "only what is needed of an attempt is read"
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)

@@ -1,0 +1,106 @@
+"""Which nodes are set aside for what went wrong on them."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainhall.cluster.nodes.fault_policy import (
+    Ended,
+    can_quarantine,
+    is_node_fault,
+    quarantine_reason,
+)
+from trainhall.training.link.failure_cause import Cause
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def at(minutes: float, cause: Cause | None, job: str = "a", message: str = "") -> Ended:
+    """An end so many minutes ago."""
+    return Ended(NOW - timedelta(minutes=minutes), job, cause, message)
+
+
+def test_the_second_device_fault_sets_a_node_aside() -> None:
+    once = [at(90, Cause.DEVICE_FAULT, message="uncorrectable ECC")]
+    assert quarantine_reason(NOW, once) is None
+    reason = quarantine_reason(NOW, [*once, at(5, Cause.DEVICE_FAULT, message="Xid 79")])
+    assert reason is not None
+    assert "a device failed 2 times" in reason
+    assert "Xid 79" in reason
+    # What went well on its other devices between the two takes nothing back.
+    assert quarantine_reason(NOW, [*once, at(50, None), at(5, Cause.DEVICE_FAULT)])
+
+
+def test_faults_of_long_ago_and_of_before_a_user_brought_it_back_do_not_count() -> None:
+    faults = [at(25 * 60, Cause.DEVICE_FAULT), at(30, Cause.DEVICE_FAULT)]
+    assert quarantine_reason(NOW, faults) is None
+    both = [at(40, Cause.DEVICE_FAULT), at(30, Cause.DEVICE_FAULT)]
+    assert quarantine_reason(NOW, both)
+    assert quarantine_reason(NOW, both, since=NOW - timedelta(minutes=35)) is None
+
+
+def test_failed_starts_count_in_a_row_and_over_jobs() -> None:
+    starts = [at(n, Cause.NOT_STARTED) for n in (30, 20, 10)]
+    assert quarantine_reason(NOW, starts) is None
+    mixed = [at(30, Cause.NOT_STARTED), at(20, Cause.NOT_STARTED, "b"), at(10, Cause.NOT_STARTED)]
+    assert "3 attempts in a row" in str(quarantine_reason(NOW, mixed))
+    assert quarantine_reason(NOW, [*mixed, at(15, None, "c")]) is None
+
+
+def test_ranks_that_die_here_in_different_jobs_have_the_node_in_common() -> None:
+    deaths = [
+        at(40, Cause.KILLED),
+        at(30, Cause.CRASH, "b"),
+        at(20, Cause.HANG, "c"),
+        at(10, Cause.KILLED, "c"),
+    ]
+    assert "ranks of 3 jobs died here" in str(quarantine_reason(NOW, deaths))
+    assert quarantine_reason(NOW, deaths[1:]) is None
+    assert quarantine_reason(NOW, [*deaths, at(5, None, "d")]) is None
+    one_job = [at(n, Cause.CRASH) for n in range(1, 20)]
+    assert quarantine_reason(NOW, one_job) is None
+
+
+def test_the_faults_of_jobs_and_networks_never_set_a_node_aside() -> None:
+    causes = (
+        Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED, Cause.BAD_CHECKPOINT,
+    )  # fmt: skip
+    ended = [at(n, cause, job=f"{n}") for n in range(50) for cause in causes]
+    assert quarantine_reason(NOW, ended) is None
+    assert not any(is_node_fault(cause) for cause in causes)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3000),
+            st.sampled_from([None, *Cause]),
+            st.sampled_from("abcd"),
+        )
+    )
+)
+def test_the_order_in_which_ends_are_given_does_not_matter(
+    given_ends: list[tuple[int, Cause | None, str]],
+) -> None:
+    # At one moment two ends have no order.
+    ended = list({minutes: at(minutes, cause, job) for minutes, cause, job in given_ends}.values())
+    assert quarantine_reason(NOW, ended) == quarantine_reason(NOW, list(reversed(ended)))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 1600), st.sampled_from([None, *Cause]), st.sampled_from("abcd")),
+        max_size=12,
+    ),
+    st.sampled_from([None, *(cause for cause in Cause if not can_quarantine(cause))]),
+    st.integers(0, 1600),
+)
+def test_what_may_not_set_a_node_aside_never_does(
+    before: list[tuple[int, Cause | None, str]], cause: Cause | None, later: int
+) -> None:
+    """Neither such an end nor the time that passes."""
+    ended = [at(minutes, cause, job) for minutes, cause, job in before]
+    if quarantine_reason(NOW, ended) is None:
+        then = NOW + timedelta(minutes=later)
+        assert quarantine_reason(then, [*ended, Ended(then, "e", cause)]) is None

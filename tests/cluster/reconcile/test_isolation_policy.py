@@ -1,0 +1,109 @@
+"""An attempt under `on_isolation: stop` is replaced once no rank of it can run any more."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support.cluster.simulated import SimulatedCluster
+
+from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
+from trainhall.cluster.options import ClusterOptions
+from trainhall.cluster.reconcile.decide import decide
+from trainhall.cluster.reconcile.decisions import Decision, EndAttempt, MoveNode, StopAttempt
+from trainhall.cluster.snapshot.model import (
+    AttemptFacts,
+    ClusterFacts,
+    DeviceFacts,
+    HostFacts,
+    HostReport,
+    JobFacts,
+    NodeFacts,
+)
+from trainhall.training.link.status import Outcome
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SHORT = ClusterOptions(lost_after_seconds=30.0)
+RUNNING = HostReport("running")
+SAVED = HostReport("exited", Outcome.PAUSED, shipped=True, isolated=True, ended_at=NOW)
+
+
+def attempt(*hosts: HostReport, promised: float | None = 90.0) -> AttemptFacts:
+    return AttemptFacts(
+        "job", 1, 1, AttemptState.RUNNING, "run", None,
+        tuple(HostFacts(n, n, t) for n, t in zip("ab", hosts, strict=False)),
+        isolation_seconds=promised,
+    )  # fmt: skip
+
+
+def decided(the_attempt: AttemptFacts, *nodes: NodeFacts) -> list[Decision]:
+    job = JobFacts(
+        id="job", number=1, priority=0, state=JobState.RUNNING, reason="x", attempt=1, workers=1,
+        device="cpu", queued_at=NOW, restarts=0, restarts_step=0, max_restarts=1, step=0,
+    )  # fmt: skip
+    facts = ClusterFacts(nodes=nodes, jobs=(job,), attempts=(the_attempt,))
+    return decide(NOW, facts, SHORT)
+
+
+def node(name: str, silent: float = 0.0, state: NodeState = NodeState.READY) -> NodeFacts:
+    return NodeFacts(name, name, state, False, silent, (DeviceFacts(0, "cpu"),))
+
+
+@pytest.mark.parametrize(
+    ("promised", "silent", "lost"),
+    [(None, 29, False), (None, 31, True), (90.0, 89, False), (90.0, 91, True), (20.0, 29, False)],
+)
+def test_a_node_is_lost_after_what_its_attempts_rely_on(
+    promised: float | None, silent: float, lost: bool
+) -> None:
+    """A coordinator that was restarted with a shorter limit keeps the word of the one before."""
+    moves = [
+        d for d in decided(attempt(RUNNING, promised=promised), node("a", silent))
+        if isinstance(d, MoveNode) and d.end is NodeState.LOST
+    ]  # fmt: skip
+    assert bool(moves) == lost
+    if moves:
+        assert moves[0].after_seconds == max(30.0, promised or 0.0)
+
+
+def test_the_other_hosts_end_before_it_moves() -> None:
+    nodes = node("a", 100, NodeState.LOST), node("b")
+    (stop,) = decided(attempt(RUNNING, RUNNING), *nodes)
+    assert isinstance(stop, StopAttempt)
+    assert stop.goal == "stop"
+    stopping = replace(attempt(RUNNING, RUNNING), goal="stop", state=AttemptState.STOPPING)
+    assert decided(stopping, *nodes) == []
+    ended = replace(
+        stopping,
+        hosts=(stopping.hosts[0], HostFacts("b", "b", HostReport("exited", Outcome.STOPPED))),
+    )
+    (end,) = decided(ended, *nodes)
+    assert isinstance(end, EndAttempt)
+    assert end.attempt_end is AttemptState.LOST
+    (at_once,) = decided(attempt(RUNNING, RUNNING, promised=None), *nodes)
+    assert isinstance(at_once, EndAttempt), "those that are kept running are fenced off alone"
+
+
+def test_what_its_node_forgot_has_the_time_to_end_by_itself() -> None:
+    for since, waits in ((10, True), (89, True), (91, False)):
+        gone = HostReport(
+            "gone", Outcome.FAILED, shipped=True, ended_at=NOW - timedelta(seconds=since)
+        )
+        assert (decided(attempt(gone), node("a")) == []) == waits
+        assert decided(attempt(gone, promised=None), node("a")) != []
+
+
+def test_ranks_that_ended_in_isolation_cost_no_restart() -> None:
+    (end,) = decided(attempt(SAVED), node("a"))
+    assert isinstance(end, EndAttempt)
+    assert end.restarts is None
+    assert end.job_path == (JobState.RECOVERING,)
+    assert "did not reach the coordinator" in end.reason.text
+
+
+async def test_the_limit_is_told_with_the_launch(hall: SimulatedCluster) -> None:
+    node = await hall.add_node("alpha")
+    keeps = await hall.submit()
+    stops = await hall.submit(recovery={"on_isolation": "stop"})
+    for job_id, seconds in ((keeps, None), (stops, 90.0)):
+        await hall.run_until(job_id, "running")
+        assert node.running(job_id).assignment.launch.isolation_seconds == seconds

@@ -1,0 +1,20 @@
+"""Durations with units."""
+
+import pytest
+
+from trainhall.cluster.durations import parse_duration
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("90", 90.0), ("60s", 60.0), ("250ms", 0.25), ("10m", 600.0), ("10 min", 600.0),
+     ("1.5h", 5400.0), ("2d", 172800.0), (15, 15.0), (0.5, 0.5)],
+)  # fmt: skip
+def test_parse_duration_takes_units(given: object, seconds: float) -> None:
+    assert parse_duration(given) == seconds
+
+
+@pytest.mark.parametrize("given", ["", "soon", "10 years", "5 s s", "1h30", True, None, "inf"])
+def test_parse_duration_refuses_the_rest(given: object) -> None:
+    with pytest.raises(ValueError, match="is no duration, such as 90s, 10m or 2h"):
+        parse_duration(given)

@@ -1,0 +1,84 @@
+"""One shim on one folder, as `trainhall run` uses it."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.cluster.agent_process import launch_of
+from support.waiting import eventually
+
+from trainhall.cluster.agent.os_support import processes
+from trainhall.cluster.agent.shim import folder_ipc
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import Command, Launch
+from trainhall.training.link.status import ShimStatus
+
+
+class Run:
+    """One shim on one folder."""
+
+    def __init__(self, path: Path, launch: Launch, *arguments: str) -> None:
+        self.folder = AttemptFolder(path)
+        self.launch = launch
+        path.mkdir(parents=True)
+        replace_json(self.folder.launch, launch)
+        self.arguments = [
+            sys.executable,
+            "-m",
+            "trainhall.cluster.agent.shim.main",
+            str(path),
+        ]
+        self.process = self.start(*arguments)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*self.arguments, *arguments], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    @property
+    def status(self) -> ShimStatus:
+        return ShimStatus.model_validate_json(self.folder.status.read_bytes())
+
+    def wait(self) -> ShimStatus:
+        assert self.process.wait(timeout=60) == 0
+        assert not processes.marked(self.folder.path)
+        assert not folder_ipc.command_path(self.folder).exists()
+        assert self.status.phase == "exited"
+        return self.status
+
+    def wait_for_output(self, text: bytes, rank: int = 0) -> None:
+        path = self.folder.stdout(rank)
+        eventually(f"{text!r}", lambda: path.exists() and text in path.read_bytes())
+
+    def tell(self, command: Command) -> None:
+        assert folder_ipc.send_command(self.folder, command)
+
+    def end(self) -> None:
+        """End the shim, and whatever is left of its ranks."""
+        assert self.process.stdin is not None
+        self.process.kill()
+        self.process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        processes.send(processes.marked(self.folder.path), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def shims(folder: Path) -> Iterator[Any]:
+    """Starts shims from specs, each in a folder of its own; whatever is left is ended."""
+    started: list[Run] = []
+
+    def start(spec: dict[str, Any], *arguments: str, **changes: Any) -> Run:
+        path = folder / f"attempt-{len(started)}"
+        started.append(Run(path, launch_of(spec, **changes), *arguments))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for one in started:
+            one.end()

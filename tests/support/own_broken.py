@@ -1,3 +1,0 @@
-"""A module of a user's that does not import."""
-
-import no_such_library  # noqa: F401

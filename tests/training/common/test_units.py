@@ -1,0 +1,16 @@
+"""Measured times in words."""
+
+import pytest
+
+from trainhall.training.common.units import brief
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (4e-05, "40 µs"), (0.9997e-3, "1 ms"), (0.89, "890 ms"), (0.9997, "1 s"), (1.254, "1.25 s"),
+        (99.6, "100 s"), (1234.5, "1,234 s"),
+    ],
+)  # fmt: skip
+def test_a_time_has_three_digits_and_no_exponent(seconds: float, text: str) -> None:
+    assert brief(seconds) == text

@@ -1,0 +1,24 @@
+"""When a rank of an elastic loop waits for its GPU, as far as it shows without one."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from trainhall.training.elastic.loop import ElasticLoop
+
+
+@pytest.mark.parametrize(("world_size", "waits"), [(1, 0), (2, 3)])
+def test_only_ranks_that_have_others_wait_before_they_count_a_step(
+    monkeypatch: pytest.MonkeyPatch, world_size: int, waits: int
+) -> None:
+    waited: list[None] = []
+    stream = SimpleNamespace(synchronize=lambda: waited.append(None))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: stream)
+    confirmed: list[None] = []
+    loop = ElasticLoop.__new__(ElasticLoop)
+    loop.device, loop.world_size = torch.device("cuda:0"), world_size
+    loop.membership = SimpleNamespace(confirm=lambda: confirmed.append(None))  # type: ignore[assignment]
+    for _ in range(3):
+        loop.confirm()
+    assert (len(waited), len(confirmed)) == (waits, 3)

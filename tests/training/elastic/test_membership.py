@@ -1,0 +1,95 @@
+"""When a rank leaves its group by itself: a newer one waits, and this one does not get on."""
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+from support.cluster.agent_process import launch_of
+
+from trainhall.distributed import broken
+from trainhall.training.elastic.membership import Membership
+from trainhall.training.link.control import Control
+from trainhall.training.link.folder import AttemptFolder, replace_json
+from trainhall.training.link.launch import Launch
+
+
+class Looks(Event):
+    """Lets a thread look so often, with so much time between."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self._left = count
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+class Rank:
+    """One that takes part in a group, and takes no step of its own accord."""
+
+    def __init__(self, folder: AttemptFolder, launch: Launch) -> None:
+        self.folder, self.launch = folder, launch
+        self.control = Control(folder.control, create=True)
+        self.membership = Membership(launch, launch.ranks[0], folder, torch.device("cpu"))
+
+    def tell(self, **changes: object) -> None:
+        """A newer launch waits."""
+        newer = self.launch.model_copy(update=changes)
+        replace_json(self.folder.group(newer.generation), newer)
+        self.control.regroup(newer.generation)
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Rank:
+    folder = AttemptFolder(tmp_path)
+    return Rank(folder, launch_of({"task": {"name": "synthetic"}, "resources": {"workers": 2}}))
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that the rank broke its group off."""
+    times: list[str] = []
+    monkeypatch.setattr(broken, "break_off", lambda: times.append("left"))
+    return times
+
+
+def test_a_group_that_has_lost_a_rank_is_left_at_once(rank: Rank, left: list[str]) -> None:
+    """Gloo may have lost what would have told so."""
+    rank.tell(generation=2, broken=1)
+    rank.membership._watch(Looks(4))
+    assert left == ["left"]
+    with pytest.raises(RuntimeError, match="are to regroup"):
+        rank.membership.confirm()
+
+
+def test_a_later_launch_knows_who_was_lost_before(rank: Rank, left: list[str]) -> None:
+    rank.tell(generation=4, broken=2)
+    rank.membership._watch(Looks(1))
+    assert left == ["left"]
+
+
+def test_to_grow_all_leave_behind_the_same_step(rank: Rank, left: list[str]) -> None:
+    rank.tell(generation=3, broken=0)
+    rank.membership._watch(Looks(4))
+    assert left == []
+    rank.membership.confirm()
+
+
+def test_without_a_newer_launch_nobody_leaves(rank: Rank, left: list[str]) -> None:
+    rank.membership._watch(Looks(4))
+    assert left == []
+
+
+def test_a_rank_that_takes_steps_is_left_to_itself(rank: Rank, left: list[str]) -> None:
+    """Its host was lost to the coordinator alone, and the others will meet it no more."""
+
+    class Stepping(Looks):
+        def wait(self, timeout: float | None = None) -> bool:
+            rank.membership.stepped()
+            return super().wait(timeout)
+
+    rank.tell(generation=2, broken=1)
+    rank.membership._watch(Stepping(4))
+    assert left == []

@@ -1,0 +1,107 @@
+"""Who gives the others its state, and what of the old group's measurements counts."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainhall.training.elastic.regroup_state import (
+    RegroupState,
+    is_reported,
+    is_unsettled,
+    must_save,
+    ranks_to_update,
+    source_rank,
+    unreported_means,
+)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> list[RegroupState]:
+    """Of ranks that were in one group: nobody is further than a step behind the others, but for
+    those that are new."""
+    step = draw(st.integers(0, 50))
+    reported = draw(st.integers(0, step))
+    found = []
+    for _ in range(draw(st.integers(1, 6))):
+        mine = draw(st.sampled_from([0, max(0, step - 1), step]))
+        known = min(reported, mine)
+        rows = np.full((mine - known, 2), float(mine)) if mine else None
+        found.append(RegroupState(mine, known, rows, settled=draw(st.integers(0, mine))))
+    return found
+
+
+@given(states())
+def test_the_source_is_the_lowest_of_those_that_are_furthest(found: list[RegroupState]) -> None:
+    source = source_rank(found)
+    furthest = max(s.step for s in found)
+    if furthest == 0:
+        assert source is None
+        return
+    assert source is not None
+    assert found[source].step == furthest
+    best = [
+        r for r, s in enumerate(found) if (s.step, s.reported) == (furthest, found[source].reported)
+    ]
+    assert source == best[0]
+    assert all(s.reported <= found[source].reported for s in found if s.step == furthest)
+
+
+@given(states())
+def test_whoever_is_behind_gets_its_state_and_nobody_else(found: list[RegroupState]) -> None:
+    source = source_rank(found)
+    if source is not None:
+        needy = ranks_to_update(found, source)
+        assert source not in needy
+        assert needy == [r for r, s in enumerate(found) if s.step != found[source].step]
+
+
+@given(states())
+def test_every_step_that_nobody_told_has_a_mean(found: list[RegroupState]) -> None:
+    source = source_rank(found)
+    if source is not None:
+        means = unreported_means(found, source)
+        assert len(means) == found[source].step - found[source].reported
+        assert np.isfinite(means).all()
+
+
+def test_a_mean_is_that_of_the_ranks_that_have_the_step() -> None:
+    found = [
+        RegroupState(5, 3, np.array([[1.0], [2.0]])),
+        RegroupState(4, 3, np.array([[3.0]])),
+        RegroupState(0),
+        RegroupState(5, 3, np.array([[5.0], [4.0]])),
+    ]
+    assert source_rank(found) == 0
+    assert unreported_means(found, 0).tolist() == [[3.0], [3.0]]
+
+
+def test_numbers_that_were_told_are_not_told_again() -> None:
+    # Rank 1 has come to the end of the exchange that broke off on rank 0.
+    found = [RegroupState(5, 3, np.ones((2, 1))), RegroupState(5, 5, np.empty((0, 1)))]
+    assert source_rank(found) == 1
+    assert not len(unreported_means(found, 1))
+
+
+def test_what_was_exchanged_is_told_again_unless_rank_0_is_left_and_had_come_as_far() -> None:
+    assert is_reported([RegroupState(5, 5, was_first=True), RegroupState(5, 5)], 0)
+    assert is_reported([RegroupState(5, 5), RegroupState(5, 5, was_first=True)], 0)
+    assert not is_reported([RegroupState(0), RegroupState(5, 5), RegroupState(5, 5)], 1)
+    # The exchange broke off on rank 0 alone: it has nothing to write, and rank 1 no numbers left.
+    found = [
+        RegroupState(5, 3, np.ones((2, 1)), was_first=True),
+        RegroupState(5, 5, np.empty((0, 1))),
+    ]
+    assert not is_reported(found, source_rank(found) or 0)
+
+
+def test_a_save_is_made_again_unless_somebody_knows_of_its_end() -> None:
+    assert must_save([RegroupState(5), RegroupState(5)])
+    assert must_save([RegroupState(5, was_first=True, gave_up_save=True), RegroupState(5)])
+    assert not must_save([RegroupState(5, was_first=True), RegroupState(5)])
+
+
+def test_what_was_due_behind_a_step_is_done_again_if_some_had_not_come_to_its_end() -> None:
+    assert is_unsettled([RegroupState(5, settled=5), RegroupState(5, settled=4)], 0)
+    assert not is_unsettled(
+        [RegroupState(5, settled=5), RegroupState(4, settled=4), RegroupState(0)], 0
+    )

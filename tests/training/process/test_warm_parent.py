@@ -1,0 +1,138 @@
+"""The warm parent's own protocol: readiness, forks that are as good as new, its end."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.waiting import eventually
+
+PROBE = '''
+import gc, json, os, random, signal, sys
+
+def probe(path):
+    """Write down what this process looks like from within."""
+    told = {
+        "pid": os.getpid(),
+        "session": os.getsid(0),
+        "parent": os.getppid(),
+        "torch": "torch" in sys.modules,
+        "collects": gc.isenabled(),
+        "random": random.random(),
+        "files": sorted(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else [],
+        "threads": len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1,
+        "sigint": signal.getsignal(signal.SIGINT) == signal.SIG_DFL,
+        "openblas": os.environ.get("OPENBLAS_NUM_THREADS"),
+    }
+    with open(path + ".new", "w") as file:
+        json.dump(told, file)
+    os.rename(path + ".new", path)
+    return 0
+
+def fail():
+    raise RuntimeError("as asked")
+'''
+
+
+class Warm:
+    """A warm parent and the agent's end of its socket."""
+
+    def __init__(self, folder: Path, *modules: str, path: str | None = None) -> None:
+        self.log = folder / "warm.log"
+        ours, theirs = socket.socketpair()
+        env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+        env["PYTHONPATH"] = path or str(folder)
+        with self.log.open("wb") as log, theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "trainhall.training.process.warm_parent", *modules],
+                stdin=theirs.fileno(), stdout=log, stderr=log, env=env,
+            )  # fmt: skip
+        self.socket = ours
+        self.answers = ours.makefile("rb")
+
+    def read(self) -> dict[str, Any]:
+        return dict(json.loads(self.answers.readline()))
+
+    def ask(self, target: str, *arguments: str) -> dict[str, Any]:
+        request = {"target": target, "arguments": list(arguments)}
+        self.socket.sendall(json.dumps(request).encode() + b"\n")
+        return self.read()
+
+    def close(self) -> None:
+        self.answers.close()
+        self.socket.close()
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[Warm]:
+    (tmp_path / "probe_module.py").write_text(PROBE)
+    parent = Warm(tmp_path)
+    yield parent
+    parent.close()
+    parent.process.kill()
+    parent.process.wait()
+
+
+def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
+    assert warm.read() == {"ready": True}
+    answers = []
+    for i in range(2):
+        path = tmp_path / f"told-{i}"
+        pid = warm.ask("probe_module:probe", str(path))["pid"]
+        eventually("the fork's word", path.exists)
+        answers.append(json.loads(path.read_text()))
+        assert answers[i]["pid"] == answers[i]["session"] == pid
+        assert answers[i]["parent"] == warm.process.pid
+        assert answers[i]["torch"]
+        assert answers[i]["collects"]
+        assert answers[i]["threads"] == 1
+        assert answers[i]["sigint"]
+        assert answers[i]["openblas"] is None
+        # Standard input, output, error, and the one that lists them.
+        assert len(answers[i]["files"]) == 4
+        eventually("the fork to be reaped", partial(lambda pid: not psutil.pid_exists(pid), pid))
+    assert answers[0]["random"] != answers[1]["random"]
+
+
+def test_a_bad_request_harms_nobody(warm: Warm, tmp_path: Path) -> None:
+    assert warm.read() == {"ready": True}
+    for line in (
+        b"nonsense", b"7", b'"text"', b"null", b"[]", b"{}", b"[" * 100_000, b"\xff",
+        b'{"target": 1, "arguments": []}', b'{"target": "a:b", "arguments": "c"}',
+    ):  # fmt: skip
+        warm.socket.sendall(line + b"\n")
+        assert list(warm.read()) == ["error"]
+    assert "pid" in warm.ask("probe_module:fail")
+    assert "pid" in warm.ask("no_such_module:main")
+    path = tmp_path / "told"
+    warm.ask("probe_module:probe", str(path))
+    eventually("the next fork's word", path.exists)
+
+
+def test_it_ends_with_the_agent(warm: Warm) -> None:
+    assert warm.read() == {"ready": True}
+    warm.close()
+    assert warm.process.wait(timeout=20) == 0
+
+
+@pytest.mark.processes
+def test_a_host_without_torch_is_told_what_to_do(tmp_path: Path) -> None:
+    broken = tmp_path / "torch"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise ImportError('libcudart.so.13: not found')")
+    parent = Warm(tmp_path)
+    try:
+        answer = parent.read()
+        assert answer["missing"]
+        assert "libcudart.so.13: not found" in answer["error"]
+        assert "pip install 'trainhall[train]'" in answer["error"]
+        assert parent.process.wait(timeout=20) == 1
+    finally:
+        parent.close()

@@ -1,0 +1,1 @@
+"""The files of a checkpoint: names, manifest, commit, removal; free of torch."""

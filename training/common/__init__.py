@@ -1,0 +1,1 @@
+"""Shared parts of `training`: sample order, step times, random state, hashes."""

@@ -1,0 +1,1 @@
+"""Reading batches, in the rank or by data workers; imports `common`."""

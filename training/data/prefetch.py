@@ -1,0 +1,334 @@
+"""Data workers: processes that read batches ahead of the rank and hand them over in shared memory.
+
+They are forked from the rank, each knows the order of requests, and worker w of W reads the
+requests w, w + W, w + 2W …, at most `prefetch` of them ahead. A batch's tensors are written into a
+slot, memory without a name that both processes map; small messages go over a socket pair. When the
+last tensor on a slot is gone, wherever it was kept, the slot is free again.
+
+Compared with PyTorch's own workers: slots are used again instead of being made for each batch,
+nothing of them has a name in a file system (so nothing is left when a rank is killed, and a
+container's small /dev/shm is no limit), and a worker ends at once with its rank.
+"""
+
+import contextlib
+import ctypes
+import mmap
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import traceback
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import recv_handle, send_handle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainhall.parallelism.pipelining.batches import leaves_of, mapped
+from trainhall.training.data.batch_reader import Request
+from trainhall.training.tasks.base import BadDataError, TaskUnavailableError
+
+AVAILABLE = sys.platform == "linux"
+"""Elsewhere forking a process that has used its libraries is not safe."""
+
+_PR_SET_PDEATHSIG = 1
+_RAISED_AS_IS = (BadDataError, TaskUnavailableError)
+"""Exceptions that say all there is to say; they are raised in the rank as they were here."""
+_ALIGNMENT = 64
+_SPARE = 1.125
+"""A new slot has room for a somewhat larger batch."""
+
+
+class DataWorkerDiedError(RuntimeError):
+    """A data worker ended without a word."""
+
+
+class DataReadError(RuntimeError):
+    """A data worker could not read a batch; the message says what happened there."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The position of a tensor in a slot."""
+
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A batch whose tensors lie in a slot; `new_size` of a slot that follows, or 0."""
+
+    batch: Any
+    slot: int
+    new_size: int
+
+
+@dataclass(frozen=True)
+class _Failed:
+    kind: str
+    message: str
+    traceback: str
+
+
+class Prefetcher:
+    """The batches of `requests`, in their order, read by `workers` processes.
+
+    Args:
+        requests: iterated in every worker from its beginning; may be endless.
+        describe: what to say of an exception, called in the worker.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Request], Any],
+        requests: Iterable[Request],
+        *,
+        workers: int,
+        prefetch: int,
+        describe: Callable[[BaseException], str] = str,
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self._workers: list[_Worker] = []
+        self._next = 0
+        for number in range(workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_work,
+                args=(theirs, os.getpid(), read, requests, number, workers, describe),
+                name=f"data worker {number}",
+                daemon=True,
+            )
+            with warnings.catch_warnings():
+                # Python 3.12 warns of any fork beside threads. The worker touches none of theirs.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process.start()
+            theirs.close()
+            self._workers.append(_Worker(number, process, ours))
+        for _ in range(prefetch):
+            for worker in self._workers:
+                worker.ask()
+
+    def next(self) -> Any:
+        """The next batch.
+
+        Raises:
+            DataReadError, BadDataError, TaskUnavailableError: it could not be read.
+            DataWorkerDiedError: its worker is gone.
+        """
+        worker = self._workers[self._next % len(self._workers)]
+        self._next += 1
+        batch = worker.take()
+        worker.ask()
+        return batch
+
+    def close(self) -> None:
+        """End the workers; batches that were handed out stay."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join()
+            worker.connection.close()
+        self._workers = []
+
+
+@dataclass
+class _Worker:
+    """The rank's side of a worker."""
+
+    number: int
+    process: BaseProcess
+    connection: Connection
+    slots: dict[int, mmap.mmap] = field(default_factory=dict)
+    released: deque[int] = field(default_factory=deque)
+    """Slots that nothing uses any more; any thread may add to it."""
+
+    def ask(self) -> None:
+        """Have one more batch read, and say which slots are free."""
+        free = [self.released.popleft() for _ in range(len(self.released))]
+        # A worker that is gone is noticed where its batch is missed.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.connection.send_bytes(pickle.dumps(free))
+
+    def take(self) -> Any:
+        wait([self.connection, self.process.sentinel])
+        try:
+            if not self.connection.poll():
+                raise EOFError
+            reply = pickle.loads(self.connection.recv_bytes())
+            if isinstance(reply, _Failed):
+                raise _error(reply)
+            if reply.new_size:
+                handle = recv_handle(self.connection)
+                self.slots[reply.slot] = mmap.mmap(handle, reply.new_size)
+                os.close(handle)
+        except (EOFError, ConnectionResetError):
+            raise self._died() from None
+        return self._restored(reply)
+
+    def _restored(self, reply: _Read) -> Any:
+        """The batch with its tensors on the slot."""
+        if reply.slot < 0:
+            return reply.batch
+        memory = np.frombuffer(self.slots[reply.slot], dtype=np.uint8)
+        finalizer = weakref.finalize(memory, self.released.append, reply.slot)
+        finalizer.atexit = False
+        whole = torch.from_numpy(memory)
+
+        def restore(leaf: Any) -> Any:
+            if not isinstance(leaf, _Place):
+                return leaf
+            size = int(np.prod(leaf.shape)) * leaf.dtype.itemsize
+            return whole[leaf.offset : leaf.offset + size].view(leaf.dtype).view(leaf.shape)
+
+        return mapped(reply.batch, restore)
+
+    def _died(self) -> DataWorkerDiedError:
+        self.process.join(timeout=5)
+        code = self.process.exitcode
+        how = f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by {signal.Signals(-code).name}"
+        if code == -signal.SIGKILL:
+            how += (
+                "; if the host is short of memory, lower training.data_workers or "
+                "training.data_prefetch"
+            )
+        return DataWorkerDiedError(f"data worker {self.number} (process {self.process.pid}) {how}")
+
+
+def _error(failed: _Failed) -> Exception:
+    kinds: dict[str, type[Exception]] = {kind.__name__: kind for kind in _RAISED_AS_IS}
+    error = kinds.get(failed.kind, DataReadError)(failed.message)
+    error.add_note(f"In the data worker:\n{failed.traceback}")
+    return error
+
+
+# -- in the worker --------------------------------------------------------------------------------
+
+
+def _work(
+    connection: Connection,
+    parent: int,
+    read: Callable[[Request], Any],
+    requests: Iterable[Request],
+    number: int,
+    workers: int,
+    describe: Callable[[BaseException], str],
+) -> None:
+    """A worker's life: a batch for each message that asks for one."""
+    _die_with(parent)
+    # One thread each: the workers share the cores, and a fork loses the threads of a pool.
+    torch.set_num_threads(1)
+    slots = _Slots()
+    for position, request in enumerate(requests):
+        if position % workers != number:
+            continue
+        try:
+            slots.free += pickle.loads(connection.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            return
+        handle: int | None = None
+        reply: _Read | _Failed
+        try:
+            reply, handle = slots.put(read(request))
+            message = pickle.dumps(reply)
+        except (Exception, SystemExit) as error:
+            kind = type(error)
+            reply = _Failed(
+                kind.__name__,
+                str(error) if kind in _RAISED_AS_IS else describe(error),
+                traceback.format_exc(),
+            )
+            message = pickle.dumps(reply)
+        try:
+            connection.send_bytes(message)
+            if handle is not None:
+                send_handle(connection, handle, parent)
+                os.close(handle)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+    # Whoever asks for more gets the end of the connection; until then what was sent must stay.
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        while True:
+            connection.recv_bytes()
+
+
+class _Slots:
+    """The worker's slots."""
+
+    def __init__(self) -> None:
+        self._memory: list[mmap.mmap] = []
+        self.free: list[int] = []
+
+    def put(self, batch: Any) -> tuple[_Read, int | None]:
+        """Write a batch's tensors into a slot; the descriptor of the slot where it is new."""
+        tensors = [leaf for leaf in leaves_of(batch) if _fits_a_slot(leaf)]
+        if not tensors:
+            return _Read(batch, -1, 0), None
+        sizes = [_aligned(tensor.nbytes) for tensor in tensors]
+        slot, handle = self._slot(sum(sizes))
+        memory = torch.from_numpy(np.frombuffer(self._memory[slot], dtype=np.uint8))
+        offset = 0
+
+        def write(leaf: Any) -> Any:
+            nonlocal offset
+            if not _fits_a_slot(leaf):
+                return leaf
+            place = _Place(offset, leaf.dtype, tuple(leaf.shape))
+            target = memory[offset : offset + leaf.nbytes].view(leaf.dtype).view(leaf.shape)
+            target.copy_(leaf)
+            offset += _aligned(leaf.nbytes)
+            return place
+
+        placed = mapped(batch, write)
+        return _Read(placed, slot, len(self._memory[slot]) if handle is not None else 0), handle
+
+    def _slot(self, size: int) -> tuple[int, int | None]:
+        for slot in self.free:
+            if len(self._memory[slot]) >= size:
+                self.free.remove(slot)
+                return slot, None
+        handle = os.memfd_create("trainhall-batch")
+        room = int(size * _SPARE)
+        os.ftruncate(handle, room)
+        self._memory.append(mmap.mmap(handle, room))
+        return len(self._memory) - 1, handle
+
+
+def _fits_a_slot(leaf: Any) -> bool:
+    """A plain tensor in host memory that has elements; anything else is pickled."""
+    return (
+        type(leaf) is Tensor
+        and leaf.device.type == "cpu"
+        and leaf.layout is torch.strided
+        and not leaf.requires_grad
+        and not leaf.is_quantized
+        and leaf.numel() > 0
+    )
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
+
+
+def _die_with(parent: int) -> None:
+    """Have the kernel kill this process when the rank ends, however that happens; `ps` tells it
+    from the rank by its name."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    name = Path("/proc/self/comm")
+    with contextlib.suppress(OSError):
+        name.write_text(name.read_text(encoding="utf-8").replace("rank", "data", 1), "utf-8")

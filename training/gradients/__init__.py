@@ -1,0 +1,1 @@
+"""Gradients that a job records for people; imports `link`."""

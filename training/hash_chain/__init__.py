@@ -1,0 +1,1 @@
+"""The hash chain of a reproducible job; imports `common`, `link` and `sync`."""

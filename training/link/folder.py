@@ -1,0 +1,71 @@
+"""The folder of an attempt on a host: the files through which rank, shim and agent talk."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+
+@dataclass
+class AttemptFolder:
+    """The paths of one attempt on one host."""
+
+    path: Path
+
+    @property
+    def launch(self) -> Path:
+        return self.path / "launch.json"
+
+    @property
+    def control(self) -> Path:
+        return self.path / "control.bin"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def comparison(self) -> Path:
+        return self.path / "comparison.jsonl"
+
+    def group(self, generation: int) -> Path:
+        """An `in_place` launch whose ranks can meet: its rendezvous is known."""
+        return self.path / f"group-{generation}.json"
+
+    def rank(self, rank: int) -> Path:
+        return self.path / "ranks" / str(rank)
+
+    def stdout(self, rank: int) -> Path:
+        return self.rank(rank) / "stdout.log"
+
+    def stderr(self, rank: int) -> Path:
+        return self.rank(rank) / "stderr.log"
+
+    def metrics(self, rank: int, generation: int = 1) -> Path:
+        return self.rank(rank) / f"metrics{_of(generation)}.bin"
+
+    def events(self, rank: int, generation: int = 1) -> Path:
+        return self.rank(rank) / f"events{_of(generation)}.jsonl"
+
+    def writers(self) -> list[tuple[int, int]]:
+        """Who has written here: rank and generation with which each process began."""
+        found: set[tuple[int, int]] = set()
+        for path in self.path.glob("ranks/*/*.*"):
+            generation = path.stem.partition("-")[2] or "1"
+            if path.parent.name.isdigit() and generation.isdigit():
+                found.add((int(path.parent.name), int(generation)))
+        return sorted(found)
+
+
+def _of(generation: int) -> str:
+    """Distinguishes the files of a process that began in a later generation of its attempt: two
+    writers never share one. What they print goes to the same file, one after the other."""
+    return f"-{generation}" if generation > 1 else ""
+
+
+def replace_json(path: Path, model: BaseModel) -> None:
+    """Replace a file by a model's JSON; a reader sees the old or the new one, never half."""
+    temporary = path.with_name(path.name + f".{os.getpid()}.tmp")
+    temporary.write_text(model.model_dump_json())
+    temporary.replace(path)

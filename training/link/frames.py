@@ -1,0 +1,76 @@
+"""Binary frames of metrics."""
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+FRAME_MAGIC = b"THM1"
+_FRAME = struct.Struct("<4sIQI")
+_TABLE = struct.Struct("<iIH")
+_U16 = struct.Struct("<H")
+MAX_FRAME_BYTES = 8 * 1024 * 1024
+
+
+@dataclass
+class MetricTable:
+    """Points of several series that share their steps and times."""
+
+    rank: int | None
+    """None: job-wide."""
+    steps: Sequence[int]
+    times: Sequence[float]
+    columns: dict[str, Sequence[float]]
+
+
+def encode_tables(tables: Sequence[MetricTable]) -> bytes:
+    """The payload of one frame."""
+    parts = [_U16.pack(len(tables))]
+    for table in tables:
+        rows = len(table.steps)
+        parts.append(
+            _TABLE.pack(-1 if table.rank is None else table.rank, rows, len(table.columns))
+        )
+        for name in table.columns:
+            encoded = name.encode()
+            parts.append(_U16.pack(len(encoded)))
+            parts.append(encoded)
+        parts.append(struct.pack(f"<{rows}q", *table.steps))
+        parts.append(struct.pack(f"<{rows}d", *table.times))
+        parts.extend(struct.pack(f"<{rows}d", *values) for values in table.columns.values())
+    return b"".join(parts)
+
+
+def encode_frame(sequence: int, payload: bytes) -> bytes:
+    if len(payload) > MAX_FRAME_BYTES:
+        raise ValueError(
+            f"a metric frame holds at most {MAX_FRAME_BYTES} bytes, not {len(payload)}"
+        )
+    return _FRAME.pack(FRAME_MAGIC, len(payload), sequence, zlib.crc32(payload)) + payload
+
+
+@dataclass(frozen=True)
+class Frame:
+    sequence: int
+    end: int
+    """Offset just after the frame in the bytes that were read."""
+
+
+def complete_frames(data: bytes) -> Iterator[Frame]:
+    """The whole frames at the start of `data`; a torn one at the end is left for the next read.
+
+    Raises:
+        ValueError: where a frame should begin and does not, or its checksum is wrong.
+    """
+    at = 0
+    while at + _FRAME.size <= len(data):
+        magic, length, sequence, checksum = _FRAME.unpack_from(data, at)
+        if magic != FRAME_MAGIC or length > MAX_FRAME_BYTES:
+            raise ValueError(f"no metric frame at byte {at}")
+        start, end = at + _FRAME.size, at + _FRAME.size + length
+        if end > len(data):
+            return
+        if zlib.crc32(data[start:end]) != checksum:
+            raise ValueError(f"metric frame {sequence} at byte {at} is damaged")
+        yield Frame(sequence, end)
+        at = end

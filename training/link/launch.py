@@ -1,0 +1,115 @@
+"""The launch of an attempt on a host: what a shim and its ranks are started with."""
+
+from enum import IntEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from trainhall.training.link.base import LinkModel
+from trainhall.training.spec import JobSpec
+from trainhall.training.spec.plan import PlanRequest, Prediction
+
+
+class Command(IntEnum):
+    """The shim's command to its ranks. A higher one overrides a lower one; it never goes back."""
+
+    RUN = 0
+    PAUSE = 1
+    """Agree on a step, save a checkpoint, leave with EXIT_PAUSED."""
+    STOP = 2
+    """Agree on a step and leave with EXIT_STOPPED, saving nothing."""
+
+
+class RankSlot(LinkModel):
+    """One rank of an attempt on one host."""
+
+    rank: int
+    local_rank: int
+    device_kind: Literal["cpu", "cuda"]
+    device_index: int
+    """Index of the device on its node: a GPU, or a CPU slot."""
+
+
+class Rendezvous(LinkModel):
+    """The address of the attempt's TCPStore. Keys are prefixed by generation."""
+
+    address: str
+    port: int
+
+
+class Unrecorded(LinkModel):
+    """Checkpoints that an earlier attempt may have committed unreported: it was not revoked."""
+
+    attempt: int
+    generation: int
+    after_step: int
+    """The last step of it that is known; -1: none is. What is known may be given up by now."""
+
+
+class CheckpointPlan(LinkModel):
+    """The folder of an attempt's checkpoints, and the one that it starts from."""
+
+    folder: str
+    """Holds one folder per checkpoint (`step-00000120-a1-g1`): shared, or local to this host."""
+    upload: bool
+    """The folder is local: the agent uploads what was committed, and fetched `resume` into it."""
+    resume: list[str] = Field(default_factory=list)
+    """Names of checkpoint folders to start from, best first; the next one is the fallback."""
+    unrecorded: Unrecorded | None = None
+    """In a shared folder: checkpoints to look for, which are better than `resume`."""
+    lacking: dict[str, str] = Field(default_factory=dict)
+    """Better checkpoints that this host could not fetch, and why."""
+
+
+class TracePlan(LinkModel):
+    """Take the steps of a job, write down what they computed, and save and evaluate nothing."""
+
+    reference: str
+    """Folder of the run that the others are compared with."""
+    record: bool
+    """This is that run; otherwise rank 0 writes to `AttemptFolder.comparison`."""
+    dtype: Literal["float64", "float32"]
+    """The type of weights, data and all that is computed."""
+    parts: int = 1
+    """In a run of one rank: the number of ranks among which the compared runs divide a batch. Batch
+    norm's running statistics are those of the first."""
+    disturbed: float = 0.0
+    """In a run of one rank: the mean relative change of its first weights."""
+
+
+class Launch(LinkModel):
+    """One attempt's part on one host. Complete: shim and ranks need nothing else."""
+
+    job_id: str
+    attempt: Annotated[int, Field(ge=1)]
+    generation: Annotated[int, Field(ge=1)]
+    spec: JobSpec
+    world_size: int
+    node_rank: int
+    """Position of this host among the attempt's hosts; 0 holds the rendezvous store."""
+    num_nodes: int
+    ranks: list[RankSlot]
+    """This host's ranks, in order of local rank. None: of a generation that leaves this host out,
+    whose processes here leave at the step at which the others regroup."""
+    rendezvous: Rendezvous | None = None
+    """None on node rank 0, which opens the store; the others wait until it is known."""
+    address: str = "127.0.0.1"
+    """The address at which the attempt's other hosts reach this one."""
+    in_place: bool = False
+    """Ranks that lose one of them keep what they have in memory and wait for a launch of a higher
+    generation, in which a process keeps its device and may get another number."""
+    broken: int = 0
+    """The newest generation that has lost a rank: what still waits in a group of it, or of an
+    earlier one, waits in vain."""
+    isolation_seconds: float | None = None
+    """Under `recovery.on_isolation: stop`: the silence after which the coordinator may start the
+    job elsewhere. The shim ends the ranks before that."""
+    checkpoint: CheckpointPlan
+    code: str | None = None
+    """This attempt's own folder with the code of the spec; the agent unpacks it."""
+    planning: PlanRequest | None = None
+    """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
+    prediction: Prediction | None = None
+    """The prediction of the strategy that a plan has chosen."""
+    trace: TracePlan | None = None
+    """Compare strategies instead of training for a result; no agent is asked to."""

@@ -1,0 +1,40 @@
+"""A shim's report of ranks that take no step any more; free of torch."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class StallModel(BaseModel):
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class RankStall(StallModel):
+    """A rank among those that take no step any more."""
+
+    rank: int
+    step: int
+    """The newest that it has finished."""
+    parts: int
+    """Finished parts of the present step."""
+    doing: str
+    """In words."""
+    idle: float
+    """Seconds without anything new of it."""
+    state: str = ""
+    """The state of its process, in psutil's words: `stopped`, `running`, `sleeping`,
+    `disk-sleep`…"""
+    busy: bool = False
+    """The process uses a core."""
+    waits: bool = False
+    """The rank waits for the others of its next group: it holds nobody up."""
+
+
+class Stall(StallModel):
+    """The ranks of a host take no step any more, or wait for those of another host."""
+
+    limit: float
+    """Seconds that a step may take."""
+    behind: int | None
+    """The rank that the others here wait for; None: nothing distinguishes it."""
+    is_sure: bool = False
+    """`behind` holds whatever the ranks of other hosts do: it should wait for none of them."""
+    ranks: list[RankStall]

@@ -1,0 +1,1 @@
+"""The training loop of a rank: one step after another, with what is measured and saved."""

@@ -1,0 +1,66 @@
+"""Model FLOP utilisation: the share of its devices' peak that a job's model needs (PaLM, Chowdhery
+et al., arXiv:2204.02311, appendix B). What is computed twice counts once."""
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from trainhall.parallelism.flops import forward_and_backward_flops
+from trainhall.parallelism.sheets import peak_flops
+from trainhall.training.data.batch_reader import Reader, Request
+from trainhall.training.spec import Precision
+from trainhall.training.tasks.base import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """The operations of a step, and the peak of its devices."""
+
+    flops: float
+    """Operations of a step, by the model alone."""
+    peak: float
+    """Peak operations of one device, per second."""
+    devices: int
+
+    def percent(self, seconds: float) -> float:
+        """Return the utilization of a step that took `seconds`; 0–100."""
+        could = seconds * self.peak * self.devices
+        return 100 * self.flops / could if could > 0 else 0.0
+
+
+def peak_of(device: torch.device, precision: Precision) -> float | None:
+    """Operations a second that a rank's device can do; None where that is not known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return peak_flops(name, half=precision is not Precision.FP32)
+
+
+def utilization_of(
+    task: Task,
+    model: nn.Module,
+    reader: Reader,
+    *,
+    samples: int,
+    batch: int,
+    peak: float,
+    devices: int,
+) -> Utilization | None:
+    """For steps over `batch` samples; None if the model's operations cannot be counted.
+
+    Args:
+        model: plain, on any device.
+        samples: how many are read and counted: as many as a rank computes at once.
+        peak: of one device.
+    """
+    try:
+        few = reader.read(Request(0, torch.arange(samples)))
+        flops = forward_and_backward_flops(model, task.loss, few)
+    except Exception as error:  # the model reads its numbers, which are none here; it trains still
+        log.debug("the operations of a step were not counted: %r", error)
+        return None
+    return Utilization(flops * batch / samples, peak, devices) if flops else None

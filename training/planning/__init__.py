@@ -1,0 +1,1 @@
+"""The planner: memory and step time of a job under every strategy, before it runs."""

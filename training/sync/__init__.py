@@ -1,0 +1,1 @@
+"""Agreement of all ranks of a job beside gradients; imports `link`."""

@@ -1,9 +1,0 @@
-"""How measured values are written for people, on hosts and in commands alike."""
-
-
-def brief(seconds: float) -> str:
-    """A measured time in three digits, as 40 µs or 1.25 s."""
-    for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds:,.0f} s" if seconds >= 99.5 else f"{seconds:.3g} s"
