@@ -30,11 +30,11 @@ class Attempt:
     outcome: Outcome | None = None
     failure: Failure | None = None
     final_command: Command = Command.RUN
-    """What this agent, which is about to end, wants of it."""
+    """Command that an agent which is about to end gives it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
     task: asyncio.Task[None] | None = None
-    """What is being done about it: preparing, starting, or sweeping up behind a dead shim."""
+    """Work in progress: preparing, starting, or cleaning up after a dead shim."""
     removal: asyncio.Task[None] | None = None
     """Removes the folder of an attempt that will never run here."""
     starts: int = 0
@@ -46,13 +46,13 @@ class Attempt:
         asked = self.status.command if self.status is not None else Command.RUN
         stage = self.stage
         if stage is Stage.READY and (self.started_at is not None or self.task is not None):
-            # A shim is on its way; what is to be told it is told once it listens.
+            # A shim is on its way; it gets its commands once it listens.
             stage = Stage.LIVE
         return ObservedAttempt(stage, asked, shipped, self.final_command, self.gradients)
 
     @property
     def stopped_mark(self) -> Path:
-        """Says, to the next agent too, that an agent was told to end and ended this with it."""
+        """Return the file that marks an attempt stopped with its agent, for the next agent."""
         return self.folder.path / "agent-stopped"
 
     @property
@@ -65,7 +65,7 @@ class Attempt:
         early = {Stage.PLANNING: "planning", Stage.PREPARING: "preparing"}
         phase = early.get(self.stage, "starting")
         if self.stage is Stage.LIVE and status is not None:
-            # The end is told by `outcome`, which this agent sets when it has seen to it.
+            # The end is reported by `outcome`, which this agent sets when it has seen to it.
             phase = "stopping" if status.phase == "exited" else status.phase
         ended = self.stage is Stage.ENDED
         return AssignmentReport.model_validate(
@@ -91,9 +91,9 @@ class Attempt:
 
 
 def keep_prepared(launch: Launch, before: Launch) -> Launch:
-    """The launch of a later generation, for a host that is in the attempt already.
+    """Return the launch of a later generation, for a host that already takes part in the attempt.
 
-    Should all that have the state fall, its ranks begin anew, at the best checkpoint that is known.
+    If every rank loses its state, the ranks start again from the best known checkpoint.
 
     Args:
         before: of an earlier generation, with what was made ready here.

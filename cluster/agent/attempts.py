@@ -86,7 +86,7 @@ class Attempts:
         self._acked_at = float("-inf")
         """When the newest report that the coordinator took was sent (`isolation.now`)."""
         self._leaving: dict[Token, asyncio.Task[None]] = {}
-        """Those whose traces are being removed."""
+        """Attempts whose folders are being removed."""
         self.shipper = Shipper(api, changed)
 
     # -- what is --------------------------------------------------------------------------------
@@ -116,15 +116,15 @@ class Attempts:
         return [a.report(self.shipper.shipped(t)) for t, a in self._attempts.items()]
 
     def watched(self) -> bool:
-        """There is a process that may end without a word."""
+        """Return whether any process may still end without reporting."""
         return bool(self._children or self.live())
 
     def live(self) -> list[Attempt]:
-        """Those whose processes may still run."""
+        """Return the attempts whose processes may still run."""
         return [a for a in self._attempts.values() if a.observe(False).stage is Stage.LIVE]
 
     def live_tasks(self) -> list[Attempt]:
-        """Those of them that can save and end at an agreed step."""
+        """Return the live attempts that can save and end at an agreed step."""
         return [
             a
             for a in self.live()
@@ -163,7 +163,7 @@ class Attempts:
         return changed
 
     def _follow(self, attempt: Attempt) -> None:
-        """Its shim may have gone on with a later generation, or have begun another process."""
+        """Follow a shim that took up a later generation or started another process."""
         before, status = attempt.token, attempt.status
         if status is None:
             return
@@ -174,7 +174,7 @@ class Attempts:
             self._ship_all_of(attempt)
 
     def _rename(self, attempt: Attempt, token: Token) -> None:
-        """It is of a later generation now."""
+        """Move an attempt to the token of its later generation."""
         self.shipper.move(attempt.token, token, attempt.launch)
         self._attempts[token] = self._attempts.pop(attempt.token)
         attempt.token = token
@@ -215,7 +215,7 @@ class Attempts:
             return
 
     def _watch_start(self, attempt: Attempt) -> None:
-        """A shim was started and has not shown itself: wait, try again, or give up."""
+        """Watch a shim that was started but has not claimed the folder: wait, retry, or fail."""
         if attempt.started_at is None:
             return
         died = attempt.process is not None and attempt.process.returncode is not None
@@ -238,7 +238,7 @@ class Attempts:
     def _refuse(
         self, attempt: Attempt, message: str, tail: str = "", cause: Cause = Cause.NOT_STARTED
     ) -> None:
-        """Its ranks cannot be started here."""
+        """End an attempt whose ranks cannot be started here."""
         failure = Failure(message=message, log_tail=tail, cause=cause)
         self._end(attempt, Outcome.FAILED, failure)
 
@@ -418,7 +418,7 @@ class Attempts:
                 plan = plan.model_copy(update=there)
             launch = launch.model_copy(update={"checkpoint": plan})
         elif plan.folder:
-            # Where that fails the ranks tell why, in terms of what they wanted to save.
+            # If that fails, the ranks report why, in terms of what they wanted to save.
             with contextlib.suppress(OSError):
                 await asyncio.to_thread(os.makedirs, plan.folder, exist_ok=True)
                 found = await asyncio.to_thread(unreported_checkpoints.find_unrecorded, launch)
@@ -527,7 +527,7 @@ class Attempts:
             replace_json(attempt.folder.status, attempt.status)
 
     def _report_not_started(self, token: Token, ended: Outcome, reason: str) -> None:
-        """It never ran here and never will: that is its end."""
+        """End an attempt that never ran here and never will."""
         attempt = self._attempts.get(token)
         if attempt is None:
             assert self._desired is not None
@@ -543,7 +543,7 @@ class Attempts:
         self._end(attempt, ended, failure)
 
     def _is_leaving(self, job_id: str) -> bool:
-        """What is left of an attempt is being removed; another of its job waits for that."""
+        """Return whether an attempt of the job is being removed; the next one waits."""
         return any(token[0] == job_id for token in self._leaving)
 
     async def _clean_up(self, attempt: Attempt) -> None:

@@ -1,7 +1,7 @@
-"""The agent: makes what the coordinator wants of this host so, and reports what is.
+"""The agent: brings this host to the coordinator's desired state, and reports the current one.
 
-It holds nothing that matters. Killed at any instant, the next one finds the shims and the spools in
-the data folder and goes on.
+It keeps no state of its own. If it is killed, the next agent finds the shims and the spools in the
+data folder and resumes.
 """
 
 import asyncio
@@ -53,17 +53,18 @@ LOOK_SECONDS = 0.5
 STOP_MARGIN_SECONDS = 3.0
 """Beyond the longest grace of a script, until every rank has to be gone."""
 LAST_SHIPPING_SECONDS = 5.0
-"""What is not shipped and reported by then stays in the data folder for the next agent."""
+"""Time limit for the last uploads and reports. The rest stays in the data folder for the next
+agent."""
 LAST_REPORT_SECONDS = 1.0
 """For the report that this agent ends."""
 TIDY_SECONDS = 0.02
 
 
 def run_agent(options: AgentOptions) -> int:
-    """Run an agent until it is asked to end (SIGTERM, SIGINT); its exit code.
+    """Run an agent until SIGTERM or SIGINT; returns its exit code.
 
     Raises:
-        AgentError: it cannot begin or go on; the message says what to do.
+        AgentError: it cannot start or continue; the message says what to do.
     """
     _log_to_stderr()
     data_dir = DataDir(options.data_dir)
@@ -107,7 +108,7 @@ class Agent:
         """Work until `stop` is set; `hurry` cuts the end short.
 
         Raises:
-            AgentError: it cannot begin or go on.
+            AgentError: it cannot start or continue.
         """
         # Every process of this host's jobs inherits it.
         os.environ.setdefault("OMP_NUM_THREADS", str(self._devices.threads))
@@ -172,7 +173,7 @@ class Agent:
                 with contextlib.suppress(JoinRefusedError):
                     known = await self._join()
             except RemovedByCoordinatorError as error:
-                # Its attempts were replaced; what still runs here must not go on.
+                # Its attempts were replaced; what still runs here must not continue.
                 self._data_dir.forget_credential()
                 await self._stop_ranks()
                 if joined or self._options.token is None:
@@ -266,7 +267,7 @@ class Agent:
                 self._connection.changed()
             self._attempts.reconcile()
             busy = self._attempts.watched()
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(until_tick(LOOK_SECONDS) if busy else None):
                     await self._look.wait()
@@ -332,13 +333,13 @@ def _longest_grace(attempts: Iterable[Attempt]) -> float:
     return max(graces, default=0.0)
 
 
-@functools.cache  # every report tells it, and it is read from files
+@functools.cache  # every report contains it, and it is read from files
 def agent_version() -> str:
     return importlib.metadata.version("trainhall")
 
 
 def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What ended the agent: an error that people can act on before any other."""
+    """Return the error that ended the agent, preferring one that people can act on."""
     agent_errors = group.subgroup(AgentError)
     found: BaseException = agent_errors or group
     while isinstance(found, BaseExceptionGroup):

@@ -19,18 +19,18 @@ from trainhall.cluster.wire.protocol import DeviceInfo, DeviceUse, HostUse
 logger = HostLogger(__name__)
 
 _NO_GPU = ("", "-1", "NoDevFiles")
-"""What hides all GPUs in CUDA_VISIBLE_DEVICES."""
+"""Values of CUDA_VISIBLE_DEVICES that hide all GPUs."""
 
 
 @dataclass
 class Devices:
-    """What this host offers, and how much of it is in use."""
+    """Devices of this host, and how much of each is in use."""
 
     slots: int | None
     """CPU slots; None: one per core where there is no GPU."""
     infos: list[DeviceInfo] = field(default_factory=list)
     _spent: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Of each rank at the last look: when that was (monotonic), and its processor seconds."""
+    """Last sample of each rank: time (monotonic) and processor seconds."""
 
     def __post_init__(self) -> None:
         gpus = visible_gpus()
@@ -48,7 +48,7 @@ class Devices:
         return max(1, (os.cpu_count() or 1) // max(1, len(self.infos)))
 
     def use(self, ranks: Mapping[int, Iterable[int]]) -> list[DeviceUse]:
-        """What every device does now.
+        """Measure the current use of every device.
 
         Args:
             ranks: pids of the ranks on each CPU slot, by the slot's index.
@@ -64,7 +64,7 @@ class Devices:
     def _slot_use(
         self, index: int, ranks: Iterable[int], before: Mapping[int, tuple[float, float]]
     ) -> DeviceUse:
-        """What the ranks on a slot take of it; more than its share of the cores shows as 100."""
+        """Return a slot's use by its ranks; more than its share of the cores shows as 100."""
         memory, cores = 0, 0.0
         for pid in ranks:
             use = processes.use(pid)
@@ -106,7 +106,7 @@ def list_gpus() -> list[DeviceInfo]:
         except pynvml.NVMLError as error:
             logger.warning("gpu_unusable", index=index, error=error)
             continue
-        # Boards that share the host's memory tell none of their own.
+        # Boards that share the host's memory report none of their own.
         memory = psutil.virtual_memory().total
         with contextlib.suppress(pynvml.NVMLError):
             memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
@@ -119,8 +119,10 @@ def list_gpus() -> list[DeviceInfo]:
 
 
 def visible_gpus() -> list[DeviceInfo]:
-    """Those of them that this process may use: CUDA_VISIBLE_DEVICES names them by NVML's index, or
-    by the beginning of a UUID."""
+    """Return the GPUs that this process may use.
+
+    CUDA_VISIBLE_DEVICES names them by NVML's index, or by the beginning of a UUID.
+    """
     gpus = list_gpus()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -147,7 +149,7 @@ def _gpu_use(index: int) -> DeviceUse:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     except pynvml.NVMLError:
         return use
-    # Each may be missing on its own: some boards tell no power, partitions no utilisation.
+    # Each may be missing on its own: some boards report no power, partitions no utilisation.
     with contextlib.suppress(pynvml.NVMLError):
         use.memory_used = int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
     with contextlib.suppress(pynvml.NVMLError):
@@ -176,7 +178,7 @@ def cpu_slots(count: int, start: int = 0) -> list[DeviceInfo]:
 
 
 def processor_name() -> str:
-    """What the host's processor is called, as far as it can be visible."""
+    """Return the name of the host's processor, as far as it is visible."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             key, _, value = line.partition(":")
@@ -186,7 +188,7 @@ def processor_name() -> str:
 
 
 def host_use(data_dir: Path) -> HostUse:
-    """What the host does now; what cannot be told stays zero."""
+    """Measure the current use of the host; values that cannot be read stay zero."""
     use = HostUse()
     with contextlib.suppress(psutil.Error, OSError):
         use.cpu = psutil.cpu_percent(interval=None)

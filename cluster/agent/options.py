@@ -9,7 +9,7 @@ MAX_SLOTS = 4096
 
 
 class AgentError(Exception):
-    """The agent cannot go on; the message is one sentence that says what to do."""
+    """Unrecoverable error of the agent; the message is one sentence that says what to do."""
 
 
 class OptionError(AgentError):
@@ -48,14 +48,16 @@ class AgentOptions:
     token: str | None = None
     """Needed once, to join."""
     address: str | None = None
-    """How other nodes reach this one; None: the local address that leads to the coordinator."""
+    """Address at which other nodes reach this one; None: the local address that leads to the
+    coordinator."""
     slots: int | None = None
     """CPU slots where there is no GPU; None: one per core. Given, they are offered beside GPUs."""
     name: str = field(default_factory=socket.gethostname)
     stop_ranks_on_exit: bool = False
-    """End the ranks too when asked to end. Otherwise they go on, and the next agent finds them."""
+    """End the ranks, too, when asked to end. Otherwise they keep running and the next agent
+    finds them."""
     save_seconds: float = 10.0
-    """How long tasks may then take to save; those that need longer end without."""
+    """Time that tasks then have to save; slower ones end without."""
     heartbeat_seconds: float = 2.0
     """Until the coordinator says otherwise."""
     reconnect_limit_seconds: float = 2.0
@@ -82,11 +84,11 @@ class AgentOptions:
 
     @property
     def shipping_url(self) -> str:
-        """Where small pieces of what ranks write go (`cluster.pieces`)."""
+        """Return the URL that small items from ranks are sent to (`cluster.wire.batches`)."""
         return "ws" + self.url.removeprefix("http") + "/ship"
 
     def own_address(self) -> str:
-        """How other nodes reach this one."""
+        """Return the address at which other nodes reach this one."""
         if self.address:
             return self.address
         url = urlsplit(self.coordinator)

@@ -1,7 +1,7 @@
-"""What an agent does, decided from what shall be and what is: a pure function without memory.
+"""The agent's decisions: a pure function from desired and observed state to actions.
 
-It may be called at any time with whatever `Desired` came last. Every action is idempotent, so
-repeating, reordering or losing messages, or a crash between two actions, ends in the same place.
+It may be called at any time with the latest `Desired`. Every action is idempotent, so repeated,
+reordered or lost messages, or a crash between two actions, lead to the same result.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Stage(Enum):
     PREPARING = "preparing"
     """The agent fetches what the attempt starts from; there is no folder yet."""
     READY = "ready"
-    """There is a folder, and no shim has begun in it."""
+    """The folder exists, and no shim has started in it."""
     LIVE = "live"
     """A shim runs."""
     ENDED = "ended"
@@ -38,7 +38,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True)
 class ObservedAttempt:
-    """What is, of one attempt on this host."""
+    """Observed state of one attempt on this host."""
 
     stage: Stage
     asked: Command = Command.RUN
@@ -46,28 +46,28 @@ class ObservedAttempt:
     shipped: bool = False
     """Nothing of it is left to ship."""
     final_command: Command = Command.RUN
-    """What this agent, which is about to end, wants of it."""
+    """Command that an agent which is about to end gives it."""
     gradients: int = 0
     """The newest request for gradients that this agent has passed on to its ranks."""
 
 
 @dataclass(frozen=True)
 class DesiredAttempt:
-    """What shall be, of one attempt on this host."""
+    """Desired state of one attempt on this host."""
 
     goal: Goal
     waits: bool = False
     """The ranks' meeting place is not known yet."""
     plans: bool = False
-    """This host is to plan the job's strategy first."""
+    """True if this host plans the job's strategy first."""
     gradients: int = 0
     """A request for the gradients of a step that waits for its answer; 0: there is none."""
     in_place: bool = False
-    """What runs of an earlier generation of the same attempt goes on as this one."""
+    """True if processes of an earlier generation of the attempt continue as this one."""
     joined: int | None = None
     """`Assignment.joined`."""
     leaves: bool = False
-    """This host has no rank in it: what runs here is to leave."""
+    """True if this host has no rank in it any more: its processes leave."""
 
     @classmethod
     def of(cls, assignment: Assignment) -> "DesiredAttempt":
@@ -113,7 +113,7 @@ class SendCommand:
 
 @dataclass(frozen=True)
 class RequestGradients:
-    """Have its ranks tell the gradients of a step."""
+    """Have its ranks report the gradients of a step."""
 
     token: Token
     gradients: int
@@ -130,7 +130,7 @@ class ReportNotStarted:
 
 @dataclass(frozen=True)
 class Regroup:
-    """Have what runs go on as a later generation of its attempt."""
+    """Have running processes continue as a later generation of their attempt."""
 
     token: Token
     onto: Token
@@ -138,7 +138,7 @@ class Regroup:
 
 @dataclass(frozen=True)
 class EndAsGeneration:
-    """What ended before it took up a later generation of its attempt ended as that one."""
+    """Count an end before the later generation was taken up as the end of that generation."""
 
     token: Token
     onto: Token
@@ -171,14 +171,14 @@ def decide(
     *,
     agent_ends: bool = False,
 ) -> list[Action]:
-    """The actions that lead from what is to what shall be.
+    """Return the actions that lead from the observed to the desired state.
 
     Args:
-        desired: None while the coordinator has not been heard: then nothing changes.
+        desired: None while nothing was received from the coordinator: then nothing changes.
         launched: the newest (attempt, generation) launched here of each job. An older one, or one
-            that has no folder any more, is never launched again.
-        agent_ends: this agent is about to end. It begins nothing, and forgets only that of which
-            the coordinator has heard the end: the next agent finds the rest.
+            without a folder, is never launched again.
+        agent_ends: this agent is about to end. It starts nothing, and forgets only attempts whose
+            end the coordinator has acknowledged: the next agent finds the rest.
     """
     actions: list[Action] = []
     if agent_ends:
@@ -204,7 +204,7 @@ def decide(
 def _awaits_next_generation(
     token: Token, state: ObservedAttempt, desired: Mapping[Token, DesiredAttempt]
 ) -> bool:
-    """It runs on until a later generation of it can be begun here."""
+    """Return whether it runs on until a later generation of it can be started here."""
     return state.stage is Stage.LIVE and any(
         wanted.in_place and wanted.goal != "stop" and _is_earlier(token, other)
         for other, wanted in desired.items()
@@ -212,7 +212,7 @@ def _awaits_next_generation(
 
 
 def _is_earlier(token: Token, other: Token) -> bool:
-    """It is an earlier generation of the same attempt."""
+    """Return whether `token` is an earlier generation of the same attempt as `other`."""
     return token[:2] == other[:2] and token[2] < other[2]
 
 
@@ -275,7 +275,7 @@ def _begin(
 
 
 def _was_launched(token: Token, launched: Mapping[str, tuple[int, int]]) -> bool:
-    """It was, or a newer one of its job."""
+    """Return whether it, or a newer one of its job, was launched here."""
     newest = launched.get(token[0])
     return newest is not None and token[1:] <= newest
 

@@ -1,8 +1,8 @@
-"""What is shipped at the same time shares one message of one websocket (`cluster.items`).
+"""Batches small uploads into shared websocket messages (`cluster.items`).
 
-A request over HTTP costs a host a millisecond or two, a message a fifth of it; and a few messages a
-second are enough for all ranks. Spools know nothing of it: each sends its item and waits for its
-own answer. One message is under way at a time; what is sent meanwhile shares the next.
+A request over HTTP costs a host a millisecond or two, a message a fifth of it, and a few messages a
+second are enough for all ranks. Spools do not know about it: each sends its item and waits for its
+own reply. One message is in flight at a time; items sent meanwhile share the next.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ from trainhall.cluster.wire.batches import (
 from trainhall.monitoring.batcher import Batcher
 
 SMALL_BYTES = 64 * 1024
-"""What is larger has a request of its own, so that what is live waits for no backlog."""
+"""Largest item that is batched. Larger ones get a request of their own, so that live data does
+not wait behind a backlog."""
 ANSWER_SECONDS = 30.0
 """For a message to be taken and answered, a new connection included."""
 REMOVED = 410
@@ -104,7 +105,7 @@ class BatchSender:
         try:
             replies = await self._exchange(encode_batch(batch))
         except asyncio.CancelledError:
-            # Senders hear of it as of any other failure: what they have is shipped later.
+            # Senders see it like any other failure, and ship later.
             raise UnavailableError("the sending was ended") from None
         if len(replies) != len(batch):
             raise UnavailableError(f"{len(replies)} replies came to {len(batch)} items")

@@ -1,4 +1,4 @@
-"""The agent's one connection: it goes out, it comes back, it never gives up."""
+"""The agent's one connection: dials the coordinator, reconnects, never stops trying."""
 
 import asyncio
 import contextlib
@@ -30,14 +30,14 @@ FIRST_PAUSE_SECONDS = 0.1
 CALM_SECONDS = 0.02
 """Changes within so short a time share one report."""
 UNCONFIRMED_REPORTS = 64
-"""Of so many reports at most is it kept when they were sent, until the coordinator confirms one."""
+"""Number of unconfirmed reports whose send times are kept."""
 REMOVED = 4403
 PROTOCOL = 4426
 UNAUTHORIZED, FORBIDDEN, GONE, UPGRADE_REQUIRED = 401, 403, 410, 426
 
 
 class Socket(Protocol):
-    """What a connection is made of; the simulator brings its own.
+    """Interface of a connection; the simulator has its own.
 
     Both raise `websockets.exceptions.ConnectionClosed` when the other side is gone.
     """
@@ -83,16 +83,17 @@ class Connection:
         on_ack: Callable[[float], None] = lambda _: None,
         clock: Callable[[], float] = isolation.now,
     ) -> None:
-        """
+        """Configure the connection; `run` opens it.
+
         Args:
-            report: what is, given the revision that was taken up last.
-            desired: takes what shall be. Old or repeated ones never reach it.
-            connected: called when a connection stands.
+            report: returns the current state, given the revision that was applied last.
+            desired: receives the desired state; never an old or a repeated one.
+            connected: called when a connection is open.
             give_up_if_refused: raise instead of trying again with the same credential.
             dial: opens a connection; None: a websocket to the coordinator of the options.
             chance: varies the pauses between two tries; None: every agent has its own.
             on_ack: called with the time at which an acknowledged report was sent, by `clock`.
-            clock: seconds that go on while the host sleeps.
+            clock: seconds that keep counting while the host sleeps.
         """
         self._options = options
         self._credential = credential
@@ -113,12 +114,12 @@ class Connection:
         self._problem = ("", "")
         self._changes = 0
         self._reported = 0
-        """How many of the changes were there when the last report was sent."""
+        """Number of changes when the last report was sent."""
         self.is_open = False
         """The coordinator is there, and listens."""
 
     def changed(self) -> None:
-        """There is something new to report."""
+        """Note that there is something new to report."""
         self._changes += 1
         self._changed.set()
 
@@ -199,7 +200,7 @@ class Connection:
 
     async def _send_reports(self, socket: Socket) -> None:
         while True:
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._heartbeat):
                     await self._changed.wait()
@@ -223,7 +224,7 @@ class Connection:
         self._on_ack(sent)
 
     def _warn(self, event: str, error: str) -> None:
-        """Log a problem once, however often it is met; the connection is tried again anyway."""
+        """Log a problem once, however often it occurs; the connection is retried anyway."""
         if (event, error) != self._problem:
             logger.warning(event, coordinator=self._options.coordinator, error=error)
             self._problem = (event, error)

@@ -19,8 +19,8 @@ from trainhall.cluster.wire.protocol import Acked, JoinReply, JoinRequest, LogAc
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 DISK_SECONDS = 1800.0
-"""For the coordinator's disk to take a file, or to read a whole checkpoint: more than any needs,
-since whoever gives up sends everything again. That its host is gone is noticed below."""
+"""Time for the coordinator's disk to take a file, or to read a whole checkpoint. Generous, since
+a timeout means that everything is sent again. `_KEEPALIVE` notices a dead host."""
 CHUNK_BYTES = 1024 * 1024
 _KEEPALIVE = [
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -30,12 +30,11 @@ _KEEPALIVE = [
         if hasattr(socket, name)
     ),
 ]
-"""While an answer is waited for: after 10 s the other host is asked every 5 s whether it is there,
-four times. While a file is sent, what is not acknowledged is sent again by TCP until that gives up,
-after about 15 minutes."""
+"""While a reply is awaited: after 10 s the other host is probed every 5 s, four times. While a
+file is sent, TCP itself retransmits for about 15 minutes."""
 
 if importlib.util.find_spec("sniffio") is None:
-    # httpcore imports it anew for every lock that it makes. Where it is not installed, each time is
+    # httpcore imports it for each lock that it makes. Where it is not installed, each time is
     # a search of the whole path, half of what a request costs; this makes it fail at once.
     sys.modules["sniffio"] = None  # type: ignore[assignment]
 
@@ -60,12 +59,12 @@ class RefusedError(Exception):
         self.status = status
         self.detail = detail
         self.expected = expected
-        """Where to go on from, when something before what was sent has not come."""
+        """Offset to resume from, when something before the data sent is missing."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Whose spools are shipped."""
+    """Attempt or host whose spools are shipped."""
 
     job_id: str
     attempt: int
@@ -76,7 +75,7 @@ class Source:
 
 
 class Uploading(Protocol):
-    """Where checkpoints go; tests bring their own."""
+    """Interface to the checkpoint store; tests have their own."""
 
     async def put_file(
         self, job_id: str, name: str, path: str, file: Path, sha256: str
@@ -86,7 +85,7 @@ class Uploading(Protocol):
 
 
 class Shipping(Uploading, Protocol):
-    """Where spools go besides; tests bring their own."""
+    """Interface that spools are shipped to; tests have their own."""
 
     async def send_metrics(self, source: Source, frames: bytes) -> int:
         """The newest sequence that is committed."""
@@ -166,7 +165,7 @@ class CoordinatorApi:
         await self._request("POST", path, timeout=_for_the_disk())
 
     async def verify(self, job_id: str, name: str) -> list[str]:
-        """What the coordinator finds wrong with its own copy of a checkpoint, which it reads."""
+        """Ask the coordinator to read its own copy of a checkpoint; returns the problems found."""
         path = f"/jobs/{job_id}/checkpoints/{name}/verify"
         content = await self._request("POST", path, timeout=_for_the_disk())
         return Verified.model_validate_json(content).problems
@@ -241,7 +240,7 @@ def _check(answer: httpx.Response) -> None:
 def failure_of(
     status: int, detail: str, expected: int | None = None
 ) -> UnavailableError | RefusedError:
-    """What an answer of this status means."""
+    """Return the error that a response status stands for."""
     if status == HTTPStatus.INSUFFICIENT_STORAGE:
         return StorageFullError(f"{status}: {detail}")
     if status >= 500 or status in _LATER:

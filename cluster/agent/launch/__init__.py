@@ -1,1 +1,1 @@
-"""What an attempt needs before it starts: code, a plan, a warm parent."""
+"""Preparation of an attempt: code, plan, warm parent."""

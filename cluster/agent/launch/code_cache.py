@@ -23,10 +23,10 @@ from trainhall.training.spec.job import SHA256
 logger = HostLogger(__name__)
 
 CACHE_BYTES = 2 * 1024**3
-"""Of all unpacked code; what was used least lately goes first."""
+"""Size limit of all unpacked code; the least recently used goes first."""
 RETRY_LIMIT_SECONDS = 10.0
 TRIES = 3
-"""How often code that comes damaged is fetched."""
+"""Number of times that damaged code is fetched."""
 
 
 class CodeUnavailableError(Exception):

@@ -23,9 +23,9 @@ from trainhall.training.spec.plan import (
 
 
 async def plan(launch: Launch, code: CodeCache, scratch: Path) -> ChosenPlan:
-    """The strategy and mesh that suit a job best on the devices that its launch tells of.
+    """Return the strategy and mesh that suit a job best on the devices of its launch.
 
-    Cancelled, it ends the planner first.
+    If cancelled, the planner is ended first.
 
     Args:
         scratch: a folder that does not exist; the job's code is there meanwhile.

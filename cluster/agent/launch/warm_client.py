@@ -40,7 +40,7 @@ class WarmParentError(Exception):
 
 
 class WarmParent:
-    """One warm parent, started anew when it ended."""
+    """One warm parent, restarted when it ends."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir

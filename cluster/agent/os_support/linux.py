@@ -1,7 +1,7 @@
-"""What only Linux offers: adopting orphans, dying with the parent, and telling who a process is.
+"""Linux only: adopting orphans, dying with the parent, and identifying a process.
 
-Elsewhere every function does nothing and says so by its result; the shim then relies on process
-groups and on the environment alone.
+Elsewhere every function does nothing and its result says so; the shim then relies on process groups
+and on the environment alone.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ write down who they are, so that they can be found, as an exec'd process can."""
 
 
 def environment_padding() -> dict[str, str]:
-    """What to add to the environment of a process whose forks shall be told apart."""
+    """Return environment entries that make room to label the forks of a process."""
     return {PADDING_VARIABLE: "." * PADDING_BYTES} if IS_LINUX else {}
 
 
@@ -73,7 +73,7 @@ def show_environment(variables: dict[str, str]) -> bool:
 
 
 def _environment_block() -> tuple[int, int]:
-    """Where this process's environment lies: fields 50 and 51 of proc(5)'s `stat`."""
+    """Return the address range of this process's environment: fields 50, 51 of proc(5)'s `stat`."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return int(fields[47]), int(fields[48])

@@ -16,7 +16,7 @@ MARK = "TRAINHALL_ATTEMPT_FOLDER"
 
 
 def started_at(pid: int) -> float:
-    """When a process began, as psutil tells it.
+    """Return when a process started, according to psutil.
 
     Raises:
         psutil.NoSuchProcess: there is none.
@@ -26,7 +26,7 @@ def started_at(pid: int) -> float:
 
 @dataclass(frozen=True)
 class Use:
-    """What a process takes of its host."""
+    """Resources that a process uses."""
 
     cpu_seconds: float
     """Since it began."""
@@ -35,12 +35,12 @@ class Use:
 
 
 def use(pid: int) -> Use | None:
-    """What a process takes; None: it is gone."""
+    """Return the resources that a process uses; None: it is gone."""
     return _use_linux(pid) if linux.IS_LINUX else _use_elsewhere(pid)
 
 
 def _use_linux(pid: int) -> Use | None:
-    """One file tells both, and every rank is asked every few seconds: psutil reads four."""
+    """Read both values from one file: ranks are sampled every few seconds; psutil reads four."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             # Behind the name, which may hold anything: proc(5)'s fields from the third on.
@@ -116,7 +116,7 @@ def reap_all() -> None:
 
 
 def wake_on_signals() -> int:
-    """A descriptor that becomes readable when a child ends or this process is told to."""
+    """Return a descriptor that becomes readable when a child ends or this process gets a signal."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)

@@ -1,4 +1,4 @@
-"""How ranks are ended: the signals for those that are left, and when each is due."""
+"""Escalation: the signals that end the remaining ranks, and when each is due."""
 
 import math
 import signal
@@ -7,12 +7,12 @@ import time
 from trainhall.training.link.control import Control
 
 UNANSWERED_SECONDS = 60.0
-"""How long a script that is to pause may not ask whether to stop, before it gets SIGTERM. It is
-longer for one whose steps are long."""
+"""Time after which a pausing script that does not ask whether to stop gets SIGTERM; longer if
+its steps are long."""
 UNANSWERED_STEPS = 5
 """The same in longest times between two asks so far."""
 SAVING_SECONDS = 1800.0
-"""How long a script that is to pause may save: as long as its ranks wait for each other."""
+"""Time limit for a pausing script to save: as long as its ranks wait for each other."""
 
 
 class Escalation:

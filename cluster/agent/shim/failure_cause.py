@@ -1,7 +1,7 @@
-"""What an end is the sign of: one pure function over a table of evidence.
+"""Failure cause of a rank's exit: one pure function over a table of evidence.
 
-The first row that matches decides. What the rank said of itself comes before what its log holds,
-and a signal before both where it leaves the rank no word.
+The first row that matches decides. The rank's own message comes before its log, and a signal before
+both where it gives the rank no chance to write one.
 """
 
 import re
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from trainhall.training.link.failure_cause import Cause
 
 LAST_LINES = 20
-"""Of a log that are looked at: what lies further back is seldom what ended it."""
+"""Number of log lines that are searched: earlier ones are seldom the cause."""
 
 
 @dataclass(frozen=True)
 class RankExit:
-    """How a rank ended, and what is known beside it."""
+    """A rank's exit, with what else is known about it."""
 
     words: str = ""
-    """What it said of its end: its exception, or the last line that it wrote."""
+    """Message of its end: its exception, or the last line that it wrote."""
     exception: str | None = None
-    """Name of the exception's class, where it told one."""
+    """Class name of the exception, if reported."""
     exit_code: int | None = None
     signal: int | None = None
     final: bool = False
-    """It said that another attempt would end in the same way."""
+    """True if it reported that another attempt would end in the same way."""
     log_tail: str = ""
     memory_kills: bool = False
     """The kernel has killed processes of this host for want of memory meanwhile."""
@@ -35,7 +35,7 @@ class RankExit:
 class FailureClass:
     cause: Cause
     evidence: str
-    """What it was told by: words of the rank, a signal, an exit code."""
+    """Source of the verdict: the rank's message, a signal, an exit code."""
 
 
 _TYPES: dict[str, Cause] = {
@@ -102,7 +102,7 @@ _WORKER = re.compile(
     r"data worker \d+ \(process \d+\) was ended by (\w+)"
     r"|DataLoader worker \(pid \d+\) is killed by signal: ([\w ]+)"
 )
-"""What a rank says whose data worker, ours or torch's, a signal has ended."""
+"""Message of a rank whose data worker, ours or torch's, was ended by a signal."""
 _SIGNALS = {text: each for each in signals.Signals for text in (each.name, signals.strsignal(each))}
 
 
@@ -133,7 +133,7 @@ def classify_failure(end: RankExit) -> FailureClass:
 
 
 def _signal(end: RankExit) -> int | None:
-    """What ended the rank, or the data worker without which it could not go on."""
+    """Return the signal that ended the rank, or a data worker that it depends on."""
     if end.signal is not None:
         return end.signal
     if worker := _WORKER.search(end.words):
@@ -144,7 +144,7 @@ def _signal(end: RankExit) -> int | None:
 
 
 def _match_message(end: RankExit) -> FailureClass | None:
-    """What the rank said, then its class of exception, then the end of its log."""
+    """Match the rank's message, then its class of exception, then the end of its log."""
     if end.final:
         return None
     if found := _match(end.words):

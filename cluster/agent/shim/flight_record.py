@@ -19,7 +19,7 @@ _LOOK_SECONDS = 0.05
 
 
 def environment(folder: AttemptFolder, rank: int) -> dict[str, str]:
-    """What has a rank on a GPU remember its collectives and listen to the pipe."""
+    """Return the environment that has a GPU rank record its collectives and listen to the pipe."""
     return {
         "TORCH_FR_BUFFER_SIZE": str(ENTRIES),
         "TORCH_FR_DUMP_TEMP_FILE": _without_rank(record_path(folder, rank), rank),

@@ -1,8 +1,8 @@
-"""What shim and agent share beside the attempt's folder: the shim's claim on it, and its bell pull.
+"""Signals between shim and agent: the shim's claim on a folder, and its wake-up pipe.
 
-Exactly one shim ever runs in a folder: the first to lock `shim.lock` writes its pid there, and
-whoever finds a pid leaves. As long as the lock is held the shim lives; a pid alone could be
-another's by now.
+Exactly one shim ever runs in a folder: the first to lock `shim.lock` writes its pid there, and one
+that finds a pid leaves. The shim lives as long as the lock is held; a pid alone could belong to
+another process by now.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ def command_path(folder: AttemptFolder) -> Path:
 
 
 def log_path(folder: AttemptFolder) -> Path:
-    """What the shim and the rendezvous store say, which is nothing unless one is broken."""
+    """Return the log of the shim and the rendezvous store, empty unless one is broken."""
     return folder.path / "shim.log"
 
 
@@ -46,7 +46,7 @@ class Claim(Enum):
     HELD = "held"
     """A shim lives."""
     RELEASED = "released"
-    """There was a shim, and it ended."""
+    """A shim ran here and has ended."""
 
 
 def claim(folder: AttemptFolder) -> int:
@@ -74,7 +74,7 @@ def claim(folder: AttemptFolder) -> int:
 
 
 def read_claim(folder: AttemptFolder) -> Claim:
-    """How it stands with the folder's shim. Not to be called by the shim itself."""
+    """Return the state of the folder's claim. Not to be called by the shim itself."""
     try:
         fd = os.open(lock_path(folder), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def _write(path: Path, data: bytes) -> bool:
     try:
         os.write(fd, data)
     except (BlockingIOError, BrokenPipeError):
-        # Full of what was told before, or its reader has just left.
+        # Full of earlier wake-ups, or its reader has just left.
         return False
     finally:
         os.close(fd)

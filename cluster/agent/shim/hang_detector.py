@@ -25,14 +25,14 @@ TIMES_THE_MEAN = 10
 TIMES_THE_LONGEST = 2
 """A step may take so many times what the job's steps took so far, before it is a hang."""
 OTHER_WORK_SECONDS = 1800.0
-"""How long a rank may evaluate, save, read or end: as long as the others wait in a collective."""
+"""Time limit to evaluate, save, read or end: as long as the others wait in a collective."""
 LOOKS_PER_LIMIT = 8
 MIN_LOOK_SECONDS = 0.1
 MAX_LOOK_SECONDS = 5.0
 TASK_SECONDS = 30.0
 """`recovery.hang_seconds` of a task, unless it is given."""
 BUSY = 0.5
-"""Of a core: a rank that uses more computes, one that waits for others uses less."""
+"""Share of a core: a rank above it computes, one below it waits for others."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class RankObservation:
     idle: float
     """Seconds without progress."""
     state: str = ""
-    """Of its process, in psutil's words."""
+    """Process state, as psutil names it."""
     cpu: float = 0.0
     """Cores that it uses."""
 
     @property
     def position(self) -> tuple[int, int]:
-        """How far it is: of ranks that do the same, a lower one is behind."""
+        """Return (step, parts) done: of ranks with the same task, a lower one lags behind."""
         return (self.progress.step, self.progress.parts) if self.progress is not None else (0, 0)
 
 
 def limit_of(progress: RankProgress, floor: float, *, compiles: bool = False) -> float:
-    """How long a step may take until it is a hang, from what the job's steps took.
+    """Return how long a step may take until it is a hang, from the steps that the job took.
 
     Args:
-        compiles: a later step may take as long as the first did. Of others that is their start-up,
-            on a busy host a long one.
+        compiles: a later step may take as long as the first did. For other jobs the first is
+            start-up, which takes long on a busy host.
     """
     longest = max(progress.longest_seconds, progress.first_seconds if compiles else 0.0)
     learned = TIMES_THE_LONGEST * longest
@@ -76,16 +76,16 @@ def detect_stall(
     *,
     compiles: bool = False,
 ) -> Stall | None:
-    """Whether the ranks of a host take no step any more; None while they do, or may.
+    """Return the stall of a host's ranks; None while they make progress, or may.
 
-    Where ranks regroup in place, those that wait for others to come, or have no progress yet,
-    hold nobody up. All ranks of a host may do so, because of a rank of another host.
+    Where ranks regroup in place, ranks that wait for others to join, or have no progress yet, block
+    nobody. All ranks of a host may do so, because of a rank of another host.
 
     Args:
         floor: seconds, the least that is waited.
-        regrouping: seconds that it may take to leave a group and hear of the next, or to take over
+        regrouping: seconds that it may take to leave a group and join the next, or to take over
             a state; None: the ranks do neither.
-        compiles: as `limit_of` takes it.
+        compiles: as in `limit_of`.
     """
     published = [each.progress for each in ranks if each.progress is not None]
     if not ranks or not published or any(r.state == psutil.STATUS_TRACING_STOP for r in ranks):
@@ -111,18 +111,18 @@ def detect_stall(
 
 
 def _waits(rank: RankObservation) -> bool:
-    """For the ranks of its next group, which it tells, or nobody knows yet what it does."""
+    """Return whether it waits for its next group, or has reported no progress yet."""
     return rank.progress is None or rank.progress.doing is Doing.MEETING
 
 
 def _leaves_no_group(rank: RankObservation, limit: float, regrouping: float | None) -> bool:
-    """It should by now know of a group to join, or have ended: it waits for no other rank."""
+    """Return whether a rank is overdue to join a group or end; it waits for no other rank."""
     leaves = rank.progress is not None and rank.progress.doing is Doing.REGROUPING
     return leaves and _is_still(rank, limit, regrouping)
 
 
 def _idle_limit(rank: RankObservation, limit: float, regrouping: float | None) -> float:
-    """How long a rank may show no progress, with what it does; `limit` is that of a step."""
+    """Return how long a rank may show no progress in its activity; `limit` is that of a step."""
     match rank.progress.doing if rank.progress is not None else None:
         case Doing.STEPPING | Doing.MEETING:
             return limit
@@ -141,7 +141,7 @@ def _is_still(rank: RankObservation, limit: float, regrouping: float | None) -> 
 
 
 def _behind(ranks: Sequence[RankObservation]) -> RankObservation | None:
-    """The one that the others wait for; None where nothing tells it from them."""
+    """Return the rank that the others wait for; None if it cannot be identified."""
     first = min(ranks, key=lambda r: r.position)
     if [r.position for r in ranks].count(first.position) == 1:
         return first
@@ -185,7 +185,7 @@ _PARTS = {
 
 
 def describe_activity(progress: RankProgress) -> str:
-    """What a rank does, fit for a sentence."""
+    """Return a rank's activity, as part of a sentence."""
     return _DOING.get(progress.doing) or _PARTS[progress.part]
 
 
@@ -198,7 +198,7 @@ def hang_floor(spec: JobSpec) -> float | None:
 
 
 def may_compile(spec: JobSpec) -> bool:
-    """Whether a step may take as long as the first one did; what a script does nobody knows."""
+    """Return whether a step may take as long as the first one; unknown for scripts."""
     return spec.script is not None or spec.training.compile
 
 
@@ -261,7 +261,7 @@ class HangDetector:
 
 
 def failure_of(folder: AttemptFolder, stall: Stall) -> Failure:
-    """What an attempt on one host ends with: the rank that is behind, and its stacks."""
+    """Return the failure of an attempt on one host: the rank that lags behind, and its stacks."""
     behind = next((r for r in stall.ranks if r.rank == stall.behind), stall.ranks[0])
     return Failure(
         rank=stall.behind,

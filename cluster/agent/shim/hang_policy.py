@@ -1,8 +1,8 @@
-"""The consequences for ranks of a host that take no step any more.
+"""Consequences for ranks of a host that make no progress.
 
-An attempt on one host ends with them, or goes on without the one that is behind where its ranks
-regroup in place. Of several hosts, each reports its own ranks, unless one of them
-is behind whatever the others do.
+An attempt on one host ends, or continues without the rank that lags behind where its ranks regroup
+in place. With several hosts, each reports its own ranks, unless one of them lags behind whatever
+the others do.
 """
 
 import math
@@ -20,7 +20,7 @@ from trainhall.training.link.stall import Stall
 
 
 class HangPolicy:
-    """Looks at the ranks of one host, and ends one that the others can go on without."""
+    """Checks the ranks of one host, and ends one that the others can continue without."""
 
     def __init__(self, folder: AttemptFolder, launch: Launch) -> None:
         self._folder = folder
@@ -33,7 +33,7 @@ class HangPolicy:
                 folder.path, floor, regrouping, compiles=compiles
             )
         self.stall: Stall | None = None
-        """Of ranks here, until all hosts have reported who is behind."""
+        """Stall of ranks here, until all hosts have reported who lags behind."""
         self.due = math.inf if self._detector is None else 0.0
         """When (monotonic) to look again; infinite: the ranks are not watched."""
         self._ended: tuple[int, Failure] | None = None
@@ -47,7 +47,7 @@ class HangPolicy:
             self.due = due
 
     def look(self, now: float, pids: Mapping[int, int], launch: Launch) -> Failure | None:
-        """Judge the live ranks (rank → pid), and end one that the others can go on without.
+        """Check the live ranks (rank → pid), and end one that the others can continue without.
 
         Returns:
             Why the attempt has to end because of them, if it has.
@@ -65,7 +65,7 @@ class HangPolicy:
         stack_dumps.save(self._folder, pids, _stopped(stall))
         behind = pids.get(stall.behind) if stall.behind is not None else None
         if behind is not None and launch.in_place and (launch.num_nodes == 1 or stall.is_sure):
-            # The others can go on without it once it is gone; its end counts as the hang it was.
+            # The others can continue without it once it is gone; its end counts as the hang it was.
             self._end(now, behind, hang_detector.failure_of(self._folder, stall))
         elif launch.num_nodes == 1:
             return hang_detector.failure_of(self._folder, stall)

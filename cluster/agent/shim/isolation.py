@@ -1,4 +1,5 @@
-"""`recovery.on_isolation: stop`: the shim ends its ranks before the coordinator gives the node up.
+"""`recovery.on_isolation: stop`: the shim ends its ranks before the coordinator declares the
+node lost.
 
 An agent cannot tell a dead coordinator from a cut network, and it may be frozen or dead itself. So
 the agent only passes on *when the newest acknowledged report was sent*, and the shim alone enforces
@@ -9,7 +10,7 @@ the rule. It is written down, with its proof, in `docs/nodes.md`; in short:
 - the shim reads the file several times a second. `Limits` after the time in it, the ranks are asked
   to save and end, and what is left of them is killed.
 
-All times are seconds of a clock that goes on while the host sleeps and never jumps (`now`).
+All times are seconds of a clock that keeps counting while the host sleeps and never jumps (`now`).
 """
 
 import contextlib
@@ -27,7 +28,7 @@ CHECK_SECONDS = 0.25
 """Between two looks: a wait by the usual clock would sleep with the host."""
 MARGIN_SECONDS = 0.5
 MARGIN_SHARE = 0.05
-"""Of the lost timeout, if that is more: for the looks, for kills, and for clocks that drift."""
+"""Share of the lost timeout kept as margin, at least: for polling, kills, and clock drift."""
 SAVING_SHARE = 1 / 3
 """The most of the lost timeout that goes into saving and into a script's grace."""
 
@@ -37,7 +38,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Step(Enum):
-    """What the rule asks for."""
+    """Action that the rule requires."""
 
     GO_ON = "go on"
     SAVE = "save and end"
@@ -65,7 +66,7 @@ def limits(lost_after: float, saving: float) -> Limits:
 
 
 def step(at: float, acked: float, bounds: Limits) -> Step:
-    """What the rule asks for at a time, when the newest acknowledged report was sent at `acked`."""
+    """Return the action required at a time; the newest acknowledged report was sent at `acked`."""
     silent = at - acked
     if silent >= bounds.kill:
         return Step.KILL
@@ -96,7 +97,7 @@ class IsolationWatch:
         self._acked = float("-inf")
 
     def look(self, saving: float) -> Step:
-        """What the rule asks for now; `saving` as in `limits`."""
+        """Return the action required now; `saving` as in `limits`."""
         at = now()
         with contextlib.suppress(OSError, struct.error):
             acked = _TIME.unpack(self._path.read_bytes())[0]
@@ -106,7 +107,7 @@ class IsolationWatch:
 
 
 def watch(folder: AttemptFolder, launch: Launch) -> IsolationWatch | None:
-    """None where ranks go on whatever the coordinator does."""
+    """Return the watch; None where ranks keep running without the coordinator."""
     if launch.isolation_seconds is None:
         return None
     return IsolationWatch(folder, launch.isolation_seconds)

@@ -1,4 +1,4 @@
-"""How an attempt ended on a host: from the ends of its ranks to one outcome and one reason."""
+"""Outcome of an attempt on a host: one outcome and one reason from the exits of its ranks."""
 
 import json
 import os
@@ -29,19 +29,19 @@ _MAX_EXCEPTION_CHARS = 500
 _EVENTS_TAIL_BYTES = 1024 * 1024
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
 _RANK = re.compile(r"^\[rank\d+\]: ")
-"""What torch puts before each line of an exception in a process group."""
+"""Prefix that torch puts before each line of an exception in a process group."""
 _DUMP = "Fatal Python error: "
-"""What `faulthandler` begins with, whose stacks a rank writes when it crashes."""
+"""Beginning of the stacks that `faulthandler` writes when a rank crashes."""
 _DUMP_BYTES = 256 * 1024
 _CRASHES = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
-"""Those at which it does. What another rank of the same number wrote may come before."""
+"""Signals at which it does. What another rank of the same number wrote may come before."""
 _CRASHED_IN = re.compile(r'^Current thread .*\n  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _AGREED = {EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED}
 
 
 @dataclass(frozen=True)
 class AttemptContext:
-    """What matters here of an attempt."""
+    """Properties of an attempt that matter for its outcome."""
 
     is_script: bool
     asked: Command
@@ -55,7 +55,7 @@ def failed(rank: RankState, work: AttemptContext) -> bool:
     if rank.exit_code is None and rank.signal is None:
         return False
     if work.signalled or work.asked is Command.STOP:
-        # However it left, it was told to.
+        # However it left, it was asked to.
         return False
     if work.is_script:
         agreed = work.asked is Command.PAUSE and rank.exit_code in _AGREED
@@ -155,7 +155,7 @@ def _describe_exit(rank: RankState, out_of_memory: bool) -> str:
 
 
 def last_failure(events: Path) -> dict[str, Any] | None:
-    """What the newest `failure` event of a rank says, if it wrote one."""
+    """Return the newest `failure` event of a rank, if it wrote one."""
     for line in reversed(_tail(events, _EVENTS_TAIL_BYTES).splitlines()):
         try:
             event = json.loads(line)
@@ -180,7 +180,7 @@ def last_message(text: str) -> str:
 
 
 def before_crash(path: Path) -> tuple[str, str]:
-    """What a rank said last before it wrote its stacks, and where these say that it crashed."""
+    """Return a rank's last line before it wrote its stacks, and the place of the crash in them."""
     data = _tail(path, _DUMP_BYTES)
     said, dump, stacks = data.rpartition(b"\n" + _DUMP.encode())
     if not dump and data.startswith(_DUMP.encode()):
@@ -216,7 +216,7 @@ def _tail(path: Path, size: int) -> bytes:
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed for want of memory since the host started."""
+    """Return the number of processes that the kernel has killed for lack of memory since boot."""
     try:
         text = Path("/proc/vmstat").read_text()
     except OSError:

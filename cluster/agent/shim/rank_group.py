@@ -32,7 +32,7 @@ class RankGroup:
 
     @property
     def rendezvous(self) -> Rendezvous | None:
-        """Where the ranks meet; None before `open`."""
+        """Return the ranks' rendezvous; None before `open`."""
         return self._handle.rendezvous if self._handle is not None else None
 
     def open(self) -> Failure | None:

@@ -28,7 +28,8 @@ PRELOADED = (
     "torch.optim",
     RANK_MODULE,
 )
-"""What a rank imports first; an optimizer that is built without the second pulls in 800 modules."""
+"""Modules that are imported before the fork; without the second, the first optimizer pulls in
+800."""
 EXIT_CRASHED = 70
 """A forked rank's own code for an exception that its entry point let through (EX_SOFTWARE)."""
 
@@ -210,8 +211,11 @@ def _highest_file() -> int:
 
 
 def ignore_what_python_ignores() -> None:
-    """What a fork is to do that goes on as Python, and what is executed does itself. Else a rank
-    dies of its peer's death: Gloo may write to the connection that has just been closed."""
+    """Ignore the signals that Python ignores, in a fork that continues as Python.
+
+    Without it a rank dies of its peer's death: Gloo may write to a connection that was just
+    closed.
+    """
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
 

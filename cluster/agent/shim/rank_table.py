@@ -26,7 +26,7 @@ class RankEntry:
 
 
 class RankTable:
-    """Who takes part here.
+    """Ranks that take part on this host.
 
     Args:
         start: begins the process of a rank, and returns its pid.
@@ -44,7 +44,7 @@ class RankTable:
         self._now = now
         self._rendezvous: Rendezvous | None = None
         self.current = [_new(launch, place) for place in launch.ranks]
-        """Those of the present launch, in its order."""
+        """Entries of the present launch, in its order."""
         self._leaving: list[RankEntry] = []
 
     @property
@@ -112,7 +112,7 @@ class RankTable:
 
 
 def can_be_replaced(launch: Launch, rank: RankState, failure: Failure, *, alone: bool) -> bool:
-    """Whether others of the attempt may wait for a rank that has failed to be replaced.
+    """Return whether others of the attempt may wait for a failed rank to be replaced.
 
     Args:
         alone: no other is left on this host.
@@ -127,7 +127,7 @@ def can_be_replaced(launch: Launch, rank: RankState, failure: Failure, *, alone:
 
 
 def fallen_of(launch: Launch, member: RankEntry, failure: Failure) -> Fallen:
-    """What is told of one that others of the attempt wait to have replaced."""
+    """Return the report of a failed rank that the others wait to have replaced."""
     return Fallen(
         rank=member.state.rank,
         device_kind=member.place.device_kind,

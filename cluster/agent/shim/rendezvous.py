@@ -32,7 +32,7 @@ class RendezvousHandle:
     """Child that holds the store. None: it ended, or another host or a script's rank 0 holds it."""
 
     def serves(self, launch: Launch) -> bool:
-        """Whether the ranks of a later generation can meet here too."""
+        """Return whether the ranks of a later generation can use this rendezvous, too."""
         stands = self.store_pid is not None and self.rendezvous.address == _own_address(launch)
         return not launch.ranks or (launch.node_rank == 0 and stands)
 

@@ -1,4 +1,4 @@
-"""What the ranks of a host were doing: every rank's stacks, written into its folder and its log.
+"""Stack dumps: every rank's stacks of a host, written into its folder and its log.
 
 `py-spy` sees native frames and needs nothing of the process, but is not everywhere and may not be
 allowed; otherwise the process writes its stacks itself, by a signal handler that Python code cannot
@@ -19,9 +19,9 @@ from trainhall.training.link.progress import STACKS_SIGNAL, read, stacks_path
 
 PY_SPY_SECONDS = 10.0
 ANSWER_SECONDS = 1.0
-"""How long is waited for all ranks together to write their stacks."""
+"""Time for all ranks together to write their stacks."""
 MAX_BYTES = 64 * 1024
-"""Of a rank's stacks: a program may have thousands of threads."""
+"""Size limit of a rank's stacks: a program may have thousands of threads."""
 _LOOK_SECONDS = 0.02
 
 
@@ -73,7 +73,7 @@ def _py_spy(pids: Mapping[int, int]) -> dict[int, str]:
 
 
 def _answers(folder: AttemptFolder, pids: Mapping[int, int]) -> dict[int, str]:
-    """What the processes write themselves when they are asked to."""
+    """Have the processes write their stacks themselves, and return them."""
     asked = {}
     for rank, pid in pids.items():
         progress = read(folder.path, pid)

@@ -1,4 +1,4 @@
-"""`status.json`, by which the shim tells the agent how its attempt is."""
+"""`status.json`, by which the shim reports its state to the agent."""
 
 import contextlib
 from pathlib import Path

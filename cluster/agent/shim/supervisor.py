@@ -39,7 +39,7 @@ from trainhall.training.link.progress import newest_step, read
 from trainhall.training.link.status import EXIT_STOPPED, Fallen, Outcome, ShimStatus
 
 AGREE_SECONDS = 1.0
-"""How long the ranks of a task may take to agree on where to stop."""
+"""Time for the ranks of a task to agree on where to stop."""
 TERMINATE_SECONDS = 0.4
 """Between SIGTERM and SIGKILL for a task: together with the above less than two seconds."""
 PEERS_SECONDS = 1.0
@@ -50,7 +50,7 @@ after a step that all agree on. It is longer for those whose steps are long."""
 LEAVE_STEPS = 3
 """The same in longest steps so far."""
 SETTLE_SECONDS = 0.1
-"""How long the end of a killed rank may be seen after those that it caused."""
+"""Time within which a killed rank's end may be noticed after the failures that it caused."""
 SWEEP_SECONDS = 0.02
 """Between two looks for processes that are left; it rises while some cannot be ended."""
 LOOK_SECONDS = 1.0
@@ -193,7 +193,7 @@ class Shim:
         self._publish()
 
     def _agrees(self) -> bool:
-        """Whether the script asks after every step if it has to stop."""
+        """Return whether the script asks after every step if it has to stop."""
         return Control.is_listened(self.folder.control)
 
     # -- ranks that end -------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Shim:
         return ended
 
     def _has_left(self, member: RankEntry) -> bool:
-        """Whether it left as an earlier launch had it; the present one lists its device again."""
+        """Return whether it left with an earlier launch; the present one lists its device again."""
         is_over = self._failure is not None or self._ranks.have_completed
         is_going_on = not is_over and self._command is not Command.STOP
         return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
@@ -309,7 +309,7 @@ class Shim:
         try:
             failure = self._group.regroup(launch)
         except OSError:
-            # A full disk. The ranks go on as they are, and the agent sends the launch again.
+            # A full disk. The ranks continue as they are, and the agent sends the launch again.
             return
         if failure is not None:
             self._fail(failure)
@@ -334,7 +334,7 @@ class Shim:
 
     @property
     def _watches_hangs(self) -> bool:
-        """Whether hangs count: ranks that fail or are to stop have their times already."""
+        """Return whether hangs count: ranks that fail or are to stop have time limits already."""
         runs = self._group.has_started and self._failure is None and not self._fallen
         return runs and self._command is not Command.STOP
 

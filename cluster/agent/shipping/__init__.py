@@ -1,1 +1,1 @@
-"""What ranks wrote, on its way to the coordinator; imports `coordinator_link`."""
+"""Uploads of what ranks wrote to the coordinator; imports `coordinator_link`."""

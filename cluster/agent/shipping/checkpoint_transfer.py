@@ -31,10 +31,10 @@ _T = TypeVar("_T")
 
 RETRY_LIMIT_SECONDS = 10.0
 FILES_AT_ONCE = 4
-"""Of a checkpoint: each waits for the coordinator's disk."""
+"""Files of a checkpoint in flight at once: each waits for the coordinator's disk."""
 KEPT_COPIES = 2
-"""Of what was uploaded this host keeps so many: the newest, for a quick restart, and its fallback.
-What else is kept, and for how long, is the coordinator's affair."""
+"""Uploaded checkpoints that this host keeps: the newest, for a quick restart, and its fallback.
+The coordinator decides what else is kept, and for how long."""
 
 
 class CheckpointUnavailableError(Exception):
@@ -115,9 +115,9 @@ def _remove_older(folder: Path, newest: str) -> None:
 @dataclass(frozen=True)
 class Fetched:
     names: list[str]
-    """Those that are in the folder, best first; the first was verified."""
+    """Checkpoints in the folder, best first; the first was verified."""
     lacking: dict[str, str]
-    """Of better ones, why they are not."""
+    """Better checkpoints that could not be fetched, with the reason."""
 
 
 async def fetch(
@@ -197,10 +197,10 @@ def verified(path: Path, job_id: str) -> Manifest:
 
 
 async def _stored_problems(api: Fetching, job_id: str, name: str) -> list[str]:
-    """What the coordinator finds wrong with its own copy, which it then tells nobody again."""
+    """Return the problems of the coordinator's own copy, which it then offers to nobody."""
     try:
         return await _patiently(partial(api.verify, job_id, name), name)
-    except RefusedError as error:  # it is given up, or the coordinator is of an older version
+    except RefusedError as error:  # it was deleted, or the coordinator is of an older version
         logger.info("checkpoint_not_verified", job=job_id, checkpoint=name, error=error.detail)
         return []
 
@@ -253,7 +253,7 @@ def _manifest_of(path: Path, job_id: str, name: str) -> Manifest:
 
 
 def remove_given_up(path: Path) -> bool:
-    """Remove a checkpoint that was given up; True when it is gone.
+    """Remove a checkpoint that is not needed any more; True when it is gone.
 
     Only a folder that is named like a checkpoint and holds a manifest is touched.
     """

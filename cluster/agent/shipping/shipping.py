@@ -47,7 +47,7 @@ OTHERS_SECONDS = 2.0
 """Between two batches of metrics of a rank that is not rank 0: what is drawn live are the job's own
 series, which rank 0 writes. A piece costs a host as much for one number as for thousands."""
 SAVE_SECONDS = 5.0
-"""How far the saved positions may be behind."""
+"""Most seconds by which the saved positions may lag behind."""
 RETRY_SECONDS = 0.1
 RETRY_LIMIT_SECONDS = 2.0
 OWN_RETRY_LIMIT_SECONDS = 10.0
@@ -83,8 +83,11 @@ class AttemptShipper:
         self._restore()
 
     def move(self, launch: Launch) -> None:
-        """It goes on in a later generation. Only what is saved in that one is still recorded, and
-        rank 0 may be another process now, or on another host."""
+        """Continue in a later generation.
+
+        Only checkpoints saved in that one are still recorded, and rank 0 may be another process
+        now, or on another host.
+        """
         self._launch = launch
         self._look_for_unreported()
 
@@ -187,7 +190,7 @@ class AttemptShipper:
                 await asyncio.sleep(pause)
                 continue
             except Exception:
-                # A file that cannot be read, say. The others go on.
+                # A file that cannot be read, say. The others continue.
                 logger.exception("shipping_failed", path=spool.path)
                 await asyncio.sleep(RETRY_LIMIT_SECONDS)
                 continue
@@ -203,7 +206,7 @@ class AttemptShipper:
             self.save()
 
     def save(self) -> None:
-        """Note the positions, for the next agent to go on from. Losing them costs time only."""
+        """Save the positions, for the next agent to resume from. Losing them costs time only."""
         self._saved_at = time.monotonic()
         data = {f"{s.source.rank}/{s.name}": s.position() for s in self.spools}
         temporary = self._positions.with_suffix(".tmp")
@@ -240,7 +243,7 @@ def _pause_after(spool: Spool, more: bool) -> float:
 
 
 def _is_first(spool: Spool) -> bool:
-    """It holds the metrics that are drawn live."""
+    """Return whether it holds the metrics that are drawn live."""
     return isinstance(spool, MetricSpool) and spool.source.rank == 0
 
 
@@ -268,7 +271,7 @@ class LinkPause:
         left = self._until - time.monotonic()
         if left > 0:
             self._back.clear()
-            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that meets the event.
+            # Not `wait_for`, which on Python 3.11 may swallow a cancellation that races the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._back.wait()
@@ -311,7 +314,7 @@ class Shipper:
             self._attempts[token].extend(writers)
 
     def move(self, token: Token, onto: Token, launch: Launch) -> None:
-        """The attempt goes on under another token."""
+        """Continue an attempt under another token."""
         if token in self._attempts:
             shipper = self._attempts[onto] = self._attempts.pop(token)
             shipper.move(launch)

@@ -41,7 +41,7 @@ class Spool(ABC):
         """Size of the file when nothing more could be sent of it: a line or frame was not whole."""
 
     def has_more(self) -> bool:
-        """There is something in the file that was not looked at."""
+        """Return whether the file holds more than was read."""
         size = self._size()
         return size > self.offset and size != self._looked_at
 
