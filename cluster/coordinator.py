@@ -123,6 +123,6 @@ class Coordinator:
                 async with self.db.transaction() as session:
                     await devices.forget(session, self.clock.now())
                 await self.db.reclaim()
-                self.gateway.wake_all()  # what they are told is derived anew from time to time
+                self.gateway.wake_all()  # desired states are derived again from time to time
             except (DBAPIError, OSError) as error:
                 log.error("housekeeping_failed", error=str(error))

@@ -1,12 +1,12 @@
-"""Where an attempt's checkpoints go, and which it starts from.
+"""Lineage: an attempt's folder for checkpoints, and the checkpoint that it starts from.
 
-The candidates follow the job's lineage: those that the last attempt wrote, newest first, then those
-that it was itself told to look for or to start from. So after a restore to an older step, what was
-written beyond that step is not taken up again by accident.
+The candidates follow the job's lineage: the last attempt's own checkpoints, newest first, then the
+candidates that it was given itself. So after a restore to an older step, nothing written beyond
+that step is picked up again by accident.
 
-A job that has lost all of them does not start over by itself: it is told those that were found
-damaged. Whoever loads one verifies it, so the attempt fails and says why for each, unless a host's
-own copy is good or the files were mended.
+A job that has lost all of them does not start over by itself: it gets the damaged ones. A rank that
+loads one verifies it, so the attempt fails and reports why for each, unless a host's own copy is
+good or the files were repaired.
 """
 
 from dataclasses import replace
@@ -40,10 +40,10 @@ async def checkpoint_plan(
 
 
 async def _unrecorded(session: AsyncSession, job: Job) -> UnrecordedCheckpoints | None:
-    """What the last attempt may have committed while nobody was left to tell of it.
+    """Return checkpoints that the last attempt may have committed with nobody left to report them.
 
-    What a revoked one commits does not count: it may have been written after the revocation. What
-    it was to look for itself does, unless it has saved since.
+    Those of a revoked attempt do not count: they may have been written after the revocation. Those
+    that it was to look for itself do, unless it has saved since.
     """
     last = await session.get(Attempt, (job.id, job.attempt)) if job.attempt else None
     if last is None:
@@ -63,7 +63,7 @@ async def _unrecorded(session: AsyncSession, job: Job) -> UnrecordedCheckpoints 
 async def _newest_step(
     session: AsyncSession, job_id: str, attempt: int, generation: int
 ) -> int | None:
-    """Of the checkpoints that are recorded of a token, whatever became of them."""
+    """Return the newest step among a token's recorded checkpoints, in any state."""
     step: int | None = await session.scalar(
         select(func.max(Checkpoint.step)).where(
             Checkpoint.job_id == job_id,
@@ -75,7 +75,7 @@ async def _newest_step(
 
 
 async def restart_candidates(session: AsyncSession, job: Job) -> tuple[list[str], list[str]]:
-    """What the job's ranks are told to start from, best first, and notes for people."""
+    """Return the checkpoints that the job's ranks may start from, best first, and notes."""
     names, notes = await candidates(session, job)
     if names:
         return names, notes
@@ -89,7 +89,7 @@ async def restart_candidates(session: AsyncSession, job: Job) -> tuple[list[str]
 async def candidates(
     session: AsyncSession, job: Job, *, state: str = "committed"
 ) -> tuple[list[str], list[str]]:
-    """What the job would go back to, best first, and notes for people.
+    """Return the checkpoints that the job would go back to, best first, and notes for people.
 
     Args:
         state: in which a checkpoint counts.
@@ -137,8 +137,10 @@ async def _lineage(
 def _reported_late(
     unrecorded: UnrecordedCheckpoints | None, good: dict[str, Checkpoint], up_to_step: int | None
 ) -> list[str]:
-    """What an attempt was to look for since nobody had told of it, as far as that was told since:
-    the attempt may have gone on from there."""
+    """Return the unrecorded checkpoints that were reported since.
+
+    The attempt may have resumed from there.
+    """
     if unrecorded is None:
         return []
     token = (unrecorded.attempt, unrecorded.generation)

@@ -1,4 +1,4 @@
-"""Checkpoints as records: what was committed, what is kept, what is given up, what is restored."""
+"""Checkpoints as records: commit, retention, verification, restore."""
 
 import asyncio
 import contextlib
@@ -159,13 +159,14 @@ class CheckpointService:
         return view
 
     async def verify(self, checkpoint_id: str) -> Sequence[Problem]:
-        """Hash every file and compare it with the manifest; what is wrong, nothing for a good one.
+        """Hash every file and compare it with the manifest; returns the problems.
 
-        A damaged checkpoint is marked until it is found whole: no attempt is told to start from it
-        while there is a good one. Whoever asks while it is hashed, as all hosts may, hears of that.
+        A damaged checkpoint stays marked until it is found whole: no attempt starts from it while
+        there is a good one. Callers that ask during the hashing, as all hosts may, share the
+        result.
 
         Raises:
-            WrongStateError: it is given up, or lies where the coordinator cannot see it.
+            WrongStateError: it is deleted, or lies where the coordinator cannot see it.
         """
         running = self._verifying.get(checkpoint_id)
         if running is None:
@@ -187,12 +188,12 @@ class CheckpointService:
         return problems
 
     async def verify_stored(self, job_id: str, name: str) -> Sequence[str]:
-        """What is wrong with a checkpoint in the store that a host could not have whole.
+        """Return the problems of a checkpoint in the store that a host could not fetch whole.
 
         The host's word alone marks nothing: its own disk or the network may be to blame.
 
         Raises:
-            NotFoundError: it is given up, or does not lie in the store.
+            NotFoundError: it is deleted, or does not lie in the store.
         """
         async with self._db.session() as session:
             checkpoint_id = await session.scalar(
@@ -208,7 +209,7 @@ class CheckpointService:
         try:
             return [str(problem) for problem in await self.verify(checkpoint_id)]
         except WrongStateError:
-            raise NotFoundError("checkpoint", checkpoint_id) from None  # given up meanwhile
+            raise NotFoundError("checkpoint", checkpoint_id) from None  # deleted meanwhile
 
     async def files(self, checkpoint_id: str) -> Sequence[FileRecord]:
         """Every file of a checkpoint, the manifest last: together they are the whole of it.
@@ -219,7 +220,7 @@ class CheckpointService:
         return await self._files(checkpoint_id, await self._folder(checkpoint_id))
 
     async def read(self, checkpoint_id: str, path: str) -> Path:
-        """Where one of a checkpoint's `files` lies; nothing else in its folder is given out.
+        """Return the path of one of a checkpoint's `files`; nothing else in its folder is served.
 
         Raises:
             NotFoundError: it is none of them, or not there any more.
@@ -239,7 +240,7 @@ class CheckpointService:
             raise WrongStateError(detail, "corrupt") from None
 
     async def _folder(self, checkpoint_id: str) -> Path:
-        """Where the files of a checkpoint lie, which the coordinator sees."""
+        """Return the folder of a checkpoint's files, which the coordinator sees."""
         async with self._db.session() as session:
             row = await load(session, checkpoint_id)
         if row.state in ("deleting", "deleted"):
@@ -256,14 +257,14 @@ class CheckpointService:
         return folder
 
     async def mark_corrupt(self, checkpoint_id: str, why: str) -> None:
-        """It cannot be loaded: no attempt is told to start from it any more."""
+        """Mark a checkpoint that cannot be loaded: no attempt starts from it any more."""
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             await self.corrupt(session, row, why)
         self._notifier.notify_viewers(row.job_id)
 
     async def _mark_whole(self, checkpoint_id: str) -> None:
-        """What had made it corrupt is mended: attempts may start from it again."""
+        """Remove the mark of a repaired checkpoint: attempts may start from it again."""
         async with self._db.transaction() as session:
             row = await load_locked(session, checkpoint_id)
             if row.state == "corrupt":
@@ -391,10 +392,10 @@ class CheckpointService:
         await self._retain(session, job)
 
     async def collect(self, job_id: str, *, dry_run: bool) -> Sequence[RetentionView]:
-        """What the job's retention says of each of its checkpoints, the newest first.
+        """Return what the job's retention decides for each of its checkpoints, newest first.
 
-        Unless it is a dry run, what it gives up is deleted. A save does the same by itself; this
-        is for after a pin was taken away.
+        Unless it is a dry run, checkpoints that it does not keep are deleted. A save does the same
+        by itself; use this after a pin was removed.
         """
         async with self._db.transaction() as session:
             await lock_job(session, job_id)
@@ -417,7 +418,7 @@ class CheckpointService:
     async def _retention_decisions(
         self, session: AsyncSession, job: Job
     ) -> Sequence[tuple[Checkpoint, Verdict]]:
-        """Every checkpoint that is not given up yet, the newest first, and whether it is kept."""
+        """Return every checkpoint that is not deleted yet, newest first, with its verdict."""
         rule = CheckpointSpec.model_validate(job.spec["checkpoint"])
         rows = await session.scalars(_KEPT, {"at_job": job.id})
         ordered = sorted(rows, key=_age, reverse=True)
@@ -503,7 +504,7 @@ def _age(row: Checkpoint) -> tuple[int, int, int]:
 
 
 def _is_seen(folder: Path) -> bool:
-    """Whether the storage of a folder is here; the folder itself may be gone from it."""
+    """Return whether the storage of a folder is mounted; the folder itself may be gone from it."""
     try:
         return folder.parent.is_dir()
     except OSError:

@@ -83,7 +83,7 @@ class CheckpointStore:
         target = _inside(self._uploads, job_id, name, path)
         committed = self.folder(job_id, name)
         if await asyncio.to_thread(committed.is_dir) or await self._is_here(target, sha256):
-            # Whoever did not hear that it came sends it again. A slow disk has to take it once.
+            # A sender that missed the reply sends it again. A slow disk has to take it once.
             async for _ in chunks:
                 pass
             return
@@ -110,7 +110,7 @@ class CheckpointStore:
                 await asyncio.to_thread(writer.discard)
 
     async def _is_here(self, file: Path, sha256: str | None) -> bool:
-        """Whether this file of an upload came before, whole."""
+        """Return whether this file of an upload was received before, whole."""
         if sha256 is None or not await asyncio.to_thread(file.is_file):
             return False
         async with self._comparing:
@@ -135,7 +135,7 @@ class CheckpointStore:
                 self._committing.pop((job_id, name), None)
 
     def has(self, job_id: str, name: str) -> bool:
-        """Whether this checkpoint is committed."""
+        """Return whether this checkpoint is committed."""
         return self.folder(job_id, name).is_dir()
 
     def file(self, job_id: str, name: str, path: str) -> Path:
@@ -162,7 +162,7 @@ class CheckpointStore:
         return await asyncio.to_thread(self._sweep, older_than_seconds)
 
     def folder(self, job_id: str, name: str) -> Path:
-        """Where a checkpoint lies, committed or not."""
+        """Return a checkpoint's folder, committed or not."""
         return _inside(self._committed, job_id, name)
 
     def _commit(self, upload: Path, target: Path) -> None:
@@ -270,14 +270,14 @@ class _Writer:
         self.is_done = True
 
     def discard(self) -> None:
-        """What did not get its name goes."""
+        """Remove the file if it was not renamed."""
         if self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
 
 
 def _is_whole(file: Path, sha256: str) -> bool:
-    """Whether a file of an upload is what it should be. If so, the upload counts as continued."""
+    """Return whether a file of an upload is intact. If so, the upload counts as continued."""
     try:
         with file.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()

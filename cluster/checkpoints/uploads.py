@@ -67,7 +67,7 @@ class CheckpointUploads:
             raise RevokedError(job_id, parsed.attempt, parsed.generation if regrouped else None)
 
     async def housekeep(self) -> None:
-        """Remove files of what was given up in the coordinator's store; others are for agents."""
+        """Remove the store's files of deleted checkpoints; agents remove the others."""
         async with self._db.session() as session:
             rows = (
                 await session.execute(
@@ -100,8 +100,10 @@ class CheckpointUploads:
                 log.error("checkpoint_not_removed", job=job_id, name=name, error=str(error))
 
     async def _may_have_record(self, job_id: str, name: str) -> bool:
-        """A folder has one, or its rank may still tell of it; so may one that another database
-        knows."""
+        """Return whether a folder has a record, or may get one.
+
+        Its rank may still report it, and another database may know it.
+        """
         parsed = parse_name(name)
         assert parsed is not None
         async with self._db.session() as session:

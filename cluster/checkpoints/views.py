@@ -23,12 +23,12 @@ class CheckpointView:
     pinned: bool
     metrics: dict[str, Any]
     location: str
-    """Its folder on shared storage, or below the coordinator's data folder."""
+    """Folder on shared storage, or below the coordinator's data folder."""
 
 
 @dataclass(frozen=True)
 class RetentionView:
-    """What a job's retention says of one of its checkpoints."""
+    """Retention's verdict on one of a job's checkpoints."""
 
     checkpoint: CheckpointView
     keep: bool
@@ -51,7 +51,7 @@ def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
 
 
 def location_of(checkpoint: Checkpoint) -> str:
-    """Where a checkpoint's files lie: an absolute folder, or one below the coordinator's own."""
+    """Return a checkpoint's location: an absolute folder, or one below the coordinator's own."""
     if checkpoint.location.startswith(STORE):
         return f"checkpoints/{checkpoint.job_id}/{checkpoint.name}"
     return checkpoint.location

@@ -1,4 +1,4 @@
-"""What a node is told: the assignments of the attempts that are placed on it."""
+"""Desired state of a node: the assignments of the attempts that are placed on it."""
 
 from typing import Any
 
@@ -45,14 +45,14 @@ _OF_WHAT_STOPS = validate_spec({"name": "unknown", "script": {"path": "/dev/null
 async def assignments_for(
     session: AsyncSession, node_id: str, withheld: set[tuple[str, int]]
 ) -> tuple[list[Assignment], dict[FencingToken, str]]:
-    """The active attempts with devices on this node; `withheld` ones are left out.
+    """Return the active attempts with devices on this node; `withheld` ones are left out.
 
     An attempt that is over or revoked is not listed: the agent ends what is left of it.
 
     Returns:
-        What the node is told, and what is not understood of the specs of some of these attempts:
-        stored by another version. They are to stop, and the node says when they have; its other
-        attempts must not suffer for it.
+        The assignments, and the problems of specs that this version does not understand, because
+        another version stored them. Those attempts are to stop, and the node reports when they
+        have; its other attempts must not suffer for it.
     """
     rows = await session.execute(_PLACED, {"at_node": node_id})
     placed = rows.all()
@@ -86,7 +86,7 @@ async def assignments_for(
 
 
 def _to_stop(attempt: Attempt, node_id: str, address: str) -> Assignment | None:
-    """None: its spec is not all that is the matter. Its host ends what it does not hear of."""
+    """Return an assignment that only stops; None if the spec is not the only problem."""
     try:
         stopping = assignment(attempt, _OF_WHAT_STOPS, node_id, address, None)
     except (ValueError, LookupError, TypeError):
@@ -96,7 +96,7 @@ def _to_stop(attempt: Attempt, node_id: str, address: str) -> Assignment | None:
 
 
 def _not_understood(spec: dict[str, Any], error: Exception) -> str:
-    """What is wrong with a spec for which an assignment cannot be made.
+    """Return the problem of a spec for which an assignment cannot be made.
 
     Raises:
         Exception: the error; it says nothing of the spec.
@@ -148,7 +148,7 @@ def assignment(
                 "node_rank": node_rank,
                 "num_nodes": len(attempt.allocation),
                 "ranks": host.as_json()["ranks"] if host is not None else [],
-                # The first host opens the store; the others wait until they are told where it is.
+                # The first host opens the store; the others wait for its address.
                 "rendezvous": attempt.rendezvous if node_rank > 0 else None,
                 "address": address,
                 "in_place": attempt.in_place,

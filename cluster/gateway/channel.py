@@ -18,7 +18,7 @@ class CloseCode(IntEnum):
     REMOVED = 4403
     """The node was removed; its credential is void."""
     SILENT = 4408
-    """Nothing was heard for too long; connect again."""
+    """Nothing was received for too long; connect again."""
     REPLACED = 4409
     """A newer connection of this node took over."""
     PROTOCOL = 4426

@@ -1,7 +1,7 @@
-"""The agents' connections: take their reports, tell them what shall be.
+"""The agents' connections: receive their reports, send them the desired state.
 
-Messages carry state, so none of them matters by itself: a report that is lost is followed by
-another, and what a node was told is told again if its reports do not show that it was taken up.
+Messages carry state, so none of them matters by itself: a lost report is followed by another, and
+the desired state is sent again if a node's reports do not show that it was applied.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class _Connection:
     channel: Channel
     agent_id: str
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """What the node is to be told may have changed."""
+    """Set when the node's desired state may have changed."""
     sent: str | None = None
     """The content of the last message, without its revision."""
     revision: int = 0
@@ -68,13 +68,14 @@ class _Connection:
     acked_report: int = 0
     """Number of the newest report that was taken."""
     confirms: bool = False
-    """Ranks there depend on when their node was heard last: each report is confirmed."""
+    """True if ranks there depend on the node's last heartbeat: each report is confirmed."""
     address: str = ""
     stored: object = None
-    """What of the last report is stored at once when it changes; None: store the next anyway."""
+    """Fields of the last report that are stored at once when they change; None: store the next
+    anyway."""
     withheld: set[tuple[str, int]] = field(default_factory=set)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """There is a report to take, or the other side is gone."""
+    """Set when there is a report to read, or the other side is gone."""
     unread: str | None = None
     """The newest report that nobody looked at yet. One that it took the place of says no more."""
     is_gone: bool = False
@@ -88,7 +89,7 @@ class _Connection:
 
 @dataclass
 class _Reading:
-    """What changes all the time: stored for all nodes together, every so often."""
+    """Values that change all the time: stored for all nodes together, every so often."""
 
     host: HostUse
     devices: list[DeviceUse]
@@ -126,14 +127,14 @@ class Gateway:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is being told to any node or by one; a simulation waits for it."""
+        """Return whether no message is in progress with any node; a simulation waits for it."""
         return not any(
             c.taking or c.arrived.is_set() or c.sending or c.changed.is_set()
             for c in self._connections.values()
         )
 
     def wake(self, node_id: str) -> None:
-        """What this node is to be told, or its own state, changed."""
+        """Note that this node's desired state, or its own state, changed."""
         connection = self._connections.get(node_id)
         if connection is not None:
             connection.stored = None
@@ -198,7 +199,7 @@ class Gateway:
             ) from None
 
     def _connect(self, channel: Channel, node_id: str, report: Report) -> _Connection:
-        """The newest agent wins; one that was taken over from does not come back."""
+        """Register a connection. The newest agent wins; a replaced one does not reconnect."""
         replaced = self._replaced.setdefault(node_id, set())
         if report.agent_id in replaced:
             raise _ConnectionRefusedError(
@@ -275,7 +276,7 @@ class Gateway:
             report.address,
             report.agent_version,
             report.devices,
-            # All but what is not stored: a field that was forgotten here would be heard late.
+            # All but what is not stored: a field that was forgotten here would be stored late.
             [a.model_copy(update={"ranks": []}) for a in report.assignments],
             report.removed,
             report.stopping,
@@ -288,7 +289,7 @@ class Gateway:
             except DBAPIError as error:
                 log.error("report_not_stored", node=node_id, error=str(error.orig))
                 if first:
-                    # Nothing may be told to a node before it is known what it has.
+                    # Nothing may be sent to a node before its own state is known.
                     raise _ConnectionRefusedError(
                         CloseCode.STOPPING, "the database is not available; connect again"
                     ) from None
@@ -425,7 +426,7 @@ def _parse(text: str) -> Report:
         raise _ConnectionRefusedError(
             CloseCode.INVALID, f"not a report: not JSON: {error}"
         ) from None
-    # Another version may have other fields, so that is told before anything else.
+    # Another version may have other fields, so the version is checked first.
     version = data.get("protocol_version") if isinstance(data, dict) else None
     if isinstance(version, int) and version != PROTOCOL_VERSION:
         raise _ConnectionRefusedError(

@@ -54,12 +54,12 @@ _RECORD_REPORT = (
 
 @dataclass
 class Stored:
-    """What came of storing a report."""
+    """Result of storing a report."""
 
     changed: bool = False
     """The reconciler should look."""
     withheld: set[tuple[str, int]] = field(default_factory=set)
-    """Attempts that the node seems to have lost: not to be told again."""
+    """Attempts that the node seems to have lost: not to be sent again."""
     nodes_to_notify: set[str] = field(default_factory=set)
     """Nodes whose assignments changed: a rendezvous is known."""
 
@@ -73,10 +73,10 @@ async def store_report(
     clock: Clock,
     checkpoints: CheckpointService,
 ) -> Stored:
-    """Bring the rows in line with what the node says.
+    """Bring the rows in line with a node's report.
 
-    `up_to_date` says that the report was made in knowledge of all that the node was told, so that
-    what it does not list does not exist there.
+    `up_to_date` says that the report was made in knowledge of everything that the node was sent, so
+    that an attempt which it does not list does not exist there.
     """
     stored = Stored()
     now = clock.now()
@@ -101,7 +101,7 @@ async def store_report(
 
 
 async def _move_node(session: AsyncSession, node: Node, report: Report, clock: Clock) -> bool:
-    """Bring the node's state in line with its being heard; whether it changed."""
+    """Update the node's state after a heartbeat; returns whether it changed."""
     start = NodeState(node.state)
     drains = node.removing or node.drain_reason is not None
     end = state_when_reachable(
@@ -130,8 +130,11 @@ async def _move_node(session: AsyncSession, node: Node, report: Report, clock: C
 def _newest_report(
     listed: Mapping[FencingToken, AssignmentReport], attempt: Attempt, node_id: str
 ) -> AssignmentReport | None:
-    """What a node says of an attempt that may have regrouped since. What it said in an earlier
-    generation counts as far as that is told with it: the end of its processes above all."""
+    """Return a node's report of an attempt that may have regrouped since.
+
+    A report of an earlier generation counts as far as it still applies: above all the end of its
+    processes.
+    """
     for generation in range(attempt.generation, member_since(attempt, node_id) - 1, -1):
         report = listed.get(FencingToken(attempt.job_id, attempt.number, generation))
         if report is not None:

@@ -1,4 +1,4 @@
-"""What ranks tell (`RankEvent`), turned into events, checkpoint records and progress: exactly once.
+"""Reports of ranks (`RankEvent`): stored as events, checkpoints and progress, exactly once.
 
 A writer numbers its events; a batch is stored in one transaction together with the newest number,
 so that a batch which is sent again changes nothing.
@@ -55,7 +55,7 @@ _LOCKED_ATTEMPT = (
 
 @dataclass(frozen=True, slots=True)
 class EventContext:
-    """By whom a batch of events is told, and what they may change: rows of its transaction."""
+    """Sender of a batch of events, and the rows of its transaction that they may change."""
 
     session: AsyncSession
     job: Job
@@ -82,10 +82,10 @@ class RankEvents:
         events: Sequence[RankEvent],
         origin: Origin = UNKNOWN,
     ) -> int:
-        """Store what is new of `events`; returns the newest sequence that is committed.
+        """Store the new ones of `events`; returns the newest sequence that is committed.
 
-        What a revoked attempt tells changes nothing but is kept as a note, marked void; so is what
-        ranks tell that a regrouping left out, once the others have gone on without them.
+        Events of a revoked attempt change nothing but are kept as a note, marked void; so are
+        events of ranks that a regrouping left out, once the others have continued without them.
 
         Raises:
             NotFoundError: no such attempt.
@@ -188,7 +188,7 @@ class RankEvents:
         if total is not None:
             progress.total_steps = total
         if "resumed_from" not in data:
-            # It may go on from a checkpoint of its own: the first step that it reports will tell.
+            # It may resume from a checkpoint of its own: the first step that it reports will show.
             why = "began"
         else:
             first = (resumed or 0) + 1
@@ -223,7 +223,7 @@ class RankEvents:
         if generation is None or step is None or not isinstance(loaded, int | float):
             return
         if has_stepped(attempt, generation):
-            return  # told again by ranks that went on without the one that had told it
+            return  # reported again by ranks that continued without the first reporter
         stepped = _time(event.time, self._clock.now())
         note_first_step(
             attempt, generation, _time(loaded, stepped).timestamp(), stepped.timestamp(), step
@@ -239,12 +239,12 @@ class RankEvents:
             why = {"cause": incident.failure.cause, "steps_redone": incident.steps_redone}
             event = event.model_copy(update={"time": stepped.timestamp()})
             await self._note(context, event, incident.summary(), why, kind="recovered")
-        elif whole is not None:  # viewers read the job again when they hear of something
+        elif whole is not None:  # viewers read the job again after a notification
             why = {"generation": generation}
             await self._note(context, event, f"trains on: {whole}", why, kind="attempt")
 
     async def _mark_damaged(self, context: EventContext, passed_over: dict[str, Any]) -> None:
-        """One that is damaged where all hosts read it is not told to anybody again."""
+        """Mark a checkpoint damaged that all hosts read: no attempt starts from it any more."""
         row = await context.session.scalar(
             select(Checkpoint).where(
                 Checkpoint.job_id == context.job.id,
@@ -255,7 +255,7 @@ class RankEvents:
             await self._checkpoints.corrupt(context.session, row, str(passed_over.get("text")))
 
     async def _verify_stored(self, job_id: str, names: Sequence[str]) -> None:
-        """A host has no good copy; whether the store has none either, its files tell."""
+        """Verify the store's copies of checkpoints of which a host has no good copy."""
         async with self._db.session() as session:
             rows = await session.scalars(
                 select(Checkpoint.id).where(
@@ -267,7 +267,7 @@ class RankEvents:
             )
             suspects = rows.all()
         for checkpoint_id in suspects:
-            with contextlib.suppress(WrongStateError):  # given up in the meantime
+            with contextlib.suppress(WrongStateError):  # deleted in the meantime
                 await self._checkpoints.verify(checkpoint_id)
 
     async def _checkpoint(self, context: EventContext, event: RankEvent) -> None:
@@ -276,7 +276,7 @@ class RankEvents:
                 context.session, context.attempt, context.job, event.data
             )
         except InvalidValueError as error:
-            # Asking again would not mend it, so it is told and the rank's other events go on.
+            # Retrying would not help: note it, and go on with the rank's other events.
             log.warning("checkpoint_refused", job=context.job.id, error=error.message)
             data = {"step": _count(event.data.get("step"))}
             why = f"a checkpoint was refused: {error.message}"
@@ -342,13 +342,14 @@ async def _locked_progress(context: EventContext) -> JobProgress:
 
 _STEP_OF = {"stepped": "step", "completed": "steps", "paused": "step", "gradients": "step",
             "not_saved": "step"}  # fmt: skip
-"""What tells of a step, and by which key."""
+"""Keys of the step that an event reports."""
 
 
 def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
-    """
+    """Return whether an event has no effect.
+
     Args:
-        first_void: what these ranks tell from this step on is void.
+        first_void: from this step on, reports of these ranks are void.
     """
     if attempt.revoked:
         return True
@@ -359,8 +360,10 @@ def _is_void(event: RankEvent, attempt: Attempt, first_void: int) -> bool:
 
 
 def _note_lineage(attempt: Attempt, data: dict[str, Any], first_void: int, origin: Origin) -> None:
-    """That ranks which were left out since had begun at a checkpoint is told late. It says what is
-    void of those before them, and nothing of how far the job is."""
+    """Note a late report that ranks which were left out since had started from a checkpoint.
+
+    It decides which earlier results are void, and not how far the job is.
+    """
     generation, first = (
         _count(data.get("generation")) or 1,
         (_count(data.get("resumed_from")) or 0) + 1,

@@ -17,7 +17,7 @@ LEAST_MEMORY = 2**30
 
 
 class Measured(PlanModel):
-    """What the newest attempt that ended well has taken."""
+    """Measurements of the newest attempt that ended well."""
 
     peak_memory_bytes: PositiveFloat
     step_seconds: PositiveFloat
@@ -26,7 +26,7 @@ class Measured(PlanModel):
 
 
 class JobPlan(ChosenPlan):
-    """`Job.plan`: a choice, what it was made for, and how well it met what was measured."""
+    """`Job.plan`: a choice, its inputs, and how well its predictions matched the measurements."""
 
     attempt: int
     """The attempt that it was made for; later ones keep it."""
@@ -66,7 +66,7 @@ def _parse(stored: dict[str, Any] | None) -> JobPlan | None:
 
 
 def keeps_plan(job: Job, world_size: int, device_kind: str) -> bool:
-    """Whether the job's next attempt runs with the plan that there is."""
+    """Return whether the job's next attempt uses the present plan."""
     plan = plan_of(job)
     return plan is not None and (
         (plan.world_size, plan.device_kind, plan.asked)
@@ -101,7 +101,7 @@ def keep_measured(job: Job, figures: object, attempt: int) -> bool:
 
 
 async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
-    """What the first host of an attempt is asked to plan."""
+    """Return the planning request to the first host of an attempt."""
     granted = [
         and_(Device.node_id == node_id, Device.index == index)
         for node_id, index in attempt.allocation.devices
@@ -128,7 +128,7 @@ async def request(session: AsyncSession, attempt: Attempt) -> PlanRequest:
 
 
 async def calibration(session: AsyncSession, device: str) -> Calibration:
-    """Of the newest runs on such devices: the medians of measured by predicted."""
+    """Return the medians of measured by predicted over the newest runs on such devices."""
     rows = await session.scalars(
         select(Job.plan)
         .where(Job.measured_on == device)

@@ -83,10 +83,10 @@ class CodeStore:
         return await self.get(sha256), True
 
     async def get(self, sha256: str) -> CodeView:
-        """What is stored under this hash.
+        """Return the description of the code with this hash.
 
         Raises:
-            NotFoundError: nothing is.
+            NotFoundError: there is none.
         """
         try:
             found = await asyncio.to_thread(self._path(sha256).stat)
@@ -106,7 +106,7 @@ class CodeStore:
         return path
 
     async def has(self, spec: JobSpec) -> bool:
-        """Whether a spec's code is here, if it names any; it is not swept for a while then.
+        """Return whether a spec's code, if any, is stored; protects it from removal for a while.
 
         Raises:
             SpecError: it names a folder, which no coordinator can read.
@@ -177,7 +177,7 @@ class CodeStore:
         return self._folder / sha256
 
     async def _touch(self, path: Path) -> bool:
-        """Whether it is there; if so, it is not stale from now on."""
+        """Return whether the file exists; if so, it is not stale from now on."""
         try:
             await asyncio.to_thread(os.utime, path)
         except FileNotFoundError:
@@ -206,7 +206,7 @@ class CodeStore:
 
 
 def no_room(limit: int) -> str:
-    """What is told when no more code is taken."""
+    """Return the message for uploads beyond the limit."""
     return (
         f"the coordinator keeps at most {limit / 1024**3:g} GiB of code that no job names; submit "
         "the jobs that it was uploaded for, or wait: it is removed after an hour"

@@ -1,7 +1,7 @@
-"""The gradients of a job by parameter: asking for a step's, keeping and reading what ranks tell.
+"""The gradients of a job by parameter: request a step's, store and read what ranks report.
 
-A request is a number that rises. It is told to the job's hosts with what they shall do until a
-record answers it, so that an agent, a rank or a coordinator may end in between.
+A request is a number that rises. It is part of the hosts' desired state until a record answers it,
+so that an agent, a rank or a coordinator may end in between.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from trainhall.db.models import Attempt, GradientRecord, GradientRequest, Job
 from trainhall.training.link import gradient_record
 
 KEPT_RECORDS = 512
-"""Of a job. One more, and every other of them goes: with 1,024 names they take about 10 MB."""
+"""Records kept of a job. Beyond it every other one goes: with 1,024 names they take about 10 MB."""
 KEPT_HISTOGRAMS = 16
-"""Of a job: the newest."""
+"""Newest records of a job whose histograms are kept."""
 EXPLODING = 10.0
 """So many times its median norm so far, and a gradient explodes."""
 KNOWN_STEPS = 3
@@ -47,7 +47,7 @@ _PENDING = select(GradientRequest.job_id, GradientRequest.asked).where(
 
 @dataclass(frozen=True)
 class Asked:
-    """How it stands with a job's requests."""
+    """State of a job's requests."""
 
     asked: int
     """Number of the newest request; 0: there was none."""
@@ -72,7 +72,7 @@ class Captured:
 
 
 class Remark(StrEnum):
-    """What is remarkable about a parameter's newest gradient."""
+    """Anomaly of a parameter's newest gradient."""
 
     NOT_FINITE = "not finite"
     EXPLODING = "exploding"
@@ -198,7 +198,7 @@ async def pending(session: AsyncSession, job_ids: Sequence[str]) -> dict[str, in
 async def store(
     session: AsyncSession, attempt: Attempt, record: gradient_record.GradientRecord, time: datetime
 ) -> None:
-    """Keep what the ranks of an attempt have told, in place of less telling records."""
+    """Store the record of an attempt's ranks, in place of less informative ones."""
     key = (attempt.job_id, attempt.number, record.step)
     known = await session.get(GradientRecord, key)
     if known is not None:
@@ -234,9 +234,10 @@ async def store(
 
 
 async def _thin(session: AsyncSession, job_id: str, newest: int) -> None:
-    """
+    """Thin out a job's records.
+
     Args:
-        newest: the step that was told last, which is not the last one where steps are taken again.
+        newest: the step reported last, which is not the highest one where steps are repeated.
     """
     of_job = GradientRecord.job_id == job_id
     number = await session.scalar(select(func.count()).where(of_job))

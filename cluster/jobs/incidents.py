@@ -22,16 +22,16 @@ class Incident:
     """One failure and the way back to work. A time that is not known, or not yet, is None."""
 
     generation: int
-    """Of the ranks that failed."""
+    """Generation of the ranks that failed."""
     failure: Failure
     done: str
     """In words."""
     happened_at: datetime | None
     """By the clock of the rank's host."""
     detected_at: datetime | None
-    """The coordinator heard of it, or gave the node up."""
+    """When the coordinator was informed, or declared the node lost."""
     regrouped_at: datetime | None
-    """Devices were granted, or the ranks that are left were told."""
+    """When devices were granted, or the remaining ranks were informed."""
     loaded_at: datetime | None
     """All ranks had their state and were about to train."""
     stepped_at: datetime | None
@@ -79,7 +79,7 @@ class Incident:
 
 
 def incidents_of(attempt: Attempt, following: Attempt | None) -> list[Incident]:
-    """Those of one attempt, the oldest first.
+    """Return the incidents of one attempt, oldest first.
 
     Args:
         following: the job's next attempt, if there is one.
@@ -106,7 +106,7 @@ def newest_incident(attempts: Sequence[Attempt], generation: int) -> Incident | 
 
 
 def _start(attempt: Attempt, generation: int) -> GenerationStart | None:
-    """How a generation began; None: it has taken no step."""
+    """Return how a generation began; None: it has taken no step."""
     start = attempt.began.get(generation)
     return start if start is not None and start.step is not None else None
 

@@ -16,7 +16,7 @@ class MainMetric:
     value: float | str | None
     """Latest value; NaN and infinities as text, None before the first."""
     goal: MetricMode | None
-    """Whether lower or higher is better; None if unknown."""
+    """Direction of improvement; None if unknown."""
 
 
 def main_metric(spec: Mapping[str, Any], metrics: Mapping[str, Any]) -> MainMetric | None:

@@ -72,7 +72,7 @@ class JobService:
         self._submitting = asyncio.Lock()
 
     async def lacks_code(self, spec: JobSpec) -> bool:
-        """Whether a submission would be refused until the code is uploaded that the spec names.
+        """Return whether a submission would be refused until the spec's code is uploaded.
 
         Raises:
             SpecError: it names a folder.
@@ -273,8 +273,8 @@ class JobService:
     async def resize(self, job_id: str, resources: dict[str, int]) -> JobView:
         """Have a job ask for another number of workers, or for a range of them.
 
-        One that waits or is paused starts with it; one that runs goes on with it as soon as there
-        is room, in place if it can, else from a checkpoint that it saves.
+        A waiting or paused job starts with it. A running one changes as soon as there is room, in
+        place if it can, else from a checkpoint that it saves.
 
         Args:
             resources: `workers`, or `min_workers` and `max_workers`.

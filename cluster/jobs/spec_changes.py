@@ -41,7 +41,7 @@ def changed_spec(
 
 
 def job_columns(spec: JobSpec) -> dict[str, Any]:
-    """What the row of a job without ranks holds of a spec that is to replace its own."""
+    """Return the columns that follow from a spec, for the row of a job without ranks."""
     return {
         "spec": spec.model_dump(mode="json"),
         "world_size": spec.resources.workers,

@@ -31,7 +31,7 @@ async def job_warnings(session: AsyncSession, jobs: Iterable[Job]) -> Mapping[st
 
 async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tuple[str, str]]:
     """Jobs that have saved nothing since a save failed."""
-    # Each job's events are read from the newest on until one tells of a save, or of a failed one.
+    # Each job's events are read from the newest on until one reports a save, or a failed one.
     newest = (
         select(Event.seq)
         .where(
@@ -55,7 +55,7 @@ async def _unsaved(session: AsyncSession, job_ids: Sequence[str]) -> Sequence[tu
 
 
 async def _saved_since(session: AsyncSession, failed: Event) -> bool:
-    """What hosts tell of their uploads comes in no order."""
+    """Return whether a save succeeded since; hosts report their uploads in no order."""
     step = failed.data.get("step")
     later = tuple_(Checkpoint.attempt, Checkpoint.step) >= (failed.attempt, step or 0)
     query = select(Checkpoint.id).where(Checkpoint.job_id == failed.job_id, later).limit(1)
@@ -65,7 +65,7 @@ async def _saved_since(session: AsyncSession, failed: Event) -> bool:
 async def _on_suspect_hosts(
     session: AsyncSession, job_ids: Sequence[str]
 ) -> Sequence[tuple[str, str]]:
-    """Jobs with ranks on hosts that were not heard for a while, and are not given up yet."""
+    """Return jobs with ranks on suspect hosts: no heartbeat for a while, not lost yet."""
     suspects = await session.scalars(select(Node).where(Node.state == NodeState.SUSPECT.value))
     suspicions = {
         node.id: f"node {node.name} is suspect since {node.state_at:%H:%M:%S} UTC: {node.reason}"
@@ -84,7 +84,7 @@ async def _on_suspect_hosts(
 
 @dataclass(frozen=True)
 class RunTime:
-    """What the attempts that ended took, and since when another goes on."""
+    """Time of the attempts that ended, and the start of a running one."""
 
     seconds: float = 0.0
     since: datetime | None = None

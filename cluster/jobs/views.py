@@ -30,16 +30,16 @@ class JobView:
     step: int
     """Finished optimizer steps."""
     total_steps: int | None
-    """None until the first attempt has told it."""
+    """Number of steps; None until the first attempt has reported it."""
     world_size: int
     priority: int
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     ran_seconds: float
-    """What its attempts that ended took altogether."""
+    """Total time of its ended attempts."""
     running_since: datetime | None
-    """When the attempt that goes on was started."""
+    """Start of the running attempt."""
     spec: dict[str, Any]
     metrics: dict[str, Any]
     """Last value of every job-wide series; NaN and infinities as text."""
@@ -50,9 +50,9 @@ class JobView:
     straggler: Straggler | None = None
     """The rank that holds up the others, if one does; of a job that runs."""
     warnings: Sequence[str] = ()
-    """What a person should look at, though it goes on; of a job that has not ended."""
+    """Problems of a job that runs on in spite of them; only while it has not ended."""
     plan: JobPlan | None = None
-    """Of strategy `auto`, once it is planned."""
+    """Plan of strategy `auto`, once it is planned."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class AttemptView:
     failure: dict[str, Any] | None
     """A `trainhall.training.link.failure.Failure`, of the first failing rank."""
     timeline: list[Incident] = field(default_factory=list)
-    """What failed in it and what became of that, the oldest first."""
+    """Failures in it and their consequences, oldest first."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def newest_broken_generation(attempt: Attempt) -> int:
 
 
 def holds(allocation: Allocation, node_id: str, device_indices: Iterable[int]) -> bool:
-    """Whether an allocation has one of these devices."""
+    """Return whether an allocation has one of these devices."""
     return not allocation.devices.isdisjoint((node_id, index) for index in device_indices)
 
 

@@ -1,4 +1,4 @@
-"""What a node last reported of an attempt: one entry of `Attempt.node_outcomes`."""
+"""A node's last report of an attempt: one entry of `Attempt.node_outcomes`."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,9 +23,9 @@ class HostReport:
     stall: Stall | None = None
     """Set while its ranks take no step."""
     agent_stopped: bool = False
-    """It ended because the node's agent was stopped."""
+    """True if it ended because the node's agent was stopped."""
     isolated: bool = False
-    """It ended because its host did not reach the coordinator for long."""
+    """True if it ended because its host could not reach the coordinator for long."""
     plan: ChosenPlan | None = None
     """The plan that it made, while the attempt waits for one."""
     ended_at: datetime | None = None
@@ -33,7 +33,7 @@ class HostReport:
     generation: int = 1
     """The generation that was reported on."""
     in_place: bool = False
-    """Its ranks can regroup while they run."""
+    """True if its ranks can regroup while they run."""
     fallen: tuple[Fallen, ...] = ()
     leaving: tuple[int, ...] = ()
     """Devices that this generation gave up and that are not free yet."""
@@ -46,7 +46,7 @@ class HostReport:
         return self.outcome is not None or self.phase in ("exited", "gone")
 
     def as_json(self) -> dict[str, Any]:
-        """What is stored: defaults are left out."""
+        """Return the stored form: defaults are left out."""
         values: dict[str, Any] = {
             "phase": self.phase,
             "generation": self.generation,

@@ -26,7 +26,7 @@ An attempt:
 
     A  · → starting           devices were granted
     B  starting → running     every host runs its ranks
-    C  starting, running → stopping       told to pause or to stop
+    C  starting, running → stopping       asked to pause or to stop
     D  starting, running, stopping → completed, paused, cancelled, failed    its last process ended
     E  starting, running, stopping → lost     revoked: a host of it is gone
 """

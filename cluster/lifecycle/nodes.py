@@ -4,18 +4,18 @@ The letters of the edges appear in the diagram of the documentation:
 
     a  · → pending            announced
     b  pending → ready        its agent reports for the first time
-    c  pending, ready, lost → suspect    not heard for a while, or its agent was told to end
-    d  suspect → ready        heard again
-    e  ready, suspect, draining, drained → lost      not heard for long: its attempts are replaced
-    f  lost → ready           heard again
+    c  pending, ready, lost → suspect    no heartbeat for a while, or its agent stops
+    d  suspect → ready        it reports again
+    e  ready, suspect, draining, drained → lost      no heartbeat for long: attempts replaced
+    f  lost → ready           it reports again
     g  pending, ready, suspect, lost → draining      it is to be drained, and something runs on it
     h  draining → drained     nothing runs on it any more
     i  pending, ready, suspect, lost → drained       it is to be drained, and nothing runs on it
     j  draining, drained → ready, suspect    a user takes the drain back
 
-That a node is to be drained is a wish (`Node.drain_reason`), kept until a user takes it back. So a
-drained node that is lost and returns is drained, and so is one whose agent or coordinator starts
-anew. What is to be removed drains first.
+A drain is a wish (`Node.drain_reason`), kept until a user takes it back. So a drained node that is
+lost and returns is drained, and so is one whose agent or coordinator restarts. A node that is to be
+removed drains first.
 """
 
 from collections.abc import Collection
@@ -66,12 +66,12 @@ UNREACHABLE_STATES = frozenset({NodeState.PENDING, NodeState.LOST})
 def state_when_reachable(
     state: NodeState, *, drains: bool, holds: bool, agent_stops: bool
 ) -> NodeState:
-    """The state of a node that was just heard.
+    """Return the state of a node after a heartbeat.
 
     Args:
         drains: it is to be drained, or removed.
         holds: an attempt has devices of it.
-        agent_stops: it told that it is about to end.
+        agent_stops: it reported that it is about to end.
     """
     if drains:
         drained = state is NodeState.DRAINED or not holds
@@ -190,8 +190,10 @@ async def record_node_event(
 
 
 async def hold_ready(session: AsyncSession, node_ids: Collection[str]) -> bool:
-    """Whether all of these nodes may get new work; until the commit none of them is drained or
-    removed, which lock them."""
+    """Return whether all of these nodes may get new work.
+
+    Until the commit none of them is drained or removed, both of which lock them.
+    """
     found = await session.scalars(
         select(Node.id)
         .where(Node.id.in_(node_ids), Node.state == NodeState.READY.value, Node.removing.is_(False))
@@ -202,5 +204,5 @@ async def hold_ready(session: AsyncSession, node_ids: Collection[str]) -> bool:
 
 
 async def holds_devices(session: AsyncSession, node_id: str) -> bool:
-    """Whether an attempt holds devices of a node."""
+    """Return whether an attempt holds devices of a node."""
     return bool(await session.scalar(select(exists().where(Grant.node_id == node_id))))

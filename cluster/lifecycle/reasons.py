@@ -172,7 +172,8 @@ class Reason:
 
 
 SIGNALLED = "its script is sent SIGTERM and starts again"
-"""Of an attempt that does not save (`AttemptFacts.saves`) and is to resume in another way."""
+"""Reason for an attempt that does not save (`AttemptFacts.saves`) and is to resume in another
+way."""
 REMOVED_BY_USER = "removed by a user"
 
 

@@ -103,6 +103,6 @@ class NodeState(StrEnum):
     LOST = "lost"
     """Given up: its attempts are revoked and replaced."""
     DRAINING = "draining"
-    """Its attempts are being moved elsewhere; no new work."""
+    """No new work; its attempts are being moved elsewhere."""
     DRAINED = "drained"
     """Nothing runs on it, and it gets no new work until a user takes the drain back."""

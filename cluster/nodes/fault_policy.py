@@ -1,8 +1,8 @@
-"""Whether a node is to be set aside for what went wrong on it: a pure rule over its last attempts.
+"""Quarantine rule: a pure function over the last attempts of a node.
 
-A node that is set aside gets no new work until a user brings it back; what happened before that
-moment does not count again. What is to blame on the job (its code, its memory) is no evidence, and
-neither is the network, which has two ends, nor a checkpoint that is damaged for all hosts.
+A quarantined node gets no new work until a user releases it; failures before that moment do not
+count again. Failures caused by the job (its code, its memory) are no evidence, and neither are
+those of the network, which has two ends, nor a checkpoint that is damaged for all hosts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,22 +20,22 @@ FAILED_STARTS = 3
 DEATHS = 4
 """In a row, of ranks that nobody and nothing in their own code is known to have ended."""
 DEATH_JOBS = 3
-"""Of so many jobs at least: what dies here alone has the node in common."""
+"""Least number of jobs: failures only here have the node in common."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How one attempt ended for a node that it had ranks on."""
+    """End of one attempt, from the view of a node that it had ranks on."""
 
     time: datetime
     job_id: str
     cause: Cause | None
-    """None: it ended well, trained until it was told to end, or failed elsewhere."""
+    """None: it ended well, trained until it was asked to end, or failed elsewhere."""
     message: str = ""
 
 
 class Fault(Enum):
-    """What an end tells of the node."""
+    """Fault of the node that an end is evidence of."""
 
     DEVICE = "a device failed"
     START = "ranks could not be started"
@@ -61,9 +61,9 @@ def can_quarantine(cause: Cause) -> bool:
 
 
 def is_node_fault(cause: Cause) -> bool:
-    """It is the node that is broken: no job's restart budget pays for it.
+    """Return whether the node is broken: no job's restart budget pays for it.
 
-    Bounded all the same: the second such fault sets the node aside.
+    Bounded all the same: the second such fault quarantines the node.
     """
     return _FAULTS.get(cause) is Fault.DEVICE
 

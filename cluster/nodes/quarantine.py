@@ -44,13 +44,13 @@ async def quarantine_failing_nodes(
     active = Attempt.state.in_([state.value for state in ACTIVE_ATTEMPT_STATES])
     # An index leads from a state to its newest ends.
     over = Attempt.state.in_(_OVER) & (Attempt.finished_at > now - WINDOW)
-    # What was told to end before it trained says nothing of its nodes.
+    # An attempt that was stopped before it trained is no evidence for or against its nodes.
     telling = Attempt.state.not_in(_STOPPED_STATES) | Attempt.first_step.is_not(None)
     recent = (
         await session.execute(
             _ENDS.where(
                 or_(
-                    # Ranks that regroup in place have failed although their attempt goes on.
+                    # Ranks that regroup in place have failed although their attempt continues.
                     active & Attempt.in_place & (Attempt.generation > 1),
                     over & telling,
                 )
@@ -74,7 +74,7 @@ async def quarantine_failing_nodes(
 
 
 def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
-    """How an attempt (`_ENDS`), and those of its generations that lost ranks, ended for a node."""
+    """Return a node's ends of an attempt (`_ENDS`) and of its generations that lost ranks."""
     for before, after in pairwise(attempt.generations):
         failure = parse_failure(after.failure)
         if failure is not None and _is_of(node, failure, before.allocation):
@@ -93,7 +93,7 @@ def _ends_on(node: Node, attempt: Row[Any]) -> Iterator[Ended]:
 
 
 def _is_of(node: Node, failure: Failure, allocation: Allocation) -> bool:
-    """Whether a node's rank failed first; of one host alone that needs no telling."""
+    """Return whether a node's rank failed first; always true with one host."""
     name = failure.node
     if allocation.host(node.id) is None:
         return False

@@ -1,4 +1,4 @@
-"""Nodes: how a host is announced, joins, is known again, and is given up."""
+"""Nodes: announcement, joining, authentication, removal."""
 
 import hashlib
 import re
@@ -81,9 +81,9 @@ class NodeService:
     ) -> Announcement:
         """Make a token with which one host may join, once, within a day.
 
-        A name that is taken by a node that is not heard any more announces that same node again,
-        for a host that lost its credential; its old one works until the new token is used. Without
-        a name the node gets its host's.
+        The name of a node without heartbeats announces that same node again, for a host that lost
+        its credential; the old one works until the new token is used. Without a name the node gets
+        its host's.
 
         Raises:
             ConflictError: a node of that name is alive.
@@ -346,7 +346,7 @@ class NodeService:
         return view
 
     async def events(self, node_id: str) -> Sequence[NodeEventView]:
-        """What became of a node, the oldest first; the last 100 are kept."""
+        """Return the events of a node, oldest first; the last 100 are kept."""
         async with self._db.session() as session:
             if await session.get(Node, node_id) is None:
                 raise NotFoundError("node", node_id)
@@ -366,7 +366,7 @@ class NodeService:
 
 
 async def delete_node(session: AsyncSession, node: Node, *, now: datetime) -> None:
-    """Its credential is told for good that it was removed: the agent that comes with it ends."""
+    """Delete a node. Its credential stays refused: an agent that presents it ends."""
     if node.credential_sha256 is not None:
         session.add(
             RemovedNode(credential_sha256=node.credential_sha256, name=node.name, removed_at=now)
@@ -390,7 +390,7 @@ async def _view(session: AsyncSession, node: Node) -> NodeView:
 
 
 async def _runs_here(session: AsyncSession, node_id: str) -> bool:
-    """Whether an active attempt has the node in its allocation."""
+    """Return whether an active attempt has the node in its allocation."""
     rows = await session.scalars(
         select(Attempt.allocation).where(Attempt.state.in_(["starting", "running", "stopping"]))
     )
@@ -428,7 +428,7 @@ async def _free_name(session: AsyncSession, wanted: str, node_id: str) -> str:
 
 
 def _placeholder(node_id: str) -> str:
-    """The name of a node that was announced without one, until its host tells its own."""
+    """Return the name of a node that was announced without one, until its host reports its own."""
     return f"node-{node_id}"
 
 

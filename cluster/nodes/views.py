@@ -23,8 +23,8 @@ class DeviceView:
     """The job that holds it."""
     job_name: str | None
     gone: bool
-    """Its host does not have it any more. It is granted to nobody else, and leaves the list once
-    the job has given it back."""
+    """True if its host does not have it any more. It is granted to nobody else, and leaves the
+    list once the job has released it."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class SummaryView:
     devices: int
     devices_busy: int
     jobs: dict[str, int]
-    """How many jobs are in each state."""
+    """Number of jobs by state."""
     utilization: float | None
-    """Mean over the devices that tell it, 0 to 100."""
+    """Mean over the devices that report it, 0 to 100."""
     memory_used: int
     memory_total: int
     power: float | None
-    """Watts over all devices that tell it."""
+    """Watts over all devices that report it."""
 
 
 def device_view(device: Device, job_id: str | None, job_name: str | None) -> DeviceView:

@@ -1,4 +1,4 @@
-"""How a node's report changes what is known of an attempt there (`Attempt.node_outcomes`)."""
+"""Effects of a node's report on the stored state of an attempt there (`Attempt.node_outcomes`)."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,11 +43,12 @@ def merge_report(stored: HostReport | None, report: AssignmentReport, now: datet
 
 @dataclass(frozen=True)
 class Unreported:
-    """What is known of an attempt that a node's newest report does not list."""
+    """Stored state of an attempt that a node's newest report does not list."""
 
     stored: HostReport | None
     withhold: bool = False
-    """It may be gone from the node, which must not be asked to run it: it would run twice."""
+    """True if it may be gone from the node, which must not be asked to run it: it would run
+    twice."""
 
 
 def mark_unreported(

@@ -238,7 +238,7 @@ async def _saved_steps(session: AsyncSession) -> dict[str, int]:
 
 
 async def _paces_of_waiting(session: AsyncSession) -> dict[str, float]:
-    """What a step took at the last, of jobs that ran before."""
+    """Return the latest seconds per step of jobs that ran before."""
     paces = {}
     for job_id, metrics in await session.execute(_METRICS_OF_WAITING):
         seconds = metrics.get("step_seconds")

@@ -1,4 +1,4 @@
-"""What decisions are made from: the state of the cluster as plain, frozen values."""
+"""Facts for decisions: the state of the cluster as plain, frozen values."""
 
 import math
 from collections.abc import Mapping
@@ -24,11 +24,12 @@ class NodeFacts:
     state: NodeState
     removing: bool
     seconds_since_heartbeat: float
-    """Since the node was last heard, or since the coordinator began to listen if that is later."""
+    """Seconds since the last heartbeat, or since the coordinator began to listen if that is
+    later."""
     devices: tuple[DeviceFacts, ...]
-    """Those that it has. An attempt may still hold others."""
+    """Its present devices. An attempt may still hold others."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What a job's selector is held against."""
+    """Labels that a job's selector is compared with."""
     drain_reason: str | None = None
     """Why it is to be drained; None: it is not."""
     faults_counted_from: datetime | None = None
@@ -52,13 +53,13 @@ class JobFacts:
     restarts_step: int
     max_restarts: int
     step: int
-    """The newest step that is known: told, or saved by a job that runs."""
+    """Newest step that is known: reported, or saved by a running job."""
     failed_before: Failure | None = None
-    """Of a job that has restarted and runs: what its newest failed attempt ended with."""
+    """Last failure of the newest failed attempt, for a job that has restarted and runs."""
     last_failure: str | None = None
-    """Of a job that recovers: why its last attempt ended."""
+    """Reason why the last attempt ended, for a job that recovers."""
     last_ended_at: datetime | None = None
-    """Of a job that recovers: when its last attempt ended."""
+    """Time at which the last attempt ended, for a job that recovers."""
     sizes: tuple[int, ...] = ()
     """The world sizes that it can have, ascending; a job that is not elastic has one: `workers`, or
     what a user resized it to."""
@@ -70,10 +71,10 @@ class JobFacts:
     project: str | None = None
     user: str | None = None
     preemption: bool = True
-    """It may be paused to make room for a job of higher priority."""
+    """True if it may be paused to make room for a job of higher priority."""
     total_steps: int | None = None
     step_seconds: float | None = None
-    """Of a waiting job that ran before: what a step took at the last, with `workers`."""
+    """Latest seconds per step, with `workers`, for a waiting job that ran before."""
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -87,7 +88,7 @@ class HostFacts:
     node_id: str
     node_name: str
     report: HostReport | None
-    """None: nothing was heard yet."""
+    """None: nothing was received yet."""
     ranks: tuple[int, ...] = ()
     devices: tuple[int, ...] = ()
     """Their devices' indices."""
@@ -106,13 +107,13 @@ class AttemptFacts:
     """In the order of node ranks."""
     script: bool = False
     plans: bool = False
-    """It waits until its first host has planned the job's strategy."""
+    """True if it waits until its first host has planned the job's strategy."""
     started_at: datetime | None = None
     """When its devices were granted."""
     isolation_seconds: float | None = None
-    """Its ranks end by themselves before their node was silent for so long; None: they go on."""
+    """Seconds without contact before which its ranks end by themselves; None: they keep running."""
     begun: bool = False
-    """A rank told that training began; a script without the SDK tells nothing."""
+    """True if a rank reported that training began; a script without the SDK reports nothing."""
     stepped: bool = True
     """The ranks of its present generation have taken a step, so that all of them have the state; of
     the first generation `begun` says more."""
@@ -120,22 +121,21 @@ class AttemptFacts:
     """Why it is in the state that it is in; of one that stops, why it does."""
     reason_code: str = ""
     in_place: bool = False
-    """Its ranks can regroup while they run."""
+    """True if its ranks can regroup while they run."""
     device: str = "cpu"
     """The kind of its devices."""
     regrouped_at: datetime | None = None
     """When its present generation was decided."""
     failed_before: Failure | None = None
-    """What the newest regrouping after a failure was for."""
+    """Failure that the newest regrouping was for."""
     left: Mapping[str, HostReport] = field(default_factory=dict)
-    """What hosts told that a regrouping left out, by node id."""
+    """Last reports of hosts that a regrouping left out, by node id."""
     running_at: datetime | None = None
     """When all its hosts ran their ranks."""
     first_step: int | None = None
     """The first step that it took."""
     not_understood: str | None = None
-    """What this version does not understand of its job's spec, so that it can tell its hosts
-    nothing but to stop."""
+    """Part of its job's spec that this version does not understand, so that it can only stop it."""
 
     @property
     def token(self) -> FencingToken:
@@ -143,8 +143,10 @@ class AttemptFacts:
 
     @property
     def saves(self) -> bool:
-        """Told to pause, it saves. A script that tells nothing gets SIGTERM, and what it may keep
-        by itself nobody knows."""
+        """Return whether it saves when asked to pause.
+
+        A script that reports nothing gets SIGTERM; whether it saves by itself is unknown.
+        """
         return not self.script or self.begun
 
 
@@ -162,9 +164,9 @@ class ClusterFacts:
 
     nodes: tuple[NodeFacts, ...] = ()
     jobs: tuple[JobFacts, ...] = ()
-    """Those that wait and those with an active attempt."""
+    """Waiting jobs, and jobs with an active attempt."""
     attempts: tuple[AttemptFacts, ...] = ()
     """The active ones, and ended ones that still hold devices."""
     grants: tuple[GrantFacts, ...] = field(default=())
     listening_seconds: float = math.inf
-    """How long the coordinator has listened: what happened before may not have been told yet."""
+    """Time since the coordinator began to listen: earlier events may not have been reported yet."""

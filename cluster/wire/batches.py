@@ -14,7 +14,7 @@ from trainhall.cluster.wire.protocol import Message
 
 MAX_BATCH_ITEMS = 1024
 MAX_BATCH_BYTES = 1024 * 1024
-"""Of the items in one message. Larger ones have a request of their own."""
+"""Size limit of the items in one message. Larger ones have a request of their own."""
 
 
 class BatchItem(Message):
@@ -26,7 +26,7 @@ class BatchItem(Message):
     """`metrics`, `stdout` or `stderr`."""
     size: int
     writer: str = ""
-    """Of metrics."""
+    """Writer of metrics."""
     generation: int = 1
     """In which the writer began, or the first that wrote this output."""
     rank: int = 0
@@ -42,7 +42,7 @@ class BatchReply(Message):
     refusal: str | None = None
     """Why the item was not taken."""
     status: int = 200
-    """Of a refusal, as it would be over HTTP."""
+    """Status as over HTTP; not 200 for a refusal."""
 
 
 _ITEMS = TypeAdapter(list[BatchItem])

@@ -38,7 +38,7 @@ _NO_TAR = (
 
 
 class ArchiveError(ValueError):
-    """It is not an archive of code that can be used; the message says why."""
+    """Archive of code that cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def pack(items: Sequence[Item], to: IO[bytes]) -> str:
 
 
 def inspect(archive: Path) -> Contents:
-    """What an archive holds, having looked at all of it.
+    """Read a whole archive and return its contents.
 
     Raises:
         ArchiveError: it may not be unpacked.
@@ -150,10 +150,10 @@ def _has_control_characters(text: str) -> bool:
 
 
 def check_link(name: str, target: str) -> None:
-    """See that a symbolic link stays within the folder, whatever other links there are.
+    """Check that a symbolic link stays within the folder, whatever other links there are.
 
-    Only at the beginning of a target may `..` stand: behind another link it could lead further up
-    than the names tell.
+    `..` may only stand at the beginning of a target: behind another link it could lead further up
+    than the names show.
 
     Raises:
         ArchiveError: it may lead out, or cannot be named or written everywhere.

@@ -1,10 +1,10 @@
 """The wire protocol between an agent and the coordinator.
 
-One outbound websocket per node carries *state, never events*: the agent says what is (`Report`),
-the coordinator says what shall be (`Desired`), each message complete in itself. Losing, repeating
-or reordering any of them is harmless. Bulk data goes over HTTP, each request carrying its own
-position, so that it too may be repeated; small batches of metrics and logs, several a second, share
-the messages of a second websocket. Below `/api/v1/agent`:
+One outbound websocket per node carries *state, never events*: the agent sends the current state
+(`Report`), the coordinator the desired state (`Desired`), each message complete in itself.
+Losing, repeating or reordering any of them is harmless. Bulk data goes over HTTP, each request
+carrying its own position, so that it too may be repeated; small batches of metrics and logs,
+several a second, share the messages of a second websocket. Below `/api/v1/agent`:
 
     POST /join                                             `JoinRequest` → `JoinReply`
     WS   /connect                                          `Report` ⇄ `Desired`
@@ -19,7 +19,7 @@ the messages of a second websocket. Below `/api/v1/agent`:
 
 All but `join` carry `Authorization: Bearer <node credential>`. A writer is named
 `"<rank>-<8 hex digits>"` by the shim that starts it; `Acked.sequence` is the newest sequence that
-is committed, and the agent goes on from there. `generation` is the one in which the writer began,
+is committed, and the agent resumes from there. `generation` is the one in which the writer began,
 or the first that wrote a log; with the node it says what of it is void (`monitoring.lineage`). A
 refused (revoked) attempt still ships logs and metrics.
 """
@@ -42,7 +42,7 @@ class Message(BaseModel):
 
 
 class DeviceInfo(Message):
-    """What a device is. It does not change while the agent runs."""
+    """Properties of a device. They do not change while the agent runs."""
 
     index: Annotated[int, Field(ge=0)]
     kind: Literal["cpu", "cuda"]
@@ -53,7 +53,7 @@ class DeviceInfo(Message):
 
 
 class DeviceUse(Message):
-    """What a device does right now; None where the host cannot tell."""
+    """Current use of a device; None where the host cannot measure it."""
 
     index: int
     memory_used: int | None = None
@@ -67,7 +67,7 @@ class DeviceUse(Message):
 
 
 class HostUse(Message):
-    """What the host does right now."""
+    """Current use of the host."""
 
     cpu: float = 0.0
     """0 to 100 over all cores."""
@@ -93,7 +93,7 @@ class JoinReply(Message):
 
 
 class AssignmentReport(Message):
-    """What is, of one attempt on this node."""
+    """Current state of one attempt on this node."""
 
     job_id: str
     attempt: int
@@ -103,10 +103,10 @@ class AssignmentReport(Message):
     for the rendezvous."""
     ranks: list[RankState] = []
     stall: Stall | None = None
-    """Of an attempt on several hosts: the ranks here take no step any more. Who is behind, hosts
-    can tell together alone."""
+    """Stall of the ranks here, of an attempt on several hosts: which rank lags behind takes the
+    reports of all hosts."""
     in_place: bool = False
-    """Its shim and ranks take up a launch of a higher generation while they run."""
+    """True if its shim and ranks take up a launch of a higher generation while they run."""
     fallen: list[Fallen] = []
     """Ranks of an `in_place` launch that have failed, of `generation`; the others are alive and
     wait for a launch of a higher one."""
@@ -125,15 +125,15 @@ class AssignmentReport(Message):
     """Everything the ranks wrote is acknowledged; the agent forgets the attempt when it is not
     desired."""
     isolated: bool = False
-    """It did not end by itself: the coordinator had not been heard for long, and the job's spec
+    """True if it was ended because the coordinator was unreachable for long, and the job's spec
     says `on_isolation: stop`."""
     agent_stopped: bool = False
-    """It did not end by itself: the agent was told to end, and ended its ranks with it. `paused`
-    then means that a task has saved, and that a script was sent SIGTERM."""
+    """True if the agent was stopped, and ended its ranks with it. `paused` then means that a
+    task has saved, and that a script was sent SIGTERM."""
 
 
 class Report(Message):
-    """What is, of a node. Sent on connect, on every change, and every `heartbeat_seconds`."""
+    """Current state of a node. Sent on connect, on every change, and every `heartbeat_seconds`."""
 
     type: Literal["report"] = "report"
     agent_version: str
@@ -148,7 +148,7 @@ class Report(Message):
     host: HostUse = HostUse()
     assignments: list[AssignmentReport] = []
     removed: list[str] = []
-    """Those of `Desired.remove` that are gone."""
+    """Names of `Desired.remove` that are gone."""
     revision: int = 0
     """Revision of the last `Desired` that was taken up on this connection."""
     number: int = 0
@@ -158,7 +158,7 @@ class Report(Message):
 
 
 class Assignment(Message):
-    """What shall be, of one attempt on this node. An attempt that is not listed shall not run."""
+    """Desired state of one attempt on this node. An attempt that is not listed shall not run."""
 
     launch: Launch
     goal: Literal["run", "pause", "stop"]
@@ -168,13 +168,13 @@ class Assignment(Message):
     """Number of a request for the gradients of a step that no rank has answered; 0: there is none.
     """
     joined: Annotated[int, Field(ge=1)] | None = None
-    """The generation from which on this node is part of the attempt without a break: what ended
-    here since then is the end of the present generation too, and is never begun anew. None: a
+    """First generation from which on this node is part of the attempt without a break: an end
+    here since then is the end of the present generation too, and is never started again. None: a
     coordinator of an older version does not say."""
 
 
 class Desired(Message):
-    """What shall be, of a node. Sent after the first report of a connection and on every change."""
+    """Desired state of a node. Sent after the first report of a connection and on every change."""
 
     type: Literal["desired"] = "desired"
     revision: int
@@ -189,8 +189,11 @@ class Desired(Message):
 
 
 class ReportAck(Message):
-    """A report was taken. Sent for every one to a node with ranks under `on_isolation: stop`: what
-    they may do depends on when their node was heard last."""
+    """Confirmation of a report.
+
+    Sent for every report of a node with ranks under `on_isolation: stop`: what they may do
+    depends on its last acknowledged report.
+    """
 
     type: Literal["report_ack"] = "report_ack"
     report: int
@@ -200,7 +203,7 @@ class ReportAck(Message):
 ToAgent = TypeAdapter[Desired | ReportAck](
     Annotated[Desired | ReportAck, Field(discriminator="type")]
 )
-"""What a coordinator sends."""
+"""Messages of a coordinator."""
 
 
 class Acked(Message):
@@ -213,4 +216,4 @@ class LogAcked(Message):
 
 class Verified(Message):
     problems: list[str]
-    """Of a checkpoint in the coordinator's store; none: it is whole."""
+    """Problems of a checkpoint in the coordinator's store; none: it is whole."""
