@@ -15,12 +15,12 @@ _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 
 
 def join_command(request: Request, token: str) -> str:
-    """What to run on a host that shall join."""
+    """Return the command to run on a host that is to join."""
     return f"trainhall agent --coordinator {shlex.quote(agent_url(request))} --token {token}"
 
 
 def join_note(request: Request) -> str | None:
-    """What a user has to know about that command; None when it works on any host."""
+    """Return the limitation of that command; None when it works on any host."""
     name = urlsplit(agent_url(request)).hostname
     if name is not None and not is_loopback(name):
         return None
@@ -42,7 +42,7 @@ def agent_url(request: Request) -> str:
 
 
 def _listened(host: str) -> str | None:
-    """How others reach a server that listens on `host`; None when nobody else does."""
+    """Return the address at which others reach a server on `host`; None when nobody else does."""
     if is_loopback(host):
         return None
     try:

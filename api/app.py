@@ -36,7 +36,7 @@ from trainhall.monitoring.errors import IngestError
 from trainhall.training.spec import SpecError
 
 STOP_SECONDS = 5.0
-"""How long the coordinator's own work, its lease and its database may take to end, together."""
+"""Time for the coordinator's own work, its lease and its database to end, together."""
 
 
 def create_app(settings: Settings | None = None, options: ClusterOptions | None = None) -> FastAPI:

@@ -1,4 +1,4 @@
-"""Who asks. There are no accounts yet: whoever the guard lets through is the operator.
+"""Authentication. There are no accounts yet: the guard admits only the operator.
 
 Accounts come as another `Authenticator` on `app.state.authenticator`; routes stay as they are.
 """
@@ -23,10 +23,10 @@ OPERATOR = Principal("operator")
 
 class Authenticator(Protocol):
     async def __call__(self, connection: HTTPConnection) -> Principal:
-        """Who asks.
+        """Return the principal of a request.
 
         Raises:
-            RefusalError: nobody who may.
+            RefusalError: there is none who may.
         """
         ...
 

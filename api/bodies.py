@@ -61,14 +61,17 @@ async def uploaded(request: Request, limit: int) -> AsyncIterator[bytes]:
 
 
 def declared_length(request: Request) -> int:
-    """The body's length as its header tells it; 0 when it does not."""
+    """Return the body's length according to its header; 0 without one."""
     text = request.headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
 
 
 async def _linger(stream: AsyncIterator[bytes]) -> None:
-    """Throw away some of what is still coming: a connection that is closed on a caller who is still
-    sending may lose the answer that tells why."""
+    """Discard some of the remaining body.
+
+    If a connection is closed while the caller is still sending, the caller may lose the error
+    reply.
+    """
     left = LINGER_BYTES
     try:
         async with asyncio.timeout(LINGER_SECONDS):

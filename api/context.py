@@ -1,4 +1,4 @@
-"""How routes reach the coordinator's services."""
+"""Access of routes to the coordinator's services."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""Who may speak to the coordinator before there are accounts: programs and pages of this host.
+"""Admission to the coordinator before there are accounts: programs and pages of this host.
 
-Whoever may submit a job may run code, so by default only requests that arrived over loopback are
+Submitting a job means running code, so by default only requests that arrived over loopback are
 served, and of those only ones that no foreign page caused:
 
 - The address a request *arrived on* must be loopback. The peer's address says nothing: a forwarded
@@ -14,9 +14,9 @@ A coordinator whose cluster is simulated runs no code, so it answers everyone. I
 which would bring hosts that do run code.
 
 Agents of other hosts are served anywhere, since every one of their routes but `join` takes a
-credential, and `join` a token; browsers have no business there. So is `/healthz`, which tells the
-version alone: a new host asks for it before it joins, and what keeps the coordinator running may.
-"""
+credential, and `join` a token; browsers have no business there. So is `/healthz`, which returns
+the version alone: a new host asks for it before it joins, and what keeps the coordinator running
+may."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -102,7 +102,7 @@ def _headers(scope: Scope) -> tuple[list[str], list[str]]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address (IPv6 with or without brackets) is this host alone."""
+    """Return whether a name or an address (IPv6 with or without brackets) is this host alone."""
     if host == "localhost":
         return True
     try:

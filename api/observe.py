@@ -1,4 +1,4 @@
-"""What happens around every request: an id, a log line, a count, an answer even to a failure."""
+"""Middleware around every request: an id, a log line, a count, a reply even to a failure."""
 
 import secrets
 import time
@@ -38,7 +38,7 @@ class Observe:
     """The outermost ASGI middleware.
 
     A request that fails is answered with 500, or 503 when the database does not answer or undid the
-    transaction, and logged under the id that the answer tells.
+    transaction, and logged under the id in the reply.
     """
 
     def __init__(self, app: ASGIApp, *, figures: RequestFigures, access_log: bool = False) -> None:
@@ -76,7 +76,7 @@ class Observe:
                 exc_info=error if refusal.status == 500 else None, error=repr(error)[:500],
             )  # fmt: skip
             if status:
-                raise  # half an answer is out: only the end of the connection tells the caller
+                raise  # half an answer is out: only the end of the connection shows it
             await refusal.response()(scope, receive, answer)
         finally:
             self._count(scope, status, time.perf_counter() - started, request_id)

@@ -143,7 +143,7 @@ def _of_cluster(error: ClusterError) -> RefusalError:
         case cluster_errors.InvalidCursorError():
             return invalid("cursor", None, detail)
         case cluster_errors.InvalidValueError():
-            # Its message begins with the field's name, which `errors` tells apart.
+            # Its message begins with the field's name, which `errors` has separately.
             message = detail.removeprefix(f"{error.field}: ")
             return invalid(error.field, error.value, message)
         case cluster_errors.NotAllowedError():

@@ -26,7 +26,7 @@ from trainhall.training.spec.wording import error_message
 WRONG_INPUT = 2
 """The exit code where a setting is wrong."""
 GRACE_SECONDS = 3
-"""How long requests and websockets that are under way may take to end."""
+"""Time for requests and websockets in progress to end."""
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 1024
 PING_SECONDS = 20.0
@@ -34,9 +34,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 GC_THRESHOLD = 100_000
 """So many new containers cause a search for garbage; 700 do with Python's own setting."""
 SWITCH_SECONDS = 0.0005
-"""How long a thread that computes, as those that store and pack metrics do, may keep the
-interpreter from the loop that answers everybody. The loop asks for it again behind each statement:
-with Python's own 5 ms, tenths of a second add up."""
+"""Time that a computing thread, as those that store and pack metrics, may keep the interpreter
+from the loop that serves everybody. The loop asks for it again after each statement: with
+Python's own 5 ms, tenths of a second add up."""
 
 
 def serve(
@@ -119,7 +119,7 @@ def _inherited(fd: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket, host: str) -> str:
-    """How this host reaches a server on this socket."""
+    """Return the URL at which this host reaches a server on this socket."""
     name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://{f'[{name}]' if ':' in name else name}:{listener.getsockname()[1]}"
 
@@ -128,7 +128,7 @@ def _run(settings: Settings, listener: socket.socket, on_listening: Callable[[st
     app = create_app(settings)
     server = Server(server_config(app), lambda: on_listening(url_of(listener, settings.host)))
     app.state.is_over = lambda: server.should_exit
-    # What fails at the start is told below, once and in words.
+    # A failure at the start is reported below, once and as text.
     uvicorn_log = logging.getLogger("uvicorn.error")
     uvicorn_log.setLevel(logging.CRITICAL)
     try:
@@ -142,7 +142,7 @@ def _run(settings: Settings, listener: socket.socket, on_listening: Callable[[st
 
 
 def server_config(app: FastAPI) -> uvicorn.Config:
-    """How the application is served."""
+    """Return the server configuration of the application."""
     return uvicorn.Config(
         app,
         log_config=None,

@@ -36,7 +36,7 @@ class SettingsError(ValueError):
 
 
 def user_data_dir() -> Path:
-    """Where this user's programs keep their data, by the habit of the system."""
+    """Return the folder for this user's application data, by the convention of the system."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "trainhall"
     base = os.environ.get("XDG_DATA_HOME")
@@ -44,7 +44,7 @@ def user_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    """What a coordinator is started with."""
+    """Start-up settings of a coordinator."""
 
     model_config = SettingsConfigDict(
         env_prefix="TRAINHALL_",
@@ -78,7 +78,8 @@ class Settings(BaseSettings):
     """Simulate the cluster, for trials and for work on the dashboard: nothing is run, nothing is
     kept, and so every address and Host is answered."""
     public_url: str | None = None
-    """How agents on other hosts reach the coordinator, for the command that adds a node."""
+    """URL at which agents on other hosts reach the coordinator, for the command that adds a
+    node."""
     suspect_after: Annotated[Duration, Field(gt=0, le=86400)] = 15.0
     """Without a heartbeat for so long, a node gets no new work."""
     lost_after: Annotated[Duration, Field(gt=0, le=86400)] = 90.0
@@ -86,7 +87,7 @@ class Settings(BaseSettings):
     quotas: Annotated[Quotas, NoDecode] = Field(default_factory=Quotas)
     """Devices that projects and users may hold at once (docs/scheduling.md)."""
     preemption: bool = True
-    """Whether jobs of higher priority have others pause or shrink to make room for them."""
+    """Let jobs of higher priority have others pause or shrink to make room for them."""
     priority_ageing: Annotated[Duration, Field(gt=0, le=10**9)] = 24 * 3600.0
     """Waiting so long counts in the queue as one level of priority."""
     grow_after: Annotated[Duration, Field(gt=0, le=10**9)] = 10.0

@@ -1,4 +1,4 @@
-"""What a coordinator must have before it starts: its data folder and its database, for itself."""
+"""Exclusive resources of a starting coordinator: its data folder and its database."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 LOCK = "coordinator.lock"
 IDENTITY = "coordinator.id"
 LOCK_SECONDS = 10.0
-"""How long the coordinator before this one may take to end: its requests, then its own work."""
+"""Time for the previous coordinator to end: its requests, then its own work."""
 LOCK_POLL_SECONDS = 0.05
 
 
@@ -145,7 +145,7 @@ def _explain_database_errors(db: Database) -> Iterator[None]:
 
 
 def _identity(folder: Path) -> str:
-    """Of a data folder that is held; made when it is first asked for."""
+    """Return the identity of a held data folder; made at the first call."""
     path = folder / IDENTITY
     try:
         with suppress(FileNotFoundError):

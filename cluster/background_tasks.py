@@ -1,4 +1,4 @@
-"""Named background tasks with a monitor: when one of them dies, the process is told, and ends."""
+"""Named background tasks with a monitor: when one of them dies, the process ends."""
 
 import asyncio
 import os

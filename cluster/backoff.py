@@ -5,8 +5,7 @@ import random
 
 
 class Backoff:
-    """Doubles the pause with every try. Chance varies it, so that those that failed together do not
-    come back together.
+    """Exponential back-off; jitter keeps callers that failed together from retrying together.
 
     Args:
         first: seconds, the longest first pause.

@@ -101,7 +101,7 @@ class Coordinator:
         events: Sequence[RankEvent],
         origin: Origin = UNKNOWN,
     ) -> int:
-        """Take what a rank tells; returns the newest sequence that is committed."""
+        """Store the reports of a rank; returns the newest sequence that is committed."""
         return await self.rank_events.accept(job_id, attempt, writer, events, origin)
 
     async def _keep_packing(self) -> None:

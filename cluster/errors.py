@@ -1,4 +1,4 @@
-"""What the cluster's services refuse, and why.
+"""Errors of the cluster's services.
 
     ClusterError
     ├── NotFoundError           no such job, node, checkpoint or file
@@ -9,7 +9,7 @@
     ├── NotAllowedError         a missing, unknown, used or expired token
     ├── RevokedError            the attempt was fenced off; it may change nothing any more
     ├── TooLargeError           an upload beyond its limit
-    ├── StorageFullError        what is kept for everybody is full
+    ├── StorageFullError        shared storage is full
     ├── DamagedError            bytes whose size or hash is not what was promised
     └── ProtocolMismatchError   agent and coordinator speak different versions
 
@@ -26,7 +26,7 @@ class ClusterError(Exception):
 
 
 class NotFoundError(ClusterError):
-    """There is no such thing."""
+    """No such thing exists."""
 
     def __init__(self, kind: str, identity: str) -> None:
         self.kind = kind
@@ -43,7 +43,7 @@ class WrongStateError(ClusterError):
 
 
 class ConflictError(ClusterError):
-    """This contradicts something that already holds."""
+    """The request contradicts something that already holds."""
 
 
 class InvalidCursorError(ClusterError):
@@ -98,7 +98,7 @@ class TooLargeError(ClusterError):
 
 
 class StorageFullError(ClusterError):
-    """What is kept for everybody is full."""
+    """The shared storage is full."""
 
 
 class DamagedError(ClusterError):

@@ -36,7 +36,7 @@ class FileLock:
         os.close(self._fd)
 
     def taken(self) -> bool:
-        """Whether it is ours now. On file systems without locks nobody can have it: all may."""
+        """Return whether it is ours now. On file systems without locks everybody may."""
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Who is to look again. Waking is for speed, never for truth: everything is level-triggered."""
+"""Wake-ups. They are for speed, never for truth: everything is level-triggered."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ def _nothing() -> None:
 @dataclass
 class Notifier:
     notify_reconciler: Callable[[], None] = _nothing
-    """The reconciler derives its decisions anew."""
+    """Has the reconciler decide again."""
     notify_node: Callable[[str], None] = _nobody
-    """The gateway builds what it tells this node anew."""
+    """Has the gateway build this node's desired state again."""
     notify_all_nodes: Callable[[], None] = _nothing
     """The same for every node."""
     notify_viewers: Callable[[str], None] = _nobody

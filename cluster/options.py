@@ -8,26 +8,26 @@ from trainhall.cluster.quotas import Quotas
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     heartbeat_seconds: float = 2.0
-    """How often an agent reports when nothing changes."""
+    """Interval between an agent's reports when nothing changes."""
     suspect_after_seconds: float = 15.0
     """Silence after which a node gets no new work."""
     lost_after_seconds: float = 90.0
     """Silence after which a node's attempts are revoked and replaced."""
     hello_seconds: float = 10.0
-    """How long a new connection may take to send its first report."""
+    """Time for a new connection to send its first report."""
     tick_seconds: float = 1.0
-    """The slow tick: everything is derived anew even if no event asks for it."""
+    """Interval of the slow tick: everything is decided again even without an event."""
     telemetry_seconds: float = 1.0
     """Device and host readings of all nodes are stored together this often."""
     join_token_seconds: float = 24 * 3600.0
     """Life of a join token that is not used."""
     credential_cache_seconds: float = 60.0
-    """How long a credential that was looked up is trusted without another look."""
+    """Time that a credential is trusted without another look-up."""
     start_limit_seconds: float = 1800.0
-    """How long an attempt may take until all its ranks run and, of a task, train. Fetching and
-    verifying a large checkpoint is part of it."""
+    """Time for an attempt until all its ranks run and, of a task, train. Fetching and verifying
+    a large checkpoint is part of it."""
     shipping_patience_seconds: float = 30.0
-    """How long the end of a failed attempt waits for what its ranks still had to ship."""
+    """Time that the end of a failed attempt waits for its ranks' last uploads."""
     restart_backoff_seconds: float = 1.0
     """Wait before the second restart in a row (the first does not wait); it doubles each time."""
     restart_backoff_limit_seconds: float = 30.0
@@ -39,10 +39,9 @@ class ClusterOptions:
     quotas: Quotas = field(default_factory=Quotas)
     """Devices that projects and users may hold at once."""
     grow_after_seconds: float = 10.0
-    """How long a job that regroups in place keeps its size, before it takes devices that came free.
-    """
+    """Time for which a job that regroups in place ignores devices that became free."""
     grow_by_restart_after_seconds: float = 600.0
-    """How long any other elastic job runs, before it saves and starts anew to take them."""
+    """Time that any other elastic job runs, before it saves and restarts to take them."""
     max_upload_file_bytes: int = 256 * 1024**3
     """The largest file of an uploaded checkpoint."""
     abandoned_upload_seconds: float = 24 * 3600.0
@@ -52,11 +51,11 @@ class ClusterOptions:
     unused_code_bytes: int = 8 * 1024**3
     """So much of it is kept at once, counting 64 MiB for each archive that is on its way."""
     housekeeping_seconds: float = 30.0
-    """How often given-up files are removed."""
+    """Interval between removals of deleted files."""
     packing_seconds: float = 2.0
-    """How often raw metrics are packed."""
+    """Interval between packings of raw metrics."""
     resume_candidates: int = 8
-    """How many checkpoints an attempt is told to try, best first."""
+    """Number of checkpoints that an attempt may try, best first."""
 
     def __post_init__(self) -> None:
         for item in fields(self):

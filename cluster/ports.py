@@ -1,6 +1,8 @@
-"""What the coordinator's logic needs of the world. Nothing in `cluster` calls the real ones
-directly, so that tests, mock mode and the simulator run the same code under their own clock and
-chance."""
+"""Interfaces of the coordinator's logic to the outside world.
+
+Nothing in `cluster` calls the real ones directly, so that tests, mock mode and the simulator run
+the same code with their own clock and random numbers.
+"""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""How many devices a project or a user may hold at once.
+"""Quotas: the number of devices that a project or a user may hold at once.
 
 `project` and `user` are what a spec says of itself: quotas share a cluster among people who mean
 well, and are no boundary against others.
@@ -33,7 +33,7 @@ class Quotas:
     users: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
     def of(self, project: str | None, user: str | None) -> list[Quota]:
-        """Those that hold for a job of this project and user."""
+        """Return the quotas for a job of this project and user."""
         found = []
         for what, name in (("project", project), ("user", user)):
             if name is not None and (devices := self.limit(what, name)) is not None:
@@ -46,7 +46,7 @@ class Quotas:
         return quotas.get(name, quotas.get(OTHERS))
 
     def others(self, what: str) -> int | None:
-        """What each project or user may hold that has no quota of its own; None: all there is."""
+        """Return the limit of those without a quota of their own; None: unlimited."""
         return self._all(what).get(OTHERS)
 
     def own(self, what: str) -> list[str]:

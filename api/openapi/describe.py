@@ -1,5 +1,4 @@
-"""How operations are described in the OpenAPI document: examples of what they answer, and every way
-in which they refuse, as problem details."""
+"""Descriptions of operations in the OpenAPI document: examples, and every error as a problem."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -85,8 +85,10 @@ def _with_nulls(value: Any) -> Any:
 
 
 def _read_by_hand(taken: set[str]) -> dict[str, Any]:
-    """The schemas of bodies that routes read by themselves, and of problems. A part of the job spec
-    that has the name of a response is told apart by a prefix."""
+    """Return the schemas of problems, and of bodies that routes read by themselves.
+
+    A part of the job spec that has the name of a response gets a prefix.
+    """
     _, own = models_json_schema(
         [(model, "validation") for model in (NewNode, NodeChange, Drain, Resize, Changes, Problem)],
         ref_template=REF,

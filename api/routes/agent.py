@@ -143,7 +143,7 @@ async def ship(websocket: WebSocket) -> None:
     except ChannelClosedError:
         return
     except (NotAllowedError, NodeRemovedError) as error:
-        # Not answered: the agent may have joined anew meanwhile, and then sends it all again.
+        # Not answered: the agent may have joined again meanwhile, and then sends it all again.
         await channel.close(CloseCode.REMOVED, str(error))
     except ValueError as error:
         await channel.close(CloseCode.INVALID, str(error))

@@ -91,7 +91,7 @@ async def collect_checkpoints(
     responses=answers(examples.CHECKPOINT, NO_CHECKPOINT, description="The checkpoint."),
 )
 async def get_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Checkpoint:
-    """Its step, size and metrics."""
+    """Includes its step, size and metrics."""
     return Checkpoint.model_validate(await hall.checkpoints.get(checkpoint_id))
 
 
@@ -175,8 +175,8 @@ async def verify_checkpoint(hall: Hall, checkpoint_id: CheckpointId) -> Verifica
     ),
 )
 async def list_checkpoint_files(hall: Hall, checkpoint_id: CheckpointId) -> CheckpointFiles:
-    """Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
-    its own store, or on storage that it shares with the nodes."""
+    """Lists the files in its manifest, and the manifest. The coordinator must see them: in its
+    own store, or on storage that it shares with the nodes."""
     return CheckpointFiles.model_validate({"items": await hall.checkpoints.files(checkpoint_id)})
 
 

@@ -76,8 +76,8 @@ async def list_nodes(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> 
     ),
 )
 async def announce_node(hall: Hall, request: Request, response: Response) -> AnnouncedNode:
-    """Makes a join token, which works once, and the command to run on the host. The name of a node
-    that is not heard any more announces that node again, for a host that lost its credential."""
+    """Makes a join token, which works once, and the command to run on the host. The name of a
+    node without heartbeats announces that node again, for a host that lost its credential."""
     wanted = await read_json(request, NewNode)
     node = await hall.nodes.announce(wanted.name, wanted.labels)
     response.headers["Location"] = f"{request.url.path}/{node.id}"
@@ -98,7 +98,7 @@ async def announce_node(hall: Hall, request: Request, response: Response) -> Ann
     responses=answers(examples.NODE, NO_NODE, description="The node."),
 )
 async def get_node(hall: Hall, node_id: NodeId) -> Node:
-    """Its state, its devices and what they do."""
+    """Includes its state, its devices and their use."""
     return Node.model_validate(await hall.nodes.get(node_id))
 
 
@@ -135,7 +135,7 @@ async def read_node_history(
     responses=answers(examples.NODE_EVENTS, NO_NODE, description="The node's last events."),
 )
 async def list_node_events(hall: Hall, node_id: NodeId) -> NodeEvents:
-    """Its states, each with a reason and a time, and what users wanted of it."""
+    """Lists its states, each with a reason and a time, and the requests of users."""
     events = await hall.nodes.events(node_id)
     return NodeEvents(items=[NodeEvent.model_validate(event) for event in events])
 
@@ -177,8 +177,9 @@ async def change_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     ),
 )
 async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
-    """Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
-    drain is taken back. Draining it again changes nothing but the reason, if one is given."""
+    """Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
+    restarts and losses, until a user ends the drain. Draining it again only updates the reason,
+    if one is given."""
     wanted = await read_json(request, Drain)
     return Node.model_validate(await hall.nodes.drain(node_id, wanted.reason))
 
@@ -189,8 +190,7 @@ async def drain_node(hall: Hall, node_id: NodeId, request: Request) -> Node:
     responses=answers(examples.NODE, NO_NODE, NODE_GOES, description="The node."),
 )
 async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
-    """Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
-    drained."""
+    """Ends a drain by a user, or a quarantine. Has no effect on other nodes."""
     return Node.model_validate(await hall.nodes.undrain(node_id))
 
 
@@ -208,9 +208,9 @@ async def undrain_node(hall: Hall, node_id: NodeId) -> Node:
     ),
 )
 async def remove_node(hall: Hall, node_id: NodeId) -> Node | Response:
-    """Its jobs save and move to other nodes first.
+    """Moves its jobs to other nodes first, from a saved checkpoint.
 
-    A node that is lost or never joined goes at once.
+    A node that is lost or never joined is removed at once.
     """
     view = await hall.nodes.remove(node_id)
     return Response(status_code=204) if view is None else Node.model_validate(view)
@@ -260,8 +260,8 @@ async def read_queue(
     ),
 )
 async def read_quotas(hall: Hall, limit: Limit = 1000, cursor: Cursor = None) -> QuotaPage:
-    """How many devices each project and user may hold at once, and how many it does: those that
-    hold some, wait for some or have a quota of their own."""
+    """Lists the device limit and the present use of each project and user that holds devices,
+    waits for some or has a quota of its own."""
     table = await hall.queue.quotas()
     items, next_cursor = page_of("quotas", table.items, limit, cursor)
     return QuotaPage(

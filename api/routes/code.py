@@ -91,7 +91,7 @@ async def put_code(request: Request, hall: Hall, sha256: Sha256) -> Response:
     responses=answers(examples.CODE, _NO_CODE, description="It is there."),
 )
 async def get_code(hall: Hall, sha256: Sha256) -> Code:
-    """What was uploaded under this SHA-256."""
+    """Describes the upload with this SHA-256."""
     return Code.model_validate(await hall.code.get(sha256))
 
 

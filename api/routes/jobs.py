@@ -179,7 +179,7 @@ async def list_jobs(
     responses=answers(examples.JOB, NO_JOB, description="The job."),
 )
 async def get_job(hall: Hall, job_id: JobId) -> Job:
-    """Its state and why, its progress, its last metrics and its spec."""
+    """Includes its state with the reason, its progress, its last metrics and its spec."""
     return Job.model_validate(await hall.jobs.get(job_id))
 
 
@@ -196,7 +196,7 @@ async def get_job(hall: Hall, job_id: JobId) -> Job:
     ),
 )
 async def cancel_job(hall: Hall, job_id: JobId) -> Job:
-    """Its ranks end at once and save nothing. To cancel a cancelled job again is harmless."""
+    """Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect."""
     return Job.model_validate(await hall.jobs.cancel(job_id))
 
 
@@ -213,7 +213,8 @@ async def cancel_job(hall: Hall, job_id: JobId) -> Job:
     ),
 )
 async def pause_job(hall: Hall, job_id: JobId) -> Job:
-    """Its ranks agree on a step, save a checkpoint and leave; a job that waits leaves the queue."""
+    """Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
+    queue."""
     return Job.model_validate(await hall.jobs.pause(job_id))
 
 
@@ -236,7 +237,7 @@ async def pause_job(hall: Hall, job_id: JobId) -> Job:
     ),
 )
 async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
-    """It goes on from its newest good checkpoint, once there is room: as it was, or with another
+    """Continues from its newest good checkpoint, once there is room: as it was, or with another
     strategy or on other resources, which it keeps."""
     wanted = await read_json(request, Changes)
     view = await hall.jobs.resume(
@@ -269,8 +270,8 @@ async def resume_job(hall: Hall, job_id: JobId, request: Request) -> Job:
     ),
 )
 async def resize_job(hall: Hall, job_id: JobId, request: Request) -> Job:
-    """Have it ask for another number of workers. A running job changes once there is room for it:
-    under `ddp` in place, any other saves and goes on from there. It keeps its size until then."""
+    """Changes its number of workers. A running job changes once there is room for it: under
+    `ddp` in place, any other saves and resumes from there. It keeps its size until then."""
     wanted = await read_json(request, Resize)
     view = await hall.jobs.resize(job_id, wanted.model_dump(exclude_none=True))
     return Job.model_validate(view)

@@ -48,7 +48,7 @@ async def read_metrics(
         int, Query(ge=1, le=MAX_POINTS, description="How many points a series has at most.")
     ] = 1000,
 ) -> Response:
-    """Longer series are put into buckets, which tell their smallest and their largest value.
+    """Longer series are reduced to buckets with their smallest and largest value.
 
     So no spike is lost. On overlapping steps the newest valid attempt wins.
     """

@@ -4,8 +4,8 @@ Each message is one frame, a JSON object. Close codes:
 
     4404  there is no such job
     4400  `after` is no sequence
-    4408  the viewer was too slow; it may come back with `after`
-    1011  the coordinator failed; it may come back
+    4408  the viewer was too slow; it may reconnect with `after`
+    1011  the coordinator failed; it may reconnect
     1012  the coordinator is being restarted; likewise
 """
 
@@ -31,7 +31,7 @@ BAD_REQUEST = 4400
 TOO_SLOW = 4408
 FAILED = 1011
 SEND_SECONDS = 30.0
-"""How long a viewer may take nothing at all."""
+"""Time after which a viewer that reads nothing is dropped."""
 CLOSE_SECONDS = 2.0
 
 

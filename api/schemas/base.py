@@ -1,4 +1,4 @@
-"""What all responses share."""
+"""Base of all responses."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar

@@ -16,15 +16,15 @@ class Checkpoint(Schema):
     size: int
     """Bytes."""
     state: str = Field(json_schema_extra={"enum": ["committed", "corrupt", "deleting", "deleted"]})
-    """`committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
-    starts from it. `deleting`: it is given up, and its files go once a host that holds them is
-    heard. `deleted`: they are gone; lists leave it out."""
+    """`committed`: jobs may start from it. `corrupt`: its files differ from what was saved, and
+    no job starts from it. `deleting`: its files are removed as soon as a host that holds them
+    reports. `deleted`: they are gone; lists leave it out."""
     pinned: bool
     """Kept, whatever retention says."""
     metrics: dict[str, MetricValue]
     """Job-wide values at its step. NaN and infinities are texts."""
     location: str
-    """Its folder: on shared storage, or, when relative, below the coordinator's data folder."""
+    """Folder on shared storage, or, when relative, below the coordinator's data folder."""
 
 
 class CheckpointPage(ListPage[Checkpoint]):
@@ -41,7 +41,7 @@ class CheckpointProblem(Schema):
 
 
 class Verification(Schema):
-    """Whether a checkpoint's files are what they were when it was committed."""
+    """Result of comparing a checkpoint's files with its manifest."""
 
     good: bool
     problems: list[CheckpointProblem]
@@ -63,12 +63,12 @@ class CheckpointFiles(Schema):
 
 
 class Retention(Schema):
-    """What a job's retention says of one checkpoint."""
+    """Retention's verdict on one checkpoint."""
 
     checkpoint: Checkpoint
     keep: bool
     reason: str
-    """Why it is kept, or given up."""
+    """Reason why it is kept or deleted."""
 
 
 class RetentionList(Schema):

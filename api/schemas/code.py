@@ -7,6 +7,6 @@ class Code(Schema):
     """The code of jobs, as it was uploaded."""
 
     sha256: str
-    """What a job spec names it by, under `code`."""
+    """Identifier for a job spec's `code`."""
     size: int
     """Bytes of the archive."""

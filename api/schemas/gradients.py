@@ -5,7 +5,7 @@ from trainhall.cluster.jobs.gradients import Remark
 
 
 class GradientRequests(Schema):
-    """How it stands with what a job was asked for."""
+    """State of a job's requests for gradients."""
 
     asked: int
     """Number of the newest request; 0: there was none."""
@@ -23,26 +23,26 @@ class GradientStep(Schema):
     """Number of the request that it answers; 0: the job's spec wants it."""
     has_histograms: bool
     norms: list[MetricValue]
-    """L2 norm of the gradient averaged over the ranks, before it was clipped, in the order of
-    `names`; null where this step told nothing of that name. NaN and infinities are texts."""
+    """L2 norm of the gradient averaged over the ranks, before clipping, in the order of `names`;
+    null where this step reported nothing for that name. NaN and infinities are strings."""
     largest: list[MetricValue]
     """The largest L2 norm that any rank had accumulated by itself, before averaging."""
 
 
 class GradientHistory(GradientRequests):
-    """What was captured of a job's gradients."""
+    """Captured gradients of a job."""
 
     names: list[str]
-    """Of the model's trained parameters, in its order; of modules, where there are too many."""
+    """Names of the model's trained parameters, in its order; of modules, if there are too many."""
     remarks: list[Remark | None]
-    """What is remarkable about the newest gradient of each. `not finite`: it holds NaN or infinity.
+    """Anomaly of the newest gradient of each. `not finite`: it holds NaN or infinity.
     `exploding`: more than ten times its median at three or more steps before. `vanishing`: less
-    than a millionth of the largest of its step. `dead`: zero, nothing of the loss reaches it."""
+    than a millionth of the largest of its step. `dead`: zero, the loss does not depend on it."""
     steps: list[GradientStep]
 
 
 class GradientHistogram(Schema):
-    """How large the numbers of a gradient are, whatever their sign.
+    """Distribution of the magnitudes in a gradient.
 
     Bin i counts the numbers from 2^(lowest_exponent + i) to below twice that.
     """

@@ -17,29 +17,29 @@ class PlanAlternative(Schema):
 
 
 class PlanPrediction(Schema):
-    """What a planned job is expected to take."""
+    """Prediction of a planned job's time and memory."""
 
     peak_memory_bytes: int
-    """Of the rank that needs most."""
+    """Peak memory of the rank that needs most."""
     memory: dict[str, int]
     """The same by kind: parameters, gradients, optimizer, activations and buffers."""
     step_seconds: float
     bubble_fraction: float
     communication_bytes: int
-    """That a rank sends in a step."""
+    """Bytes that a rank sends in a step."""
     memory_limit: int | None
     """Bytes of a device."""
     smaller: list[PlanAlternative]
-    """Those that need the least memory, the smallest first."""
+    """Alternatives with the least memory, smallest first."""
 
 
 class PlanMeasured(Schema):
-    """What the newest attempt that ended well has taken."""
+    """Measurements of the newest attempt that ended well."""
 
     peak_memory_bytes: float
     step_seconds: float
     steps: float
-    """Those that were measured."""
+    """Number of measured steps."""
     attempt: int
 
 
@@ -51,7 +51,7 @@ class PlanError(Schema):
 
 
 class PlanCalibration(Schema):
-    """What the prediction was multiplied by: medians of runs on the same kind of device."""
+    """Correction factors of the prediction: medians of runs on the same kind of device."""
 
     memory: float
     time: float
@@ -59,7 +59,7 @@ class PlanCalibration(Schema):
 
 
 class Plan(Schema):
-    """What was planned for a job of strategy `auto`, and how well."""
+    """Plan of a job of strategy `auto`, and its accuracy."""
 
     summary: str
     """The choice in words, as in `fsdp (shard 4)`."""
@@ -67,7 +67,7 @@ class Plan(Schema):
     """The choice as it would stand in a job spec."""
     reason: str
     assumed: str
-    """Of the devices."""
+    """Assumption about the devices."""
     device: str
     attempt: int
     """The one that it was made for; later ones with as many workers keep it."""
@@ -84,7 +84,7 @@ class Straggler(Schema):
 
     rank: int
     ratio: float
-    """Of its own time for a step to the median of all ranks'."""
+    """Ratio of its own time for a step to the median of all ranks'."""
     node: str | None
     """Name of its node."""
 
@@ -96,7 +96,7 @@ class MainMetric(Schema):
     value: MetricValue | None
     """Latest value; null before the first. NaN and infinities are texts."""
     goal: MetricMode | None
-    """Whether lower (`min`) or higher (`max`) is better; null if unknown."""
+    """`min` if lower is better, `max` if higher; null if unknown."""
 
 
 class Job(Schema):
@@ -116,7 +116,7 @@ class Job(Schema):
     step: int
     """Finished optimizer steps."""
     total_steps: int | None
-    """Null until the first attempt has told it."""
+    """Null until the first attempt has reported it."""
     world_size: int
     priority: int
     """Higher runs first."""
@@ -124,9 +124,9 @@ class Job(Schema):
     started_at: Time | None
     finished_at: Time | None
     ran_seconds: float
-    """What its attempts that ended took altogether, without the time between them."""
+    """Total time of its ended attempts, without the time between them."""
     running_since: Time | None
-    """When the attempt that goes on was started; null while none does."""
+    """Start of the running attempt; null without one."""
     spec: JsonObject
     """The job spec as submitted, with its defaults."""
     metrics: dict[str, MetricValue]
@@ -141,10 +141,10 @@ class Job(Schema):
     straggler: Straggler | None
     """The rank that the others wait for, step after step; null: none does, or it does not run."""
     warnings: list[str]
-    """What a person should look at though the job goes on: that its newest checkpoint could not be
-    saved, or that a node of its ranks is suspect. Empty for a job that has ended."""
+    """Problems of a job that runs on in spite of them: its newest checkpoint could not be saved,
+    or a node of its ranks is suspect. Empty for a job that has ended."""
     plan: Plan | None
-    """Of strategy `auto`, once it is planned."""
+    """Plan of strategy `auto`, once it is planned."""
 
 
 class JobPage(ListPage[Job]):
@@ -161,11 +161,11 @@ class Outlook(Schema):
     expected_at: Time | None
     """By what is known of the jobs before it; null when that is too little."""
     reason: str
-    """Where it would be placed, or what it would wait for."""
+    """Nodes that it would be placed on, or the reason that it would wait."""
 
 
 class DryRun(Schema):
-    """What a submission would create. Nothing was created."""
+    """Result of a submission that creates nothing."""
 
     name: str
     world_size: int
@@ -185,13 +185,13 @@ class Resize(Body):
     workers: StrictInt | None = None
     """A fixed number."""
     min_workers: StrictInt | None = None
-    """Of an elastic job: the fewest. Left out, they stay; of a job that had a fixed number, 1."""
+    """Minimum of an elastic job. If omitted, it stays; 1 for a job that had a fixed number."""
     max_workers: StrictInt | None = None
-    """Of an elastic job: the most. Left out, they stay."""
+    """Maximum of an elastic job. If omitted, it stays."""
 
 
 class Changes(Body):
-    """What a job shall have otherwise than before when it goes on; everything is optional."""
+    """Changes to a job that resumes; everything is optional."""
 
     resources: JsonObject | None = None
     """Keys of the job spec's `resources` to replace, such as `{"workers": 4}`."""
@@ -200,7 +200,7 @@ class Changes(Body):
 
 
 class RankPlacement(Schema):
-    """Where one rank of an attempt runs."""
+    """Placement of one rank of an attempt."""
 
     rank: int
     local_rank: int
@@ -230,9 +230,9 @@ class Failure(Schema):
     log_tail: str = ""
     """The last lines of the rank's stderr."""
     cause: Cause = Cause.UNKNOWN
-    """What the first thing to look at is."""
+    """Most likely cause: the first thing to look at."""
     evidence: str = ""
-    """What the cause was told by."""
+    """Evidence for the cause."""
     node: str | None = None
     """Name of the rank's node."""
     step: int | None = None
@@ -243,16 +243,16 @@ class Incident(Schema):
     """One failure and the way back to work. Null is what is not known, or not yet."""
 
     generation: int
-    """Of the ranks that failed."""
+    """Generation of the ranks that failed."""
     failure: Failure
     done: str
-    """What was done about it, in words."""
+    """Action taken, as text."""
     happened_at: Time | None
     """By the clock of the rank's host."""
     detected_at: Time | None
-    """The coordinator heard of it, or gave the node up."""
+    """When the coordinator was informed, or declared the node lost."""
     regrouped_at: Time | None
-    """Devices were granted, or the ranks that are left were told how to go on."""
+    """When devices were granted, or the remaining ranks were informed."""
     loaded_at: Time | None
     """All ranks had their state."""
     stepped_at: Time | None
@@ -277,7 +277,7 @@ class Generation(Schema):
     world_size: int
     allocation: list[NodeAllocation]
     failure: Failure | None
-    """Of the rank or host that it replaced, if one had failed."""
+    """Failure of the rank or host that it replaced, if one had failed."""
 
 
 class Attempt(Schema):
@@ -296,7 +296,7 @@ class Attempt(Schema):
     finished_at: Time | None
     failure: Failure | None
     timeline: list[Incident]
-    """What failed in it, regroupings in place included, and what became of that."""
+    """Failures in it and their consequences, including regroupings in place."""
 
 
 class AttemptPage(ListPage[Attempt]):
@@ -312,7 +312,7 @@ class Event(Schema):
     kind: str
     """`state`, `attempt`, `checkpoint`, `not_saved`, `note` …"""
     code: str
-    """What happened, for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind."""
+    """Code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind."""
     reason: str
     attempt: int | None
     data: JsonObject
@@ -335,7 +335,7 @@ class LogLine(Schema):
     text: str
     """Without its line break; bytes that are not UTF-8 are replaced."""
     void: bool
-    """It came after its attempt was replaced, or had gone on without its rank."""
+    """True if it was written after its attempt was replaced, or had continued without its rank."""
 
 
 class LogPage(ListPage[LogLine]):

@@ -17,7 +17,7 @@ class Device(Schema):
     memory_total: int
     """Bytes."""
     memory_used: int | None
-    """Bytes; null where the host cannot tell."""
+    """Bytes; null where the host cannot measure it."""
     utilization: float | None
     """0 to 100."""
     temperature: float | None
@@ -29,8 +29,8 @@ class Device(Schema):
     job_name: str | None
     """The name of that job."""
     gone: bool
-    """Its host does not have it any more. It is granted to nobody else, and leaves the list once
-    the job has given it back."""
+    """True if its host does not have it any more. It is granted to nobody else, and leaves the
+    list once the job has released it."""
 
 
 class DevicePage(ListPage[Device]):
@@ -38,7 +38,7 @@ class DevicePage(ListPage[Device]):
 
 
 class Host(Schema):
-    """What a node's host does, as last reported."""
+    """Use of a node's host, as last reported."""
 
     cpu: float = 0.0
     """0 to 100 over all cores."""
@@ -71,7 +71,7 @@ class Node(Schema):
     labels: JsonObject
     devices: list[Device]
     address: str
-    """How other nodes reach it."""
+    """Address at which other nodes reach it."""
     host: Host
 
 
@@ -115,7 +115,7 @@ class Drain(Body):
 
 
 class NodeChange(Body):
-    """What shall change of a node."""
+    """Changes to a node."""
 
     labels: dict[LabelKey, Label | None]
     """Labels to set; null takes one away. The others stay."""
@@ -130,7 +130,7 @@ class NodeEvent(Schema):
 
 
 class NodeEvents(Schema):
-    """What became of a node."""
+    """Events of a node."""
 
     items: list[NodeEvent]
     """The oldest first; the last 100 are kept."""
@@ -146,13 +146,13 @@ class AnnouncedNode(Schema):
     command: str
     """Run this on the host."""
     note: str | None
-    """What to know before that; null when the command works on any host."""
+    """Limitation of the command; null when it works on any host."""
     expires_at: Time
     """When the token ends."""
 
 
 class DevicePoint(Schema):
-    """What a device did in the time up to `time`."""
+    """Use of a device in the interval up to `time`."""
 
     time: Time
     utilization: float | None
@@ -166,7 +166,7 @@ class DevicePoint(Schema):
 
 
 class DeviceHistory(Schema):
-    """What one device of a node did."""
+    """Past use of one device of a node."""
 
     index: int
     points: list[DevicePoint]
@@ -174,13 +174,13 @@ class DeviceHistory(Schema):
 
 
 class NodeHistory(Schema):
-    """What the devices of a node did."""
+    """Past use of the devices of a node."""
 
     items: list[DeviceHistory]
 
 
 class Needs(Schema):
-    """What a waiting job needs."""
+    """Needs of a waiting job."""
 
     device: str = Field(json_schema_extra={"enum": ["cpu", "cuda"]})
     count: int
@@ -197,7 +197,7 @@ class QueueEntry(Schema):
     position: int
     """1 is next."""
     reason: str
-    """What it waits for, and what would start it."""
+    """Reason for waiting, and condition for its start."""
     reason_code: str
     """The same for programs, as in `waiting_for_devices` or `quota_exceeded`."""
     needs: Needs
@@ -211,11 +211,11 @@ class QueuePage(ListPage[QueueEntry]):
     """Waiting jobs, the next one first."""
 
     total: int
-    """How many jobs wait, on all pages together."""
+    """Number of waiting jobs, on all pages together."""
 
 
 class Quota(Schema):
-    """What a project or a user may hold at once, and what it does."""
+    """Device limit and present use of a project or a user."""
 
     kind: str = Field(json_schema_extra={"enum": ["project", "user"]})
     name: str
@@ -224,11 +224,11 @@ class Quota(Schema):
     used: int
     """Devices that its jobs hold."""
     waiting: int
-    """How many of its jobs are in the queue, whatever they wait for."""
+    """Number of its jobs in the queue, for any reason."""
 
 
 class QuotaOfOthers(Schema):
-    """What each one may hold that has no quota of its own; null: as much as there is."""
+    """Device limit of each one without a quota of its own; null: unlimited."""
 
     project: int | None
     user: int | None
@@ -247,12 +247,12 @@ class Summary(Schema):
     devices: int
     devices_busy: int
     jobs: dict[str, int]
-    """How many jobs are in each state."""
+    """Number of jobs by state."""
     utilization: float | None
-    """Mean over the devices that tell it, 0 to 100."""
+    """Mean over the devices that report it, 0 to 100."""
     memory_used: int
     """Bytes."""
     memory_total: int
     """Bytes."""
     power: float | None
-    """Watts over all devices that tell it."""
+    """Watts over all devices that report it."""

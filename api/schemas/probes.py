@@ -1,4 +1,4 @@
-"""What the probes answer."""
+"""Responses of the probes."""
 
 from trainhall.api.schemas.base import Schema
 

@@ -11,9 +11,9 @@ class FieldProblem(BaseModel):
     field: str
     """Dotted ("training.steps"); empty for the request as a whole."""
     message: str
-    """What is wrong, and what is allowed."""
+    """Description of the error, and the allowed values."""
     value: str | None = None
-    """What was given, shortened."""
+    """Given value, shortened."""
 
 
 class Problem(BaseModel):
@@ -28,7 +28,7 @@ class Problem(BaseModel):
     status: int
     """The HTTP status."""
     detail: str
-    """What happened here, and what to do."""
+    """Description of this occurrence, and the remedy."""
     instance: str | None = None
     """Names this occurrence in the coordinator's log."""
     errors: list[FieldProblem] = []

@@ -82,7 +82,7 @@ export const submitJob = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * Cancel a job
  *
- * Its ranks end at once and save nothing. To cancel a cancelled job again is harmless.
+ * Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect.
  */
 export const cancelJob = <ThrowOnError extends boolean = true>(options: Options<CancelJobData, ThrowOnError>) => (options.client ?? client).delete<CancelJobResponses, CancelJobErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -93,7 +93,7 @@ export const cancelJob = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * Read a job
  *
- * Its state and why, its progress, its last metrics and its spec.
+ * Includes its state with the reason, its progress, its last metrics and its spec.
  */
 export const getJob = <ThrowOnError extends boolean = true>(options: Options<GetJobData, ThrowOnError>) => (options.client ?? client).get<GetJobResponses, GetJobErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -104,7 +104,8 @@ export const getJob = <ThrowOnError extends boolean = true>(options: Options<Get
 /**
  * Pause a job
  *
- * Its ranks agree on a step, save a checkpoint and leave; a job that waits leaves the queue.
+ * Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
+ * queue.
  */
 export const pauseJob = <ThrowOnError extends boolean = true>(options: Options<PauseJobData, ThrowOnError>) => (options.client ?? client).put<PauseJobResponses, PauseJobErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -115,7 +116,7 @@ export const pauseJob = <ThrowOnError extends boolean = true>(options: Options<P
 /**
  * Resume a paused job
  *
- * It goes on from its newest good checkpoint, once there is room: as it was, or with another
+ * Continues from its newest good checkpoint, once there is room: as it was, or with another
  * strategy or on other resources, which it keeps.
  */
 export const resumeJob = <ThrowOnError extends boolean = true>(options: Options<ResumeJobData, ThrowOnError>) => (options.client ?? client).put<ResumeJobResponses, ResumeJobErrors, ThrowOnError, 'data'>({
@@ -131,8 +132,8 @@ export const resumeJob = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * Resize a job
  *
- * Have it ask for another number of workers. A running job changes once there is room for it:
- * under `ddp` in place, any other saves and goes on from there. It keeps its size until then.
+ * Changes its number of workers. A running job changes once there is room for it: under
+ * `ddp` in place, any other saves and resumes from there. It keeps its size until then.
  */
 export const resizeJob = <ThrowOnError extends boolean = true>(options: Options<ResizeJobData, ThrowOnError>) => (options.client ?? client).put<ResizeJobResponses, ResizeJobErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -220,7 +221,7 @@ export const readGradientsOfStep = <ThrowOnError extends boolean = true>(options
 /**
  * See whether code is there
  *
- * What was uploaded under this SHA-256.
+ * Describes the upload with this SHA-256.
  */
 export const getCode = <ThrowOnError extends boolean = true>(options: Options<GetCodeData, ThrowOnError>) => (options.client ?? client).get<GetCodeResponses, GetCodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -261,8 +262,8 @@ export const listNodes = <ThrowOnError extends boolean = true>(options?: Options
 /**
  * Announce a node
  *
- * Makes a join token, which works once, and the command to run on the host. The name of a node
- * that is not heard any more announces that node again, for a host that lost its credential.
+ * Makes a join token, which works once, and the command to run on the host. The name of a
+ * node without heartbeats announces that node again, for a host that lost its credential.
  */
 export const announceNode = <ThrowOnError extends boolean = true>(options?: Options<AnnounceNodeData, ThrowOnError>) => (options?.client ?? client).post<AnnounceNodeResponses, AnnounceNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -277,9 +278,9 @@ export const announceNode = <ThrowOnError extends boolean = true>(options?: Opti
 /**
  * Remove a node
  *
- * Its jobs save and move to other nodes first.
+ * Moves its jobs to other nodes first, from a saved checkpoint.
  *
- * A node that is lost or never joined goes at once.
+ * A node that is lost or never joined is removed at once.
  */
 export const removeNode = <ThrowOnError extends boolean = true>(options: Options<RemoveNodeData, ThrowOnError>) => (options.client ?? client).delete<RemoveNodeResponses, RemoveNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -290,7 +291,7 @@ export const removeNode = <ThrowOnError extends boolean = true>(options: Options
 /**
  * Read a node
  *
- * Its state, its devices and what they do.
+ * Includes its state, its devices and their use.
  */
 export const getNode = <ThrowOnError extends boolean = true>(options: Options<GetNodeData, ThrowOnError>) => (options.client ?? client).get<GetNodeResponses, GetNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -327,7 +328,7 @@ export const readNodeHistory = <ThrowOnError extends boolean = true>(options: Op
 /**
  * Read what became of a node
  *
- * Its states, each with a reason and a time, and what users wanted of it.
+ * Lists its states, each with a reason and a time, and the requests of users.
  */
 export const listNodeEvents = <ThrowOnError extends boolean = true>(options: Options<ListNodeEventsData, ThrowOnError>) => (options.client ?? client).get<ListNodeEventsResponses, ListNodeEventsErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -338,8 +339,9 @@ export const listNodeEvents = <ThrowOnError extends boolean = true>(options: Opt
 /**
  * Drain a node
  *
- * Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
- * drain is taken back. Draining it again changes nothing but the reason, if one is given.
+ * Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
+ * restarts and losses, until a user ends the drain. Draining it again only updates the reason,
+ * if one is given.
  */
 export const drainNode = <ThrowOnError extends boolean = true>(options: Options<DrainNodeData, ThrowOnError>) => (options.client ?? client).post<DrainNodeResponses, DrainNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -354,8 +356,7 @@ export const drainNode = <ThrowOnError extends boolean = true>(options: Options<
 /**
  * Give a node work again
  *
- * Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
- * drained.
+ * Ends a drain by a user, or a quarantine. Has no effect on other nodes.
  */
 export const undrainNode = <ThrowOnError extends boolean = true>(options: Options<UndrainNodeData, ThrowOnError>) => (options.client ?? client).post<UndrainNodeResponses, UndrainNodeErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -388,8 +389,8 @@ export const readQueue = <ThrowOnError extends boolean = true>(options?: Options
 /**
  * Read the quotas
  *
- * How many devices each project and user may hold at once, and how many it does: those that
- * hold some, wait for some or have a quota of their own.
+ * Lists the device limit and the present use of each project and user that holds devices,
+ * waits for some or has a quota of its own.
  */
 export const readQuotas = <ThrowOnError extends boolean = true>(options?: Options<ReadQuotasData, ThrowOnError>) => (options?.client ?? client).get<ReadQuotasResponses, ReadQuotasErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -400,7 +401,7 @@ export const readQuotas = <ThrowOnError extends boolean = true>(options?: Option
 /**
  * Read a job's curves
  *
- * Longer series are put into buckets, which tell their smallest and their largest value.
+ * Longer series are reduced to buckets with their smallest and largest value.
  *
  * So no spike is lost. On overlapping steps the newest valid attempt wins.
  */
@@ -458,7 +459,7 @@ export const deleteCheckpoint = <ThrowOnError extends boolean = true>(options: O
 /**
  * Read a checkpoint
  *
- * Its step, size and metrics.
+ * Includes its step, size and metrics.
  */
 export const getCheckpoint = <ThrowOnError extends boolean = true>(options: Options<GetCheckpointData, ThrowOnError>) => (options.client ?? client).get<GetCheckpointResponses, GetCheckpointErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',
@@ -505,8 +506,8 @@ export const verifyCheckpoint = <ThrowOnError extends boolean = true>(options: O
 /**
  * List a checkpoint's files
  *
- * Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
- * its own store, or on storage that it shares with the nodes.
+ * Lists the files in its manifest, and the manifest. The coordinator must see them: in its
+ * own store, or on storage that it shares with the nodes.
  */
 export const listCheckpointFiles = <ThrowOnError extends boolean = true>(options: Options<ListCheckpointFilesData, ThrowOnError>) => (options.client ?? client).get<ListCheckpointFilesResponses, ListCheckpointFilesErrors, ThrowOnError, 'data'>({
     responseStyle: 'data',

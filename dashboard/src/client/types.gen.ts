@@ -33,7 +33,7 @@ export type AnnouncedNode = {
     /**
      * Note
      *
-     * What to know before that; null when the command works on any host.
+     * Limitation of the command; null when it works on any host.
      */
     note: string | null;
     /**
@@ -93,7 +93,7 @@ export type Attempt = {
     /**
      * Timeline
      *
-     * What failed in it, regroupings in place included, and what became of that.
+     * Failures in it and their consequences, including regroupings in place.
      */
     timeline: Array<Incident>;
 };
@@ -131,7 +131,7 @@ export type Cause = 'user_error' | 'out_of_memory' | 'device_fault' | 'node_lost
 /**
  * Changes
  *
- * What a job shall have otherwise than before when it goes on; everything is optional.
+ * Changes to a job that resumes; everything is optional.
  */
 export type Changes = {
     /**
@@ -187,9 +187,9 @@ export type Checkpoint = {
     /**
      * State
      *
-     * `committed`: jobs may start from it. `corrupt`: its files are not what was saved, and no job
-     * starts from it. `deleting`: it is given up, and its files go once a host that holds them is
-     * heard. `deleted`: they are gone; lists leave it out.
+     * `committed`: jobs may start from it. `corrupt`: its files differ from what was saved, and
+     * no job starts from it. `deleting`: its files are removed as soon as a host that holds them
+     * reports. `deleted`: they are gone; lists leave it out.
      */
     state: 'committed' | 'corrupt' | 'deleting' | 'deleted';
     /**
@@ -209,7 +209,7 @@ export type Checkpoint = {
     /**
      * Location
      *
-     * Its folder: on shared storage, or, when relative, below the coordinator's data folder.
+     * Folder on shared storage, or, when relative, below the coordinator's data folder.
      */
     location: string;
 };
@@ -349,7 +349,7 @@ export type Code = {
     /**
      * Sha256
      *
-     * What a job spec names it by, under `code`.
+     * Identifier for a job spec's `code`.
      */
     sha256: string;
     /**
@@ -396,7 +396,7 @@ export type Device = {
     /**
      * Memory Used
      *
-     * Bytes; null where the host cannot tell.
+     * Bytes; null where the host cannot measure it.
      */
     memory_used: number | null;
     /**
@@ -432,8 +432,8 @@ export type Device = {
     /**
      * Gone
      *
-     * Its host does not have it any more. It is granted to nobody else, and leaves the list once
-     * the job has given it back.
+     * True if its host does not have it any more. It is granted to nobody else, and leaves the
+     * list once the job has released it.
      */
     gone: boolean;
 };
@@ -441,7 +441,7 @@ export type Device = {
 /**
  * DeviceHistory
  *
- * What one device of a node did.
+ * Past use of one device of a node.
  */
 export type DeviceHistory = {
     /**
@@ -477,7 +477,7 @@ export type DevicePage = {
 /**
  * DevicePoint
  *
- * What a device did in the time up to `time`.
+ * Use of a device in the interval up to `time`.
  */
 export type DevicePoint = {
     /**
@@ -527,7 +527,7 @@ export type Drain = {
 /**
  * DryRun
  *
- * What a submission would create. Nothing was created.
+ * Result of a submission that creates nothing.
  */
 export type DryRun = {
     /**
@@ -590,7 +590,7 @@ export type Event = {
     /**
      * Code
      *
-     * What happened, for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
+     * Code for programs: a `reason_code`, or as in `checkpoint_saved`; else the kind.
      */
     code: string;
     /**
@@ -660,13 +660,13 @@ export type Failure = {
      */
     log_tail?: string;
     /**
-     * What the first thing to look at is.
+     * Most likely cause: the first thing to look at.
      */
     cause?: Cause;
     /**
      * Evidence
      *
-     * What the cause was told by.
+     * Evidence for the cause.
      */
     evidence?: string;
     /**
@@ -698,13 +698,13 @@ export type FieldProblem = {
     /**
      * Message
      *
-     * What is wrong, and what is allowed.
+     * Description of the error, and the allowed values.
      */
     message: string;
     /**
      * Value
      *
-     * What was given, shortened.
+     * Given value, shortened.
      */
     value?: string | null;
 };
@@ -738,7 +738,7 @@ export type Generation = {
      */
     allocation: Array<NodeAllocation>;
     /**
-     * Of the rank or host that it replaced, if one had failed.
+     * Failure of the rank or host that it replaced, if one had failed.
      */
     failure: Failure | null;
 };
@@ -770,7 +770,7 @@ export type GradientEntry = {
 /**
  * GradientHistogram
  *
- * How large the numbers of a gradient are, whatever their sign.
+ * Distribution of the magnitudes in a gradient.
  *
  * Bin i counts the numbers from 2^(lowest_exponent + i) to below twice that.
  */
@@ -798,7 +798,7 @@ export type GradientHistogram = {
 /**
  * GradientHistory
  *
- * What was captured of a job's gradients.
+ * Captured gradients of a job.
  */
 export type GradientHistory = {
     /**
@@ -816,15 +816,15 @@ export type GradientHistory = {
     /**
      * Names
      *
-     * Of the model's trained parameters, in its order; of modules, where there are too many.
+     * Names of the model's trained parameters, in its order; of modules, if there are too many.
      */
     names: Array<string>;
     /**
      * Remarks
      *
-     * What is remarkable about the newest gradient of each. `not finite`: it holds NaN or infinity.
+     * Anomaly of the newest gradient of each. `not finite`: it holds NaN or infinity.
      * `exploding`: more than ten times its median at three or more steps before. `vanishing`: less
-     * than a millionth of the largest of its step. `dead`: zero, nothing of the loss reaches it.
+     * than a millionth of the largest of its step. `dead`: zero, the loss does not depend on it.
      */
     remarks: Array<Remark | null>;
     /**
@@ -836,7 +836,7 @@ export type GradientHistory = {
 /**
  * GradientRequests
  *
- * How it stands with what a job was asked for.
+ * State of a job's requests for gradients.
  */
 export type GradientRequests = {
     /**
@@ -884,8 +884,8 @@ export type GradientStep = {
     /**
      * Norms
      *
-     * L2 norm of the gradient averaged over the ranks, before it was clipped, in the order of
-     * `names`; null where this step told nothing of that name. NaN and infinities are texts.
+     * L2 norm of the gradient averaged over the ranks, before clipping, in the order of `names`;
+     * null where this step reported nothing for that name. NaN and infinities are strings.
      */
     norms: Array<number | string | null>;
     /**
@@ -989,7 +989,7 @@ export type Health = {
 /**
  * Host
  *
- * What a node's host does, as last reported.
+ * Use of a node's host, as last reported.
  */
 export type Host = {
     /**
@@ -1033,14 +1033,14 @@ export type Incident = {
     /**
      * Generation
      *
-     * Of the ranks that failed.
+     * Generation of the ranks that failed.
      */
     generation: number;
     failure: Failure;
     /**
      * Done
      *
-     * What was done about it, in words.
+     * Action taken, as text.
      */
     done: string;
     /**
@@ -1052,13 +1052,13 @@ export type Incident = {
     /**
      * Detected At
      *
-     * The coordinator heard of it, or gave the node up.
+     * When the coordinator was informed, or declared the node lost.
      */
     detected_at: string | null;
     /**
      * Regrouped At
      *
-     * Devices were granted, or the ranks that are left were told how to go on.
+     * When devices were granted, or the remaining ranks were informed.
      */
     regrouped_at: string | null;
     /**
@@ -1151,7 +1151,7 @@ export type Job = {
     /**
      * Total Steps
      *
-     * Null until the first attempt has told it.
+     * Null until the first attempt has reported it.
      */
     total_steps: number | null;
     /**
@@ -1179,13 +1179,13 @@ export type Job = {
     /**
      * Ran Seconds
      *
-     * What its attempts that ended took altogether, without the time between them.
+     * Total time of its ended attempts, without the time between them.
      */
     ran_seconds: number;
     /**
      * Running Since
      *
-     * When the attempt that goes on was started; null while none does.
+     * Start of the running attempt; null without one.
      */
     running_since: string | null;
     /**
@@ -1230,12 +1230,12 @@ export type Job = {
     /**
      * Warnings
      *
-     * What a person should look at though the job goes on: that its newest checkpoint could not be
-     * saved, or that a node of its ranks is suspect. Empty for a job that has ended.
+     * Problems of a job that runs on in spite of them: its newest checkpoint could not be saved,
+     * or a node of its ranks is suspect. Empty for a job that has ended.
      */
     warnings: Array<string>;
     /**
-     * Of strategy `auto`, once it is planned.
+     * Plan of strategy `auto`, once it is planned.
      */
     plan: Plan | null;
 };
@@ -1405,7 +1405,7 @@ export type LogLine = {
     /**
      * Void
      *
-     * It came after its attempt was replaced, or had gone on without its rank.
+     * True if it was written after its attempt was replaced, or had continued without its rank.
      */
     void: boolean;
 };
@@ -1457,7 +1457,7 @@ export type MainMetric = {
      */
     value: number | string | null;
     /**
-     * Whether lower (`min`) or higher (`max`) is better; null if unknown.
+     * `min` if lower is better, `max` if higher; null if unknown.
      */
     goal: MetricMode | null;
 };
@@ -1500,7 +1500,7 @@ export type Metrics = {
 /**
  * Needs
  *
- * What a waiting job needs.
+ * Needs of a waiting job.
  */
 export type Needs = {
     /**
@@ -1598,7 +1598,7 @@ export type Node = {
     /**
      * Address
      *
-     * How other nodes reach it.
+     * Address at which other nodes reach it.
      */
     address: string;
     host: Host;
@@ -1631,7 +1631,7 @@ export type NodeAllocation = {
 /**
  * NodeChange
  *
- * What shall change of a node.
+ * Changes to a node.
  */
 export type NodeChange = {
     /**
@@ -1667,7 +1667,7 @@ export type NodeEvent = {
 /**
  * NodeEvents
  *
- * What became of a node.
+ * Events of a node.
  */
 export type NodeEvents = {
     /**
@@ -1681,7 +1681,7 @@ export type NodeEvents = {
 /**
  * NodeHistory
  *
- * What the devices of a node did.
+ * Past use of the devices of a node.
  */
 export type NodeHistory = {
     /**
@@ -1735,7 +1735,7 @@ export type Outlook = {
     /**
      * Reason
      *
-     * Where it would be placed, or what it would wait for.
+     * Nodes that it would be placed on, or the reason that it would wait.
      */
     reason: string;
 };
@@ -1825,7 +1825,7 @@ export type ParallelismSpec = {
 /**
  * Plan
  *
- * What was planned for a job of strategy `auto`, and how well.
+ * Plan of a job of strategy `auto`, and its accuracy.
  */
 export type Plan = {
     /**
@@ -1849,7 +1849,7 @@ export type Plan = {
     /**
      * Assumed
      *
-     * Of the devices.
+     * Assumption about the devices.
      */
     assumed: string;
     /**
@@ -1894,7 +1894,7 @@ export type PlanAlternative = {
 /**
  * PlanCalibration
  *
- * What the prediction was multiplied by: medians of runs on the same kind of device.
+ * Correction factors of the prediction: medians of runs on the same kind of device.
  */
 export type PlanCalibration = {
     /**
@@ -1930,7 +1930,7 @@ export type PlanError = {
 /**
  * PlanMeasured
  *
- * What the newest attempt that ended well has taken.
+ * Measurements of the newest attempt that ended well.
  */
 export type PlanMeasured = {
     /**
@@ -1944,7 +1944,7 @@ export type PlanMeasured = {
     /**
      * Steps
      *
-     * Those that were measured.
+     * Number of measured steps.
      */
     steps: number;
     /**
@@ -1956,13 +1956,13 @@ export type PlanMeasured = {
 /**
  * PlanPrediction
  *
- * What a planned job is expected to take.
+ * Prediction of a planned job's time and memory.
  */
 export type PlanPrediction = {
     /**
      * Peak Memory Bytes
      *
-     * Of the rank that needs most.
+     * Peak memory of the rank that needs most.
      */
     peak_memory_bytes: number;
     /**
@@ -1984,7 +1984,7 @@ export type PlanPrediction = {
     /**
      * Communication Bytes
      *
-     * That a rank sends in a step.
+     * Bytes that a rank sends in a step.
      */
     communication_bytes: number;
     /**
@@ -1996,7 +1996,7 @@ export type PlanPrediction = {
     /**
      * Smaller
      *
-     * Those that need the least memory, the smallest first.
+     * Alternatives with the least memory, smallest first.
      */
     smaller: Array<PlanAlternative>;
 };
@@ -2069,7 +2069,7 @@ export type Problem = {
     /**
      * Detail
      *
-     * What happened here, and what to do.
+     * Description of this occurrence, and the remedy.
      */
     detail: string;
     /**
@@ -2119,7 +2119,7 @@ export type QueueEntry = {
     /**
      * Reason
      *
-     * What it waits for, and what would start it.
+     * Reason for waiting, and condition for its start.
      */
     reason: string;
     /**
@@ -2162,7 +2162,7 @@ export type QueuePage = {
     /**
      * Total
      *
-     * How many jobs wait, on all pages together.
+     * Number of waiting jobs, on all pages together.
      */
     total: number;
 };
@@ -2170,7 +2170,7 @@ export type QueuePage = {
 /**
  * Quota
  *
- * What a project or a user may hold at once, and what it does.
+ * Device limit and present use of a project or a user.
  */
 export type Quota = {
     /**
@@ -2196,7 +2196,7 @@ export type Quota = {
     /**
      * Waiting
      *
-     * How many of its jobs are in the queue, whatever they wait for.
+     * Number of its jobs in the queue, for any reason.
      */
     waiting: number;
 };
@@ -2204,7 +2204,7 @@ export type Quota = {
 /**
  * QuotaOfOthers
  *
- * What each one may hold that has no quota of its own; null: as much as there is.
+ * Device limit of each one without a quota of its own; null: unlimited.
  */
 export type QuotaOfOthers = {
     /**
@@ -2239,7 +2239,7 @@ export type QuotaPage = {
 /**
  * RankPlacement
  *
- * Where one rank of an attempt runs.
+ * Placement of one rank of an attempt.
  */
 export type RankPlacement = {
     /**
@@ -2320,7 +2320,7 @@ export type RecoverySpec = {
 /**
  * Remark
  *
- * What is remarkable about a parameter's newest gradient.
+ * Anomaly of a parameter's newest gradient.
  */
 export type Remark = 'not finite' | 'exploding' | 'vanishing' | 'dead';
 
@@ -2339,13 +2339,13 @@ export type Resize = {
     /**
      * Min Workers
      *
-     * Of an elastic job: the fewest. Left out, they stay; of a job that had a fixed number, 1.
+     * Minimum of an elastic job. If omitted, it stays; 1 for a job that had a fixed number.
      */
     min_workers?: number | null;
     /**
      * Max Workers
      *
-     * Of an elastic job: the most. Left out, they stay.
+     * Maximum of an elastic job. If omitted, it stays.
      */
     max_workers?: number | null;
 };
@@ -2398,7 +2398,7 @@ export type ResourcesSpec = {
 /**
  * Retention
  *
- * What a job's retention says of one checkpoint.
+ * Retention's verdict on one checkpoint.
  */
 export type Retention = {
     checkpoint: Checkpoint;
@@ -2409,7 +2409,7 @@ export type Retention = {
     /**
      * Reason
      *
-     * Why it is kept, or given up.
+     * Reason why it is kept or deleted.
      */
     reason: string;
 };
@@ -2521,7 +2521,7 @@ export type Straggler = {
     /**
      * Ratio
      *
-     * Of its own time for a step to the median of all ranks'.
+     * Ratio of its own time for a step to the median of all ranks'.
      */
     ratio: number;
     /**
@@ -2553,7 +2553,7 @@ export type Summary = {
     /**
      * Jobs
      *
-     * How many jobs are in each state.
+     * Number of jobs by state.
      */
     jobs: {
         [key: string]: number;
@@ -2561,7 +2561,7 @@ export type Summary = {
     /**
      * Utilization
      *
-     * Mean over the devices that tell it, 0 to 100.
+     * Mean over the devices that report it, 0 to 100.
      */
     utilization: number | null;
     /**
@@ -2579,7 +2579,7 @@ export type Summary = {
     /**
      * Power
      *
-     * Watts over all devices that tell it.
+     * Watts over all devices that report it.
      */
     power: number | null;
 };
@@ -2732,7 +2732,7 @@ export type TrainingSpec = {
 /**
  * Verification
  *
- * Whether a checkpoint's files are what they were when it was committed.
+ * Result of comparing a checkpoint's files with its manifest.
  */
 export type Verification = {
     /**

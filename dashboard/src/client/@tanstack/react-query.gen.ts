@@ -185,7 +185,7 @@ export const submitJobMutation = (options?: Partial<Options<SubmitJobData>>): Us
 /**
  * Cancel a job
  *
- * Its ranks end at once and save nothing. To cancel a cancelled job again is harmless.
+ * Ends its ranks at once, without saving. Cancelling a cancelled job again has no effect.
  */
 export const cancelJobMutation = (options?: Partial<Options<CancelJobData>>): UseMutationOptions<CancelJobResponse, CancelJobError, Options<CancelJobData>> => {
     const mutationOptions: UseMutationOptions<CancelJobResponse, CancelJobError, Options<CancelJobData>> = {
@@ -203,7 +203,7 @@ export const getJobQueryKey = (options: Options<GetJobData>) => createQueryKey('
 /**
  * Read a job
  *
- * Its state and why, its progress, its last metrics and its spec.
+ * Includes its state with the reason, its progress, its last metrics and its spec.
  */
 export const getJobOptions = (options: Options<GetJobData>) => queryOptions<GetJobResponse, GetJobError, GetJobResponse, ReturnType<typeof getJobQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await getJob({
@@ -218,7 +218,8 @@ export const getJobOptions = (options: Options<GetJobData>) => queryOptions<GetJ
 /**
  * Pause a job
  *
- * Its ranks agree on a step, save a checkpoint and leave; a job that waits leaves the queue.
+ * Has its ranks agree on a step, save a checkpoint and leave; takes a waiting job out of the
+ * queue.
  */
 export const pauseJobMutation = (options?: Partial<Options<PauseJobData>>): UseMutationOptions<PauseJobResponse, PauseJobError, Options<PauseJobData>> => {
     const mutationOptions: UseMutationOptions<PauseJobResponse, PauseJobError, Options<PauseJobData>> = {
@@ -234,7 +235,7 @@ export const pauseJobMutation = (options?: Partial<Options<PauseJobData>>): UseM
 /**
  * Resume a paused job
  *
- * It goes on from its newest good checkpoint, once there is room: as it was, or with another
+ * Continues from its newest good checkpoint, once there is room: as it was, or with another
  * strategy or on other resources, which it keeps.
  */
 export const resumeJobMutation = (options?: Partial<Options<ResumeJobData>>): UseMutationOptions<ResumeJobResponse, ResumeJobError, Options<ResumeJobData>> => {
@@ -251,8 +252,8 @@ export const resumeJobMutation = (options?: Partial<Options<ResumeJobData>>): Us
 /**
  * Resize a job
  *
- * Have it ask for another number of workers. A running job changes once there is room for it:
- * under `ddp` in place, any other saves and goes on from there. It keeps its size until then.
+ * Changes its number of workers. A running job changes once there is room for it: under
+ * `ddp` in place, any other saves and resumes from there. It keeps its size until then.
  */
 export const resizeJobMutation = (options?: Partial<Options<ResizeJobData>>): UseMutationOptions<ResizeJobResponse, ResizeJobError, Options<ResizeJobData>> => {
     const mutationOptions: UseMutationOptions<ResizeJobResponse, ResizeJobError, Options<ResizeJobData>> = {
@@ -465,7 +466,7 @@ export const getCodeQueryKey = (options: Options<GetCodeData>) => createQueryKey
 /**
  * See whether code is there
  *
- * What was uploaded under this SHA-256.
+ * Describes the upload with this SHA-256.
  */
 export const getCodeOptions = (options: Options<GetCodeData>) => queryOptions<GetCodeResponse, GetCodeError, GetCodeResponse, ReturnType<typeof getCodeQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await getCode({
@@ -544,8 +545,8 @@ export const listNodesInfiniteOptions = (options?: Options<ListNodesData>) => in
 /**
  * Announce a node
  *
- * Makes a join token, which works once, and the command to run on the host. The name of a node
- * that is not heard any more announces that node again, for a host that lost its credential.
+ * Makes a join token, which works once, and the command to run on the host. The name of a
+ * node without heartbeats announces that node again, for a host that lost its credential.
  */
 export const announceNodeMutation = (options?: Partial<Options<AnnounceNodeData>>): UseMutationOptions<AnnounceNodeResponse, AnnounceNodeError, Options<AnnounceNodeData>> => {
     const mutationOptions: UseMutationOptions<AnnounceNodeResponse, AnnounceNodeError, Options<AnnounceNodeData>> = {
@@ -561,9 +562,9 @@ export const announceNodeMutation = (options?: Partial<Options<AnnounceNodeData>
 /**
  * Remove a node
  *
- * Its jobs save and move to other nodes first.
+ * Moves its jobs to other nodes first, from a saved checkpoint.
  *
- * A node that is lost or never joined goes at once.
+ * A node that is lost or never joined is removed at once.
  */
 export const removeNodeMutation = (options?: Partial<Options<RemoveNodeData>>): UseMutationOptions<RemoveNodeResponse, RemoveNodeError, Options<RemoveNodeData>> => {
     const mutationOptions: UseMutationOptions<RemoveNodeResponse, RemoveNodeError, Options<RemoveNodeData>> = {
@@ -581,7 +582,7 @@ export const getNodeQueryKey = (options: Options<GetNodeData>) => createQueryKey
 /**
  * Read a node
  *
- * Its state, its devices and what they do.
+ * Includes its state, its devices and their use.
  */
 export const getNodeOptions = (options: Options<GetNodeData>) => queryOptions<GetNodeResponse, GetNodeError, GetNodeResponse, ReturnType<typeof getNodeQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await getNode({
@@ -631,7 +632,7 @@ export const listNodeEventsQueryKey = (options: Options<ListNodeEventsData>) => 
 /**
  * Read what became of a node
  *
- * Its states, each with a reason and a time, and what users wanted of it.
+ * Lists its states, each with a reason and a time, and the requests of users.
  */
 export const listNodeEventsOptions = (options: Options<ListNodeEventsData>) => queryOptions<ListNodeEventsResponse, ListNodeEventsError, ListNodeEventsResponse, ReturnType<typeof listNodeEventsQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listNodeEvents({
@@ -646,8 +647,9 @@ export const listNodeEventsOptions = (options: Options<ListNodeEventsData>) => q
 /**
  * Drain a node
  *
- * Its jobs save and move to other nodes. It stays drained, over restarts and losses, until the
- * drain is taken back. Draining it again changes nothing but the reason, if one is given.
+ * Moves its jobs to other nodes, from a saved checkpoint. The node stays drained, over
+ * restarts and losses, until a user ends the drain. Draining it again only updates the reason,
+ * if one is given.
  */
 export const drainNodeMutation = (options?: Partial<Options<DrainNodeData>>): UseMutationOptions<DrainNodeResponse, DrainNodeError, Options<DrainNodeData>> => {
     const mutationOptions: UseMutationOptions<DrainNodeResponse, DrainNodeError, Options<DrainNodeData>> = {
@@ -663,8 +665,7 @@ export const drainNodeMutation = (options?: Partial<Options<DrainNodeData>>): Us
 /**
  * Give a node work again
  *
- * Whoever drained it: a user, or the cluster that set it aside. Harmless if it is not
- * drained.
+ * Ends a drain by a user, or a quarantine. Has no effect on other nodes.
  */
 export const undrainNodeMutation = (options?: Partial<Options<UndrainNodeData>>): UseMutationOptions<UndrainNodeResponse, UndrainNodeError, Options<UndrainNodeData>> => {
     const mutationOptions: UseMutationOptions<UndrainNodeResponse, UndrainNodeError, Options<UndrainNodeData>> = {
@@ -772,8 +773,8 @@ export const readQuotasQueryKey = (options?: Options<ReadQuotasData>) => createQ
 /**
  * Read the quotas
  *
- * How many devices each project and user may hold at once, and how many it does: those that
- * hold some, wait for some or have a quota of their own.
+ * Lists the device limit and the present use of each project and user that holds devices,
+ * waits for some or has a quota of its own.
  */
 export const readQuotasOptions = (options?: Options<ReadQuotasData>) => queryOptions<ReadQuotasResponse, ReadQuotasError, ReadQuotasResponse, ReturnType<typeof readQuotasQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await readQuotas({
@@ -790,8 +791,8 @@ export const readQuotasInfiniteQueryKey = (options?: Options<ReadQuotasData>): Q
 /**
  * Read the quotas
  *
- * How many devices each project and user may hold at once, and how many it does: those that
- * hold some, wait for some or have a quota of their own.
+ * Lists the device limit and the present use of each project and user that holds devices,
+ * waits for some or has a quota of its own.
  */
 export const readQuotasInfiniteOptions = (options?: Options<ReadQuotasData>) => infiniteQueryOptions<ReadQuotasResponse, ReadQuotasError, InfiniteData<ReadQuotasResponse>, QueryKey<Options<ReadQuotasData>>, string | null | Pick<QueryKey<Options<ReadQuotasData>>[0], 'body' | 'headers' | 'path' | 'query'>>(
 // @ts-ignore
@@ -819,7 +820,7 @@ export const readMetricsQueryKey = (options: Options<ReadMetricsData>) => create
 /**
  * Read a job's curves
  *
- * Longer series are put into buckets, which tell their smallest and their largest value.
+ * Longer series are reduced to buckets with their smallest and largest value.
  *
  * So no spike is lost. On overlapping steps the newest valid attempt wins.
  */
@@ -933,7 +934,7 @@ export const getCheckpointQueryKey = (options: Options<GetCheckpointData>) => cr
 /**
  * Read a checkpoint
  *
- * Its step, size and metrics.
+ * Includes its step, size and metrics.
  */
 export const getCheckpointOptions = (options: Options<GetCheckpointData>) => queryOptions<GetCheckpointResponse, GetCheckpointError, GetCheckpointResponse, ReturnType<typeof getCheckpointQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await getCheckpoint({
@@ -1001,8 +1002,8 @@ export const listCheckpointFilesQueryKey = (options: Options<ListCheckpointFiles
 /**
  * List a checkpoint's files
  *
- * Those that its manifest lists, and the manifest. The coordinator must see them: they lie in
- * its own store, or on storage that it shares with the nodes.
+ * Lists the files in its manifest, and the manifest. The coordinator must see them: in its
+ * own store, or on storage that it shares with the nodes.
  */
 export const listCheckpointFilesOptions = (options: Options<ListCheckpointFilesData>) => queryOptions<ListCheckpointFilesResponse, ListCheckpointFilesError, ListCheckpointFilesResponse, ReturnType<typeof listCheckpointFilesQueryKey>>({
     queryFn: async ({ queryKey, signal }) => await listCheckpointFiles({
