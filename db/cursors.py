@@ -1,4 +1,4 @@
-"""Page cursors: opaque to callers, checked when they come back."""
+"""Page cursors: opaque to callers, checked when they are received again."""
 
 import base64
 import json

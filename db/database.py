@@ -31,7 +31,7 @@ T = TypeVar("T")
 _THREADS = 4
 """Threads (and connections of their own) for `Database.read` and `Database.write`."""
 _TRIES = 4
-"""Of a piece of work whose transaction Postgres undoes for the sake of another one."""
+"""Tries for work whose transaction Postgres undoes in favour of another one."""
 _UNDONE = ("40P01", "40001")
 """Postgres: deadlock_detected, serialization_failure."""
 _BUSY_TIMEOUT_MS = 30_000
@@ -139,7 +139,7 @@ class Database:
             raise
 
     async def has_table(self, name: str) -> bool:
-        """Whether there is a table of that name, whatever the version that made it."""
+        """Return whether there is a table of that name, whatever the version that made it."""
         async with self.session() as session:
             connection = await session.connection()
             return await connection.run_sync(lambda sync: sync.dialect.has_table(sync, name))
@@ -243,7 +243,7 @@ def _report_busy_pool_as_refusal() -> Iterator[None]:
 
 
 def was_undone(error: DBAPIError) -> bool:
-    """Whether Postgres undid a transaction in favour of another: done again it may succeed."""
+    """Return whether Postgres undid a transaction in favour of another: a retry may succeed."""
     return getattr(error.orig, "sqlstate", None) in _UNDONE
 
 

@@ -85,7 +85,7 @@ class Allocation(tuple[HostAllocation, ...]):
 
     @property
     def devices(self) -> frozenset[tuple[str, int]]:
-        """Its devices, each by node id and index."""
+        """Return the devices, each by node id and index."""
         return frozenset((host.node_id, rank.device_index) for host in self for rank in host.ranks)
 
     @property
@@ -194,7 +194,7 @@ class UnrecordedCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """Where an attempt's checkpoints go, and which ones it starts from."""
+    """Folder of an attempt's checkpoints, and the checkpoints that it may start from."""
 
     folder: str | None = None
     """The job's folder on shared storage; None: each host has a folder of its own."""

@@ -32,7 +32,7 @@ _ONE = 1
 
 
 class LeaseLostError(Exception):
-    """What the database says now is not this coordinator's lease; it must end."""
+    """Loss of the lease, according to the database; this coordinator must end."""
 
 
 class Lease:
@@ -50,7 +50,7 @@ class Lease:
         self._place = place
         self._token = secrets.token_hex(16)
         self._written = False
-        """Whether it stood in the database once."""
+        """True once it stood in the database."""
 
     async def take(self, patience: float, is_over: Callable[[], bool]) -> str | None:
         """Wait until the lease is ours.
@@ -130,7 +130,7 @@ class Lease:
             log.debug("the lease was not released", error=repr(error))
 
     async def _sought(self, expired: tuple[str, int] | None) -> CoordinatorLease | None:
-        """Whose it is, if it does not count as ours."""
+        """Return another's lease, if it does not count as ours."""
         try:
             return await self._seized(expired)
         except SQLAlchemyError as error:
@@ -143,7 +143,7 @@ class Lease:
             return None
 
     async def _renewed(self) -> CoordinatorLease | None:
-        """Whose it is, if not ours."""
+        """Return another's lease, if it is not ours."""
         async with self._db.transaction() as session:
             renewed = await session.execute(
                 update(CoordinatorLease)

@@ -52,7 +52,7 @@ class Base(DeclarativeBase):
 
 
 class Job(Base):
-    """What a user submitted, and its state. Only `cluster.lifecycle.jobs` writes `state`."""
+    """A submission and its state. Only `cluster.lifecycle.jobs` writes `state`."""
 
     __tablename__ = "jobs"
 
@@ -72,15 +72,15 @@ class Job(Base):
     """The newest attempt's number; 0 before the first."""
     generation: Mapped[int] = mapped_column(default=0)
     world_size: Mapped[int]
-    """Of its newest attempt; before the first the largest it can have."""
+    """World size of its newest attempt; before the first the largest it can have."""
     sizes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of a job that is elastic or was resized: the world sizes that it can have, ascending."""
+    """World sizes that an elastic or resized job can have, ascending."""
     restarts: Mapped[int] = mapped_column(default=0)
     """Failed attempts since the last new step; bounded by `recovery.max_restarts`."""
     restarts_step: Mapped[int] = mapped_column(BigInt, default=0)
     """The step that `restarts` counts from."""
     plan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Of strategy `auto`: what was planned (`cluster.jobs.auto_plans`), and what runs measured."""
+    """Plan of strategy `auto` (`cluster.jobs.auto_plans`), and the measurements of its runs."""
     measured_on: Mapped[str | None] = mapped_column(String(128), index=True)
     """The kind of device on which `plan` was measured."""
     restore_checkpoint_id: Mapped[str | None] = mapped_column(String(32))
@@ -134,7 +134,7 @@ class Attempt(Base):
     reason: Mapped[str] = mapped_column(Text)
     reason_code: Mapped[str] = mapped_column(String(48), default="")
     goal: Mapped[str] = mapped_column(String(8), default="run")
-    """What its agents are told: run, pause or stop."""
+    """Command to its agents: run, pause or stop."""
     revoked: Mapped[bool] = mapped_column(Boolean, default=False)
     """Fenced off: it may change nothing any more, and what it writes is void."""
     world_size: Mapped[int]
@@ -146,15 +146,15 @@ class Attempt(Base):
     """Under `recovery.on_isolation: stop`: its ranks end before a node was silent for so long, and
     it is not replaced sooner."""
     in_place: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Its ranks can regroup under the next generation while they run."""
+    """True if its ranks can regroup under the next generation while they run."""
     spec: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What it runs with, where its job was resized since and it has the old size still."""
+    """Spec that it runs with, if its job was resized since and it still has the old size."""
     generations: Mapped[tuple[GenerationRecord, ...]] = mapped_column(
         Document(parse_generations, dump_generations), default=()
     )
     """Oldest first."""
     planning: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Its first host is to plan the job's strategy, and has not answered yet."""
+    """True while its first host is to plan the job's strategy."""
     rendezvous: Mapped[dict[str, Any] | None]
     node_outcomes: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """The last `trainhall.cluster.lifecycle.host_report.HostReport` of each node, by node id."""
@@ -206,7 +206,7 @@ class Node(Base):
 
 
 class NodeEvent(Base):
-    """What became of a node: the last of its states, and what a user wanted of it."""
+    """Event of a node: a change of its state, or a request of a user."""
 
     __tablename__ = "node_events"
 
@@ -220,7 +220,7 @@ class NodeEvent(Base):
 
 
 class RemovedNode(Base):
-    """A node that was removed: whoever comes with its credential is told so for good."""
+    """A node that was removed: an agent with its credential is refused for good."""
 
     __tablename__ = "removed_nodes"
 
@@ -244,7 +244,7 @@ class Device(Base):
     name: Mapped[str] = mapped_column(String(128))
     uuid: Mapped[str | None] = mapped_column(String(128))
     gone: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Its host does not have it any more; the row stays for the grant of the attempt on it."""
+    """True if its host does not have it any more; the row stays for the attempt that holds it."""
     memory_total: Mapped[int] = mapped_column(BigInt)
     memory_used: Mapped[int | None] = mapped_column(BigInt)
     utilization: Mapped[float | None]
@@ -253,7 +253,7 @@ class Device(Base):
 
 
 class DeviceReading(Base):
-    """What the devices of a node did in half a minute."""
+    """Use of a node's devices in half a minute."""
 
     __tablename__ = "device_readings"
 
@@ -367,7 +367,7 @@ class MetricFrame(Base):
     """Written after its attempt was revoked, or by ranks of an earlier generation at steps that a
     later one has taken (`monitoring.lineage`): kept, and left out of every curve."""
     packed: Mapped[bool] = mapped_column(Boolean, default=False)
-    """Its points are in `metric_chunks`; it stays a while for viewers that reconnect."""
+    """True if its points are in `metric_chunks`; it stays a while for viewers that reconnect."""
 
     __table_args__ = (
         Index(
@@ -391,9 +391,9 @@ class Series(Base):
     rank: Mapped[int]
     name: Mapped[str] = mapped_column(String(128))
     void: Mapped[bool] = mapped_column(Boolean)
-    """Its points are those of void frames."""
+    """True if its points are those of void frames."""
     points: Mapped[int] = mapped_column(BigInt, default=0)
-    """How many points are packed."""
+    """Number of packed points."""
     last_step: Mapped[int] = mapped_column(BigInt, default=0)
     """The largest step of a packed point."""
     ordered: Mapped[bool] = mapped_column(Boolean, default=True)
@@ -424,7 +424,7 @@ class MetricChunk(Base):
 
 
 class GradientRequest(Base):
-    """How often a job was asked for the gradients of a step, and how far it has answered."""
+    """Number of requests for a job's gradients, and of the last one answered."""
 
     __tablename__ = "gradient_requests"
 
@@ -451,8 +451,10 @@ class GradientRecord(Base):
 
 
 class LogStream(Base):
-    """How many bytes of what one rank printed are stored. Where ranks regroup in place, its number
-    may come to another host, whose file follows."""
+    """Number of stored bytes of one rank's output.
+
+    If ranks regroup in place, its number may move to another host, whose file follows.
+    """
 
     __tablename__ = "log_streams"
 
@@ -490,8 +492,8 @@ class LogChunk(Base):
     data: Mapped[bytes]
     """zlib."""
     void: Mapped[bool] = mapped_column(Boolean, default=False)
-    """It came after its attempt was revoked, or from ranks that a regrouping had left out once the
-    others had gone on without them."""
+    """True if it came after its attempt was revoked, or from ranks that a regrouping had left
+    out once the others had continued without them."""
 
     __table_args__ = (
         UniqueConstraint("job_id", "attempt", "rank", "stream", "offset"),
@@ -500,15 +502,15 @@ class LogChunk(Base):
 
 
 class CoordinatorLease(Base):
-    """Which coordinator uses the database (`trainhall.db.lease`): one row."""
+    """The coordinator that uses the database (`trainhall.db.lease`): one row."""
 
     __tablename__ = "coordinator_lease"
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     holder: Mapped[str] = mapped_column(String(64))
-    """Of its data folder."""
+    """Identity of its data folder."""
     token: Mapped[str] = mapped_column(String(64))
-    """Of its process."""
+    """Identity of its process."""
     renewals: Mapped[int] = mapped_column(BigInt)
     place: Mapped[str] = mapped_column(Text)
-    """Where it runs, for people."""
+    """Location for people: host and process."""

@@ -31,7 +31,7 @@ class Connection(aiosqlite.Connection):
 
 
 class Cursor:
-    """What SQLAlchemy uses of aiosqlite's cursor. It holds results and no resource."""
+    """Interface that SQLAlchemy uses of aiosqlite's cursor. It holds results and no resource."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

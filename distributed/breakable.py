@@ -1,12 +1,13 @@
-"""Collectives that end when their group of ranks is broken off, whatever becomes of their messages.
+"""Collectives that end when their process group is abandoned, whatever becomes of their messages.
 
-Gloo can lose a message that it was about to send when it heard that the receiver was gone: nobody
-tells whoever waits for it, and closing the connections does not either, until its timeout (half an
-hour). A process that goes on in other groups (`broken`) must not be held by one that it leaves. So
-its threads wait here, look up now and then, and leave what does not end to Gloo's own threads.
+Gloo can lose a message that it was about to send when the receiver was gone: a rank that waits for
+it is not notified, and closing the connections does not help either, until its timeout (half an
+hour). A process that continues in other groups (`broken`) must not be blocked by one that it
+leaves. So its threads wait here, poll now and then, and leave unfinished work to Gloo's own
+threads.
 
-Nothing of a group writes into memory any more once its connections are closed, so the tensors of a
-collective that was left may be used again from then on.
+Nothing of a group writes into memory any more once its connections are closed, so the tensors of an
+abandoned collective may be used again from then on.
 """
 
 import pickle
@@ -49,7 +50,7 @@ _present = GroupHandle()
 
 
 def begin() -> None:
-    """This process is in other groups from now on. Whoever waits for a former one knows it."""
+    """Begin new groups: threads that wait for a former one notice it."""
     global _present
     _present = GroupHandle()
 
@@ -60,7 +61,7 @@ def break_off() -> None:
 
 
 def present() -> GroupHandle:
-    """Return the present groups, by which a waiting thread knows whether to go on."""
+    """Return the present groups, by which a waiting thread knows whether to keep waiting."""
     return _present
 
 

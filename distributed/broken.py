@@ -1,4 +1,4 @@
-"""Leaving process groups in which a rank is gone, in a process that goes on to join others."""
+"""Leaving process groups in which a rank is gone, in a process that joins others afterwards."""
 
 import contextlib
 import gc
@@ -27,8 +27,9 @@ _OWN = (
     "ncclUnhandledCudaError",
     "shared memory segment",
 )
-"""In the messages of NCCL's errors that are this rank's own: two ranks on one GPU, a device that
-fails, a `/dev/shm` that is too small. No other rank is gone, so nobody would say how to go on."""
+"""Parts of NCCL's error messages that concern this rank alone: two ranks on one GPU, a device
+that fails, a `/dev/shm` that is too small. No other rank is gone, so nobody would coordinate a
+restart."""
 _GLOO = ("gloo/", "pair closure")
 """In the messages of Gloo's errors, which are of no class of their own."""
 _PEER = re.compile(

@@ -42,7 +42,7 @@ class RankEnvironment:
 
 
 def ranks_by_host(places: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
-    """Which ranks share a host. Hosts may have unequally many.
+    """Return the ranks of each host. Hosts may have different numbers of ranks.
 
     Args:
         places: of each rank its LOCAL_RANK and LOCAL_WORLD_SIZE. As `torchrun` and Trainhall do,

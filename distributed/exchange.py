@@ -64,10 +64,10 @@ def open_exchange(
 
 
 def gather_hosts() -> tuple[tuple[int, ...], ...]:
-    """The ranks of each host, as the launcher of each of them tells it. A collective.
+    """Return the ranks of each host, as each rank's launcher reports it. A collective.
 
     Raises:
-        RankEnvironmentError: it does not, or what it tells makes no hosts.
+        RankEnvironmentError: it reports none, or the reports are inconsistent.
     """
     own = RankEnvironment.read(os.environ)
     place = own.local_rank, own.local_world_size

@@ -57,8 +57,10 @@ class Gloo:
         """Nothing to do: messages go when they are begun."""
 
     def leave(self, reason: str) -> None:
-        """Close the connections, so that peers hear of it now and not when the process ends. Gloo
-        does that when a message times out, so this waits for one that nobody sends."""
+        """Close the connections, so that peers notice now and not when the process ends.
+
+        Gloo does that when a message times out, so this waits for one that nobody sends.
+        """
         for peer in range(self.world_size):
             if peer != self.rank and _is_in_vain(self._backend.recv, peer):
                 break
@@ -109,7 +111,7 @@ def _backend(group: _Group) -> Any:
 
 
 def _is_in_vain(begin: _Begin, peer: int) -> bool:
-    """Whether a message timed out; there is none from a peer that is gone."""
+    """Return whether a message timed out; there is none from a peer that is gone."""
     try:
         begin([torch.empty(1)], peer, _NOBODYS_TAG).wait(_SHORTEST)
     except RuntimeError as error:

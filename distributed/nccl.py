@@ -102,7 +102,7 @@ class _Line:
                 raise TimeoutError
             time.sleep(_POLL_SECONDS)
         try:
-            # Raises what went wrong, and lets the current stream go on from here.
+            # Raises what went wrong, and lets the current stream continue from here.
             self.work.wait(_AT_ONCE)
         except RuntimeError as error:
             raise PeerGoneError(_reason(error)) from error

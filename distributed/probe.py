@@ -132,7 +132,7 @@ def measure_one_way(
 
 
 def _pairs(hosts: Hosts) -> dict[LinkClass, tuple[tuple[int, int], ...]]:
-    """Who exchanges with whom to measure each class of links that there is."""
+    """Return the pairs that measure each class of links."""
     classes = {
         LinkClass.HOST: tuple((host[0], host[1]) for host in hosts if len(host) > 1),
         LinkClass.RACK: tuple((a[0], b[0]) for a, b in list(pairwise(hosts))[::2]),

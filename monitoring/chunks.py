@@ -26,13 +26,13 @@ class Run:
     """Consecutive entries, each array `[entries]`: points, or groups of points."""
 
     steps: Ints
-    """Of a group's last point, as are `times` (seconds) and `last`."""
+    """Step of a group's last point, as are `times` (seconds) and `last`."""
     times: Floats
     last: Floats
     low: Floats
     high: Floats
     sizes: Ints
-    """How many points an entry stands for."""
+    """Number of points of each entry."""
 
     @classmethod
     def of_points(cls, steps: Ints, times: Floats, values: Floats) -> "Run":
@@ -93,7 +93,7 @@ class Run:
 
     @classmethod
     def unpack(cls, level: int, count: int, data: bytes) -> "Run":
-        """What `pack` packed, as views on `data`."""
+        """Decode the result of `pack`, as views on `data`."""
         steps = np.frombuffer(data, "<i8", count)
         times, last, *extremes = (
             np.frombuffer(data, "<f8", count, 8 * count * column)

@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 MAX_NAME = 128
 MAX_STEP = 2**53
-"""Above it a browser could not tell one step from the next."""
+"""Largest step: above it a browser could not tell one step from the next."""
 MAX_TIME = 253_402_300_799.0
 """The end of the year 9999, in seconds since the epoch."""
 
@@ -36,7 +36,7 @@ _U16 = struct.Struct("<H")
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """Where a frame lies in a body: the whole of it, and its payload."""
+    """Position of a frame in a body: the whole frame, and its payload."""
 
     sequence: int
     start: int

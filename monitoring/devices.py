@@ -1,7 +1,7 @@
-"""What devices did: a reading of each every half minute, kept for two days.
+"""Device history: one sample of each device every half minute, kept for two days.
 
-The coordinator hears of its devices every second or two. What it heard in `SECONDS` becomes one
-row a node: mean utilisation and power, largest memory and temperature of each device.
+The coordinator receives device readings every second or two. Those of `SECONDS` become one row a
+node: mean utilisation and power, largest memory and temperature of each device.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ KEPT = timedelta(days=2)
 
 
 class Use(Protocol):
-    """What a device does right now; None where the host cannot tell."""
+    """Current use of a device; None where the host cannot measure it."""
 
     @property
     def index(self) -> int: ...
@@ -36,7 +36,7 @@ class Use(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DevicePoint:
-    """What a device did in the time up to `time`."""
+    """Use of a device in the interval up to `time`."""
 
     time: datetime
     utilization: float | None
@@ -62,7 +62,7 @@ class _Window:
 
 
 class DeviceRecorder:
-    """Gathers what is heard, and stores it when there is half a minute of it."""
+    """Gathers readings, and stores them when there is half a minute of them."""
 
     def __init__(self) -> None:
         self._windows: dict[str, _Window] = {}
@@ -110,7 +110,7 @@ async def forget(session: AsyncSession, now: datetime) -> None:
 async def read_history(
     database: Database, node_id: str, since: datetime, until: datetime, max_points: int
 ) -> list[DeviceHistory]:
-    """What the devices of a node did, each with at most `max_points` points, the oldest first."""
+    """Return the history of a node's devices, each with at most `max_points` points."""
 
     def read(connection: Connection) -> Sequence[Any]:
         return connection.execute(

@@ -1,4 +1,4 @@
-"""What of monitoring is refused.
+"""Errors of monitoring.
 
 IngestError
 ├── UnknownAttemptError    no such job or attempt
@@ -34,4 +34,4 @@ class InvalidCursorError(IngestError):
 
 
 class LineNotFoundError(IngestError):
-    """There is no such line."""
+    """The line is not stored."""

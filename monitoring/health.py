@@ -1,8 +1,8 @@
 """Stragglers: the rank that the others wait for, step after step.
 
-Ranks compare what each takes without waiting for the others (`training.stragglers`), at every
-pulse, and rank 0 tells the slowest and its ratio to the median as series of the job. Here is what
-is made of them.
+Ranks compare the time that each takes without waiting for the others (`training.stragglers`) at
+every step sync, and rank 0 reports the slowest and its ratio to the median as series of the job.
+This module interprets them.
 """
 
 import math
@@ -24,13 +24,13 @@ class Straggler:
 
     rank: int
     ratio: float
-    """Of its own time for a step to the median of all ranks'."""
+    """Ratio of its own time for a step to the median of all ranks'."""
     node: str | None
     """Name of its node; None: not known."""
 
 
 def straggler_of(metrics: Mapping[str, Any], allocation: Allocation | None) -> Straggler | None:
-    """The job's slow rank by its newest metrics; None: no rank is slow, or none is told.
+    """Return the job's slow rank by its newest metrics; None: no rank is slow, or none is reported.
 
     Args:
         allocation: `Attempt.allocation`, to name the rank's node. A rank that is not in it, or is

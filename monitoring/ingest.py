@@ -71,8 +71,8 @@ class Ingest:
     ) -> int:
         """Store the bytes of an output file from `offset` on; returns the next offset to send.
 
-        Bytes that are stored already are passed over. Bytes behind a gap are not stored: the answer
-        is below `offset`, and the sender goes on from there.
+        Bytes that are stored already are skipped. Bytes after a gap are not stored: the result
+        is below `offset`, and the sender resumes from there.
 
         Raises:
             UnknownAttemptError: when there is no such attempt.

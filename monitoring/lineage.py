@@ -1,16 +1,16 @@
-"""Which steps of a rank count: those that nobody took over, whenever they are told.
+"""Lineage of steps: which rank's reports of a step count, whenever they arrive.
 
-An attempt that was revoked, as its host fell silent, may have measured more than was shipped. The
-next attempt begins at a checkpoint, so up to the newest one that the revoked attempt had committed
-nobody else measures these steps; from there on its own are void.
+An attempt that was revoked, as its host became unreachable, may have measured more than was
+shipped. The next attempt begins at a checkpoint, so nobody else measures the steps up to the newest
+one that the revoked attempt had committed; its later steps are void.
 
-Ranks regroup under the next generation of their attempt while they run. Who is left out may not
-know it: the host's agent is dead, or cut off. Such ranks go on as long as they can, and what they
-wrote is shipped when an agent is there again. They may have been right up to the step behind which
-the others went on, and nothing of it may be lost; what they tell from there on is void.
+Ranks regroup under the next generation of their attempt while they run. A rank that is left out may
+not know it: the host's agent is dead, or cut off. Such ranks continue as long as they can, and
+their data is shipped when an agent is there again. They may have been right up to the step after
+which the others continued, and nothing of it may be lost; their later reports are void.
 
 A process outlives regroupings, so the generation in which it began does not say in which one it
-wrote. Where it ran does: a host belongs to an attempt from one generation up to another.
+wrote. Its host does: a host belongs to an attempt from one generation up to another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ from trainhall.db.documents import GenerationRecord, GenerationStart
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Of what a rank process tells."""
+    """Origin of a rank process's reports."""
 
     generation: int = 0
     """In which the process began; 0: nobody knows."""
     node_id: str | None = None
-    """Of the host that ships it; None: nobody knows."""
+    """Host that ships it; None: unknown."""
 
 
 UNKNOWN = Origin()
 
 
 class Generations(Protocol):
-    """What is known of an attempt: its row, or these columns of it."""
+    """Lineage columns of an attempt's row."""
 
     @property
     def revoked(self) -> bool: ...
@@ -48,9 +48,9 @@ class Generations(Protocol):
 
 
 def void_from(attempt: Generations, origin: Origin, saved_step: int | None = None) -> int | None:
-    """The first step from which on what these ranks tell is void; 0: all of it is, None: nothing.
+    """Return the first step whose reports from these ranks are void; 0: all are, None: none.
 
-    Before a later generation has told where it goes on, nobody knows, and nothing is void.
+    Before a later generation has reported its first step, it is unknown, and nothing is void.
 
     Args:
         saved_step: of the newest checkpoint that the attempt has committed, where what a revoked
@@ -64,7 +64,7 @@ def void_from(attempt: Generations, origin: Origin, saved_step: int | None = Non
 
 
 def _taken_over(attempt: Generations, origin: Origin) -> list[int]:
-    """Where later generations of the attempt went on without these ranks."""
+    """Return the first steps of later generations of the attempt that left these ranks out."""
     found: list[int] = []
     if not attempt.began or not origin.generation:
         return found
@@ -81,8 +81,11 @@ def _taken_over(attempt: Generations, origin: Origin) -> list[int]:
 
 
 def _last_generation(generations: Sequence[GenerationRecord] | None, origin: Origin) -> int | None:
-    """The last one that ranks of this origin can belong to: up to which their host was part of the
-    attempt without a break. None: it was not, where they began, and tells in another's name."""
+    """Return the last generation that ranks of this origin can belong to.
+
+    Up to it their host was part of the attempt without a break. None: it was not part of the
+    attempt where they began, and reports under another's name.
+    """
     last = None
     for entry in generations or ():
         if entry.generation < origin.generation:

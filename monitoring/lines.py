@@ -17,7 +17,7 @@ def plain_text(line: bytes) -> str:
 
 
 def cut_lines(data: bytes) -> tuple[bytes, bytes]:
-    """What is made of whole lines or full pieces, and the unfinished rest (under `PIECE_BYTES`).
+    """Return the whole lines or full pieces, and the unfinished rest (under `PIECE_BYTES`).
 
     A lone carriage return ends a line too: progress bars redraw theirs that way. One at the very
     end waits, since a line feed may follow it.
@@ -29,9 +29,9 @@ def cut_lines(data: bytes) -> tuple[bytes, bytes]:
 
 
 def split_lines(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The lines of what `cut_lines` gave: offset within `data`, and bytes without the line's end.
+    """Yield the lines of `cut_lines`: offset within `data`, and bytes without the line's end.
 
-    Of a line that was redrawn, the last state is told, as a terminal would show it.
+    Of a line that was redrawn, only the last state counts, as a terminal would show it.
     """
     at = 0
     while at < len(data):

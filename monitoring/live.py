@@ -1,9 +1,9 @@
-"""The live stream of a job: what is stored in the database, told to every viewer in its order.
+"""The live stream of a job: rows of the database, sent to every viewer in order.
 
-The hub holds no state that matters. One feed per watched job reads the rows behind its position
-when it is woken (and now and then by itself: another coordinator may have stored some), makes each
-into a frame once, and hands it to all viewers. A viewer who comes with `after` is first told what
-the database holds between there and the feed's position.
+The hub holds no state that matters. One feed per watched job reads the rows after its position when
+it is woken (and now and then by itself: another coordinator may have stored some), makes each into
+a frame once, and sends it to all viewers. A viewer that connects with `after` first gets the rows
+between there and the feed's position.
 """
 
 import asyncio
@@ -27,22 +27,22 @@ from trainhall.monitoring.codec import DIGESTS, Floats, Ints, Table, decode_fram
 from trainhall.monitoring.prometheus import VIEWERS_DROPPED
 
 POLL_SECONDS = 2.0
-"""How late a frame is at most that another coordinator stored."""
+"""Largest delay of a frame that another coordinator stored."""
 REPLAY_ROWS = 20_000
-"""A viewer who missed more is told to reload."""
+"""Most rows that are replayed; a viewer that missed more must reload."""
 PAGE_ROWS = 1_000
 FRAME_ROWS = 2_000
-"""Of longer tables some points are streamed, the extremes among them: a chart looks the same."""
+"""Most points of a table that are streamed, the extremes among them: a chart looks the same."""
 GATHER_SECONDS = 0.02
-"""What is stored in so short a time is read together."""
+"""Time within which stored rows are read together."""
 QUEUE_BYTES = 4 * 1024 * 1024
-"""What may wait for one viewer; who falls further behind is dropped."""
+"""Limit of the data queued for one viewer; one that lags further behind is dropped."""
 
 log = structlog.get_logger(__name__)
 
 
 class ViewerTooSlowError(Exception):
-    """The viewer fell too far behind and is dropped; it may come back with its last sequence."""
+    """A viewer that lagged too far behind; it may reconnect with its last sequence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +141,11 @@ class Hub:
     async def follow(self, job_id: str, after: int) -> AsyncIterator[list[Frame]]:
         """Frames with a sequence above `after`, none missing and none twice, until `close`.
 
-        A `reset` frame says that what came after `after` cannot be told: the viewer reads the job
-        anew and goes on with the frames behind the reset's sequence.
+        A `reset` frame says that the frames after `after` are not available: the viewer reads
+        the job again and continues with the frames after the reset's sequence.
 
         Raises:
-            ViewerTooSlowError: when the viewer fell too far behind.
+            ViewerTooSlowError: when the viewer lagged too far behind.
             LookupError: when there is no such job.
         """
         feed = await self._feed(job_id)
@@ -216,7 +216,7 @@ class Hub:
         return found
 
     async def _replay(self, job_id: str, after: int, upto: int) -> AsyncIterator[list[Frame]]:
-        """What is stored above `after` and up to `upto`."""
+        """Yield the stored frames above `after` and up to `upto`."""
         if after > upto:
             # The viewer may have read what the feed has still to read; or it is of another hall.
             last = await self._last_sequence(job_id)
@@ -236,7 +236,7 @@ class Hub:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Frames in order; every sequence up to `upto` is told."""
+    """Frames in order; complete up to `upto`."""
 
     frames: list[Frame]
     upto: int

@@ -27,22 +27,22 @@ class LogLine:
     rank: int
     stream: str
     offset: int
-    """Of its first byte in the rank's output file."""
+    """Offset of its first byte in the rank's output file."""
     time: datetime
     """When the coordinator received it."""
     text: str
     """Without the line's end; bytes that are not UTF-8 are replaced."""
     void: bool
-    """It came after its attempt was replaced, or had gone on without its rank."""
+    """True if it was written after its attempt was replaced, or had continued without its rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
     items: list[LogLine]
     next_cursor: str
-    """Where the next page begins, now or when more was written."""
+    """Cursor of the next page, which exists now or when more was written."""
     previous_cursor: str | None
-    """Where this page begins; None: at the beginning of everything."""
+    """Cursor at which this page begins; None: at the very beginning."""
     more: bool
     """Something is stored behind this page that was not looked at for it."""
 
@@ -55,7 +55,7 @@ class LineId:
     rank: int
     stream: str
     offset: int
-    """Of its first byte in the rank's output file."""
+    """Offset of its first byte in the rank's output file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ async def read_logs(
     search: str | None = None,
     limit: int = 1000,
 ) -> LogPage:
-    """At most `limit` lines from the cursor `after` or the beginning.
+    """Return at most `limit` lines from the cursor `after` or the beginning.
 
     Instead of there, a page may end at the cursor `before`, begin some lines ahead of the line
     `at`, or hold the last `tail` lines. With `search` it holds only lines from `after` on whose
     text has these characters in it, in upper or lower case, colours left aside.
 
-    Lines stand in the order in which they were received. A line is told once it has ended, or after
-    a second without an end. An unknown job has no lines.
+    Lines stand in the order in which they were received. A line is returned once it has ended,
+    or after a second without an end. An unknown job has no lines.
 
     Raises:
         InvalidCursorError: when `after` or `before` is none.

@@ -35,7 +35,7 @@ class _Part:
     last: int
 
     def of(self, run: Run) -> Run:
-        """What of a run of points lies in this part."""
+        """Return the points of a run that lie in this part."""
         inside = (run.steps >= self.first) & (run.steps <= self.last)
         return run if inside.all() else run.at(inside)
 
@@ -46,7 +46,7 @@ CurveKey = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one attempt gives to a curve: a span of packed points, then points in memory."""
+    """One attempt's piece of a curve: a span of packed points, then points in memory."""
 
     series: Any
     start: int

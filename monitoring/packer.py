@@ -34,7 +34,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 """One transaction packs about so much: nobody else writes meanwhile."""
 BATCH_ROWS = 4096
 KEEP_SEQUENCES = 20_000
-"""How much of the stream a viewer that reconnects may have missed before it has to reload."""
+"""Length of the stream that a reconnecting viewer may have missed before it has to reload."""
 KEEP_BYTES = 16 * 1024 * 1024
 """The most packed frames that are kept for such viewers."""
 IDLE_LINE = timedelta(seconds=1)
@@ -131,7 +131,7 @@ class Packer:
         return await self._database.write(write)
 
     async def _trim(self, job_id: str) -> None:
-        """Forget packed frames that nobody comes back for."""
+        """Delete packed frames that no viewer needs any more."""
 
         def read(connection: Connection) -> int | None:
             return _trimmable(connection, job_id, self._keep_sequences)

@@ -1,4 +1,4 @@
-"""What the coordinator tells Prometheus: counters of its own work, and the cluster as it stands."""
+"""Prometheus metrics of the coordinator: counters of its own work, and the state of the cluster."""
 
 from collections.abc import Iterator
 

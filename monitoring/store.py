@@ -87,14 +87,14 @@ Item = Metrics | Output
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of an item."""
+    """Result of storing an item."""
 
     acknowledged: int
-    """Of metrics: the writer's newest stored sequence. Of output: the next offset."""
+    """The writer's newest stored sequence for metrics; the next offset for output."""
     points: int = 0
     log_bytes: int = 0
     first_step: int | None = None
-    """The attempt's first step, where nobody has told it yet."""
+    """The attempt's first step, if not reported yet."""
 
 
 @dataclass
@@ -113,11 +113,10 @@ class _Job:
 def store(
     connection: Connection, job_id: str, items: Sequence[Item], now: datetime
 ) -> list[Stored | UnknownAttemptError]:
-    """Store what is new of the items of one job, in their order; each answer at its item's place.
+    """Store the new data of the items of one job, in their order; returns one result per item.
 
-    Repeated frames and bytes are passed over. Of an item that leaves a gap nothing is stored, and
-    its answer says where to go on from.
-    """
+    Repeated frames and bytes are skipped. Nothing of an item that leaves a gap is stored, and
+    its result says where to resume."""
     # The lock first: what a revocation that holds it says of the attempts has to be seen.
     job = _locked_progress(connection, job_id, now)
     attempts = {
@@ -162,11 +161,11 @@ _NEWEST_SAVED = (
     .correlate(Attempt)
     .scalar_subquery()
 )
-"""Whatever became of it since: an attempt that begins further back takes the steps again."""
+"""The newest save, whatever became of it since: an attempt that begins before it repeats steps."""
 
 
 def note_first_step(connection: Connection, job_id: str, attempt: int, step: int) -> None:
-    """An attempt took its first step here, unless it has told another one itself."""
+    """Record an attempt's first step, unless it has reported another one itself."""
     connection.execute(
         update(Attempt)
         .where(
@@ -327,11 +326,11 @@ def _add_metrics(
         )
     tables = [table for _, part, void in parts if not void for table in part]
     if item.attempt == job.newest_attempt and tables and not attempt.revoked:
-        # Ranks go on from the step that they stand at when they regroup in place. What those who
-        # are gone had yet to ship is of the past then; it counts, and is no news. Before that one
-        # rank alone tells the job's step, in order, and it may be below that of an earlier attempt.
-        goes_on = attempt.in_place and attempt.generations is not None
-        _note_last_values(job, tables, goes_on=goes_on)
+        # Ranks continue from their current step when they regroup in place. Rows that lost ranks
+        # ship later still count, but are not the newest. Otherwise rank 0 alone reports the
+        # job's step, in order, and it may be below that of an earlier attempt.
+        continues = attempt.in_place and attempt.generations is not None
+        _note_last_values(job, tables, continues=continues)
     points = sum(len(t.steps) * len(t.columns) for _, part, _ in parts for t in part)
     return Stored(writers[key], points=points, first_step=first_step)
 
@@ -339,7 +338,7 @@ def _add_metrics(
 def _divided(
     item: Metrics, skip: int, whole: bytes, first_void: int | None
 ) -> list[tuple[bytes, list[Table], bool]]:
-    """What is new of an item, as it is stored: payload, its tables, and whether they are void.
+    """Return an item's new data as it is stored: payload, its tables, and whether they are void.
 
     Args:
         skip: so many of its frames are stored already.
@@ -371,10 +370,10 @@ def _rows(table: Table, wanted: NDArray[np.bool_]) -> Table:
     return Table(table.rank, table.steps[wanted], table.times[wanted], columns)
 
 
-def _note_last_values(job: _Job, tables: list[Table], *, goes_on: bool) -> None:
+def _note_last_values(job: _Job, tables: list[Table], *, continues: bool) -> None:
     """
     Args:
-        goes_on: steps of the attempt only rise.
+        continues: steps of the attempt only rise.
     """
     last: dict[str, Any] = {}
     step: int | None = None
@@ -386,7 +385,7 @@ def _note_last_values(job: _Job, tables: list[Table], *, goes_on: bool) -> None:
                     last[name] = number_or_text(float(values[-1]))
     if step is not None:
         merged = {**job.metrics, **last}
-        if goes_on and step < job.step:
+        if continues and step < job.step:
             merged = {**last, **job.metrics}
         else:
             job.step = step
@@ -404,7 +403,7 @@ def _add_output(
     source, length = item.origin.node_id or "", file["length"]
     taken = file["sources"].get(source)
     if taken is None:
-        # A file begins at 0: a host that goes on with one has joined anew since.
+        # A file begins at 0: a host that continues one has joined again since.
         taken = item.offset if item.offset <= length else 0
     fresh = item.data[taken - item.offset :] if item.offset <= taken else b""
     if not fresh:

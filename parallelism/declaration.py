@@ -61,7 +61,7 @@ class Declaration:
 
     @property
     def modules(self) -> list[str]:
-        """The names of all modules that it tells of."""
+        """Return the names of all declared modules."""
         names = [name for layer in self.layers for name in layer]
         names += [name for split in self.splits for name in (split.column, split.row)]
         if (sequences := self.sequences) is not None:

@@ -24,9 +24,9 @@ class NoCompilerError(RuntimeError):
 def recompute(model: nn.Module, declaration: Declaration) -> None:
     """Keep of each layer its input alone, and run it again when its gradient is due.
 
-    (Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.) The second run
-    draws the same numbers from torch's generators (Python's and numpy's go on), and leaves buffers
-    such as running statistics as they are.
+    (Chen et al., "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.) The second
+    run draws the same numbers from torch's generators (Python's and numpy's advance), and leaves
+    buffers such as running statistics as they are.
 
     Raises:
         DegreesError: the model declares no layers.

@@ -33,5 +33,5 @@ class Mesh:
 
     @property
     def samples(self) -> int:
-        """Which of the `degrees.samples` parts of a batch is this rank's."""
+        """Return the index of this rank's part among the `degrees.samples` parts of a batch."""
         return self.place("data") * self.degrees.shard + self.place("shard")

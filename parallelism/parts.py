@@ -24,7 +24,7 @@ class Part:
     """This rank's part of one trained parameter.
 
     Args:
-        holders: how many ranks have the parameter, whole or in part.
+        holders: number of ranks that have the parameter, whole or in part.
     """
 
     def __init__(self, parameter: nn.Parameter, holders: int) -> None:

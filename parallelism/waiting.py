@@ -1,10 +1,9 @@
 """Collectives in the midst of a pass, where the rank has nothing to do until they are done.
 
 Over Gloo FSDP2 begins a collective and waits for it in one call, and what DTensor has begun the
-next operator needs. So nothing hides these, and all of their time is waiting. On a GPU it is not
-known so: FSDP2's collectives run in streams of their own, and it tells nobody where the passes wait
-for them.
-"""
+next operator needs. So nothing hides these, and all of their time is waiting. On a GPU it is
+unknown: FSDP2's collectives run in streams of their own, and it does not report where the passes
+wait for them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -59,7 +59,7 @@ def main() -> int:
     faulthandler.enable()
     environment = RankEnvironment.read(os.environ)
     folder = AttemptFolder(Path(required(os.environ, "TRAINHALL_ATTEMPT_FOLDER")))
-    # Without a shim that tells otherwise a rank is of the first.
+    # Without a shim a rank is of the first.
     generation = int(os.environ.get("TRAINHALL_GENERATION", "1"))
     events = EventSpool(folder.events(environment.rank, generation), environment.rank)
     user_traceback: UserTraceback | None = None

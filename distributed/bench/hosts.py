@@ -28,7 +28,7 @@ done
 
 
 class NetworkNotAllowedError(RuntimeError):
-    """This machine does not let us make networks; the message says why."""
+    """Missing permission of this machine to create networks; the message says why."""
 
 
 @dataclass(frozen=True)

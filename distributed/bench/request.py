@@ -33,7 +33,7 @@ class Scenario:
     sizes: tuple[int, ...]
     """In bytes, of the tensors that schedules combine."""
     bits_per_second: float | None = None
-    """That each host can send; None for loopback."""
+    """Send bandwidth of each host; None for loopback."""
 
     @property
     def ranks(self) -> int:

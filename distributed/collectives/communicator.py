@@ -179,7 +179,7 @@ class _Task(NamedTuple):
     action: Action
     line: Line
     part: int
-    """Which of the tensor's parts."""
+    """Index of the tensor's part."""
     into: Buffer | None
     """A view of a scratch buffer, for a piece that is added."""
     piece: Piece

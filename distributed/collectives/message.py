@@ -23,13 +23,13 @@ class Header:
     alike."""
 
     step: int
-    """Which collective, counted by all ranks alike."""
+    """Number of the collective, counted by all ranks alike."""
     phase: Phase
     round: int
     chunks: range
     source: int
     segment: int = 0
-    """Which piece of the chunks, where a transport sends them in pieces."""
+    """Index of the segment of the chunks, if a transport sends them in segments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Piece:
     chunks: range
     sends: bool
     segment: int
-    """Which piece of the message, from 0."""
+    """Index of the segment of the message, from 0."""
     start: int
     """The piece's slice of the tensor, in elements."""
     stop: int
@@ -137,7 +137,7 @@ class _Layout:
         return incoming
 
     def _may_receive_early(self, after: Round, r: Round, incoming: list[Piece]) -> bool:
-        """Whether what `after` receives may come while round `r` is under way."""
+        """Return whether messages of `after` may arrive while round `r` is in progress."""
         if after.receive is None or (r.receive and r.receive.add and len(incoming) > 2):
             return False  # it would take the place of pieces of this round that are yet to be begun
         if after.receive.add:

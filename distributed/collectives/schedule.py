@@ -2,8 +2,8 @@
 
 In a round a rank sends at most one message and receives at most one, both at once. Rounds are
 numbered over all ranks: what is sent in round 7 is received in round 7. A rank's list leaves out
-the rounds in which it is idle. Nothing waits for a round to end everywhere; a rank goes on as soon
-as it has what its own round brings.
+the rounds in which it is idle. Nothing waits for a round to end everywhere; a rank continues as
+soon as it has received the data of its own round.
 
 The tensor is cut into as many chunks as the algorithm wants, numbered from 0, and a message is a
 run of neighbouring chunks. Where the cuts lie is open: chunks may differ in size or be empty, and
@@ -93,7 +93,7 @@ class Leg:
     share: Fraction
     """The share of the tensor's bytes in each message."""
     pairs: Pairs
-    """Who sends to whom in one such round."""
+    """Sender and receiver pairs of one such round."""
 
     def backwards(self) -> "Leg":
         return replace(self, pairs=self.pairs[:, ::-1])

@@ -76,7 +76,7 @@ def simulate(
     Args:
         tensors: one-dimensional, of one size and type.
         cuts: where chunks begin, and the end, as from `even_cuts`; any rising numbers will do.
-        choose: of how many ranks could go on, which one does.
+        choose: picks one of so many ranks that could continue.
 
     Raises:
         CollectiveInputError: the tensors or cuts do not fit.

@@ -51,8 +51,11 @@ class Transport(Protocol):
 
     @property
     def lockstep(self) -> bool:
-        """Whether two ranks must begin the messages between them in the same order, those of one
-        round at once: they go at `start`. Otherwise a rank may be ready to receive early."""
+        """Return whether two ranks must begin the messages between them in the same order.
+
+        Then those of one round begin at once, at `start`. Otherwise a rank may be ready to
+        receive early.
+        """
 
     def sender(self, peer: int, header: Header, elements: int, kind: str) -> Line:
         """A line to `peer`.

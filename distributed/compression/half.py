@@ -27,4 +27,4 @@ class Half:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """There is nothing to take over."""
+        """Do nothing: there is no state."""

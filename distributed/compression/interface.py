@@ -36,7 +36,7 @@ class Bucket:
     """Gradients that are combined in one go."""
 
     index: int
-    """Its place among the buckets of a backward pass, from 0."""
+    """Position among the buckets of a backward pass, from 0."""
     flat: Tensor
     """[elements]: this rank's gradients, one behind the other, divided by the number of ranks. To
     be overwritten with the sum over the ranks. It is floating-point, and lies on the model's
@@ -92,4 +92,4 @@ class Dense:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """There is nothing to take over."""
+        """Do nothing: there is no state."""

@@ -15,10 +15,10 @@ def largest(numbers: Tensor, count: int) -> Tensor:
 
     NaN counts as larger than everything. The choice is a function of the numbers alone.
 
-    `topk` over millions of numbers takes ten times as long as this: a sample tells a bound that
+    `topk` over millions of numbers takes ten times as long as this: a sample gives a bound that
     somewhat more than `count` numbers reach (as in Lin et al., "Deep Gradient Compression",
-    arXiv:1712.01887), and the exact choice is made among those. Where the sample was misleading and
-    fewer reach it, all numbers are searched.
+    arXiv:1712.01887), and the exact choice is made among those. Where the sample was misleading
+    and fewer reach it, all numbers are searched.
 
     Args:
         numbers: flat.

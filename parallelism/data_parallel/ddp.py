@@ -84,7 +84,7 @@ class Replicas(Strategy):
     def _check_average(self) -> None:
         if not isinstance(self.called, DistributedDataParallel):
             return
-        # Nothing public tells: behind several micro-batches no gradient is None, and hooks on
+        # No public API tells: behind several micro-batches no gradient is None, and hooks on
         # parameters would cost each step more than this one call, which waits for no device.
         try:
             self.called._check_reducer_finalized()
@@ -97,7 +97,7 @@ class Replicas(Strategy):
             ) from error
 
     def _left_out(self, message: str) -> str:
-        """The parameters whose places DDP tells, which are those of `parameters`."""
+        """Return the parameters in a message of DDP, by their positions in `parameters`."""
         found = re.search(r"did not receive grad for rank \d+: ([\d ]+)", message)
         names = list(self.parameters)
         return ", ".join(names[int(i)] for i in found[1].split()) if found else "a parameter"
@@ -146,9 +146,9 @@ def apply(
 ) -> nn.Module:
     """Spread a plain model over the default process group; a group of one needs nothing.
 
-    In host memory DDP takes this rank to be alone, and lays gradients out in buckets. What it waits
-    for nobody can break off, as a rank must that goes on without another (see `breakable`); so
-    whatever involves other ranks is done here and by the hook.
+    In host memory DDP takes this rank to be alone, and lays gradients out in buckets. Its waits
+    cannot be interrupted, as a rank must that continues without another (see `breakable`); so
+    everything that involves other ranks is done here and by the hook.
 
     Args:
         model: on `device` already; rank 0's weights win.
@@ -188,7 +188,7 @@ def _share_before_forward(_: None, buffers: Mapping[str, Tensor]) -> None:
 
 
 def several_buckets(model: nn.Module, bucket_mb: float) -> bool:
-    """Whether some gradients may be averaged before the last one is there."""
+    """Return whether some gradients may be averaged before the last one is ready."""
     trained = [p for p in model.parameters() if p.requires_grad]
     size = sum(p.numel() * p.element_size() for p in trained)
     return size > bucket_mb * 2**20 or len({p.dtype for p in trained}) > 1

@@ -128,8 +128,10 @@ def shard(
 
 
 def _groups(model: nn.Module) -> list[Any]:
-    """FSDP2's groups of weights that are gathered and reduced together. Nothing public tells of
-    what became of their gradients before they are sent."""
+    """Return FSDP2's groups of weights that are gathered and reduced together.
+
+    No public API reports on their gradients before they are sent.
+    """
     modules = [module for module in model.modules() if isinstance(module, FSDPModule)]
     states: dict[int, Any] = {id(s): s for s in (module._get_fsdp_state() for module in modules)}
     found: list[Any] = []

@@ -1,7 +1,7 @@
 """DDP's communication hook: gradients are combined by an algorithm and a compression of ours.
 
 Buckets, and the overlap with the backward pass, stay DDP's. It calls the hook with each bucket as
-soon as that is full, on all ranks in the same order, and goes on with the backward pass; a thread
+soon as that is full, on all ranks in the same order, and continues the backward pass; a thread
 of this rank combines one bucket after the other, in a process group that nothing else uses.
 """
 
@@ -28,7 +28,7 @@ from trainhall.parallelism.strategy import Tools
 
 _Layout = tuple[int, torch.dtype]
 _PATIENCE_SECONDS = 1.0
-"""For the thread to hear that connections were closed."""
+"""Time for the thread to notice that connections were closed."""
 
 
 class GradientHook:
@@ -155,7 +155,7 @@ class GradientHook:
 
 
 class _Watched:
-    """An exchange, and what tells a compression's own time from that of sending."""
+    """An exchange, with the clock that separates a compression's own time from that of sending."""
 
     def __init__(self, exchange: OpenExchange, among_others: "_AmongOthers", tools: Tools) -> None:
         self.rank = exchange.rank
@@ -215,7 +215,7 @@ class _AmongOthers:
                 raise AbandonedThreadError
 
     def leave_behind(self) -> bool:
-        """Whether the thread is inside, and so is not waited for. Should it come out, it ends."""
+        """Return whether the thread is inside, and so is not waited for. Once outside, it ends."""
         with self._lock:
             self.is_left = self._is_inside
             return self.is_left

@@ -157,7 +157,7 @@ class LogicalShards(Replicas):
 
 
 class _Exchange:
-    """Adds the gradients of a backward pass over the ranks, bucket by bucket, while it goes on.
+    """Adds the gradients of a backward pass over the ranks, bucket by bucket, while it runs.
 
     It is DDP's communication hook. On the CPU a thread of its own does the work, since Gloo's
     collectives are waited for; on a GPU a stream of its own.

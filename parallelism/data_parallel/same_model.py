@@ -1,4 +1,4 @@
-"""Whether all ranks hold the same model, before anything of it is combined."""
+"""Check that all ranks hold the same model, before anything of it is combined."""
 
 from itertools import chain
 
@@ -14,7 +14,7 @@ class ModelMismatchError(RuntimeError):
 def check_same_parameters(model: nn.Module) -> None:
     """See that all ranks of the default process group bring the same parameters. A collective.
 
-    DDP looks too, but tells it to all ranks but the first, which then waits for the others.
+    DDP checks too, but reports it on all ranks but the first, which then waits for the others.
 
     Raises:
         ModelMismatchError: on every rank, with the first parameter that differs and what each has.

@@ -1,10 +1,9 @@
 """Gradients are averaged by communication hooks that do what DDP does without one, and more.
 
-They can stop waiting for other ranks, which DDP cannot (`breakable`). And they see how
-long gradients are on their way while the backward pass still computes others. DDP's own log tells
+They can stop waiting for other ranks, which DDP cannot (`breakable`). And they see how long
+gradients are on their way while the backward pass still computes others. DDP's own log shows
 when the first bucket was sent and when the backward pass ended, but not what became of the first
-bucket in between: a network that was idle for most of that time would count as busy.
-"""
+bucket in between: a network that was idle for most of that time would count as busy."""
 
 from typing import NamedTuple, Protocol
 

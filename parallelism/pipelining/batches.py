@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def leaves_of(batch: Any) -> Iterator[Any]:
-    """Whatever lies in a batch's tuples, lists and dicts, in order."""
+    """Yield the leaves of a batch's tuples, lists and dicts, in order."""
     if isinstance(batch, dict):
         for part in batch.values():
             yield from leaves_of(part)

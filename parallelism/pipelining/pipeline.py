@@ -302,7 +302,7 @@ def _joined(*parts: Any) -> Any:
 
 
 def _owner(stage: int, size: int, schedule: Schedule) -> int:
-    """Which rank of a pipeline holds a stage; ZBV's ranks hold stages r and 2p−1−r."""
+    """Return the rank of a pipeline that holds a stage; ZBV's ranks hold stages r and 2p−1−r."""
     if schedule == "zbv":
         return min(stage, 2 * size - 1 - stage)
     return stage % size

@@ -76,8 +76,8 @@ class Layers(nn.Module):
     """Within a schedule's own forward pass. It runs another one to learn the shapes, which may
     neither draw random numbers nor move the running statistics of batch norm."""
     asks_gradient = False
-    """Whether what these layers hand on always asks for its gradient, even if they are frozen and
-    have no use for it."""
+    """True if the output of these layers always requires its gradient, even if they are frozen
+    and do not need it."""
 
     def __init__(self, model: nn.Module, names: list[str]) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def inputs_of(loss_of: Loss, batch: Any, *, training: bool) -> tuple[Any, ...]:
 
 @contextmanager
 def draws_of_its_own(device: torch.device) -> Iterator[None]:
-    """Whatever is seeded and drawn within it, the generators go on as if it was not."""
+    """Restore the generators at the end, whatever is seeded and drawn within."""
     python, numbers = random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):

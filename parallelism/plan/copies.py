@@ -40,7 +40,7 @@ class Copies(Strategy):
         """They stay: the next backward pass writes over them."""
 
     def share_buffers(self) -> None:
-        """There is one rank."""
+        """Do nothing: there is one rank."""
 
 
 class Alone(Copies):

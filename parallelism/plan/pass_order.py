@@ -16,7 +16,7 @@ class Pass:
 
     kind: Kind
     chunk: int
-    """Which of the rank's stages."""
+    """Index of the rank's stage."""
     microbatch: int
 
 

@@ -73,7 +73,7 @@ class PipelineTracer:
 
     def _trace(self, place: int) -> Trace:
         if self.mesh is not None and (place == 0 or not self.equal):
-            # As in `Tracing.step`: operators that DTensor has not met would count. Of equal layers
+            # As in `Tracing.step`: operators that are new to DTensor would count. Of equal layers
             # all ranks have the same.
             self._step(place, [self._shortened(self.stages[s], SHORT) for s in self._mine(place)])
         names = [self.stages[stage] for stage in self._mine(place)]

@@ -1,6 +1,6 @@
 """One step of a worker and of a server of `parameter_server`, on tensors without memory.
 
-Messages are left out, since what comes in tells who has sent it; the memory they lie in is not.
+Messages are left out, but not the memory that holds them.
 """
 
 import torch

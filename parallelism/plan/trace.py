@@ -138,7 +138,7 @@ class Tracing:
         """A step of the mesh's first rank under `ddp`, `fsdp` or `tensor`."""
         short = None if self.row is None else SHORT
         if asked.degrees.tensor > 1 or asked.degrees.shard > 1:
-            # DTensor tries each operator it has not met on tensors of full size. They would count.
+            # DTensor tries each operator new to it on tensors of full size. They would count.
             self._step(asked, short)
         trace = self._step(asked, short)
         if self.row is None:
@@ -318,8 +318,10 @@ def _spread(
 
 
 def grows_evenly(short: Trace, longer: Trace) -> bool:
-    """Whether the peaks of two lengths are the same moments of a step: of nothing one layer more
-    holds less at the same moment."""
+    """Return whether the peaks of two lengths are at the same moments of a step.
+
+    If so, one layer more never lowers the memory at any moment.
+    """
     return all(
         size <= longer.peaks[phase].get(kind, 0)
         for phase, held in short.peaks.items() for kind, size in held.items()

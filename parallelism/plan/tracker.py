@@ -85,7 +85,7 @@ class Tracker(TorchDispatchMode):
         kwargs = kwargs or {}
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if any(is_traceable_wrapper_subclass(tensor) for tensor in given):
-            return NotImplemented  # a DTensor comes back as operators on its parts
+            return NotImplemented  # a DTensor returns as operators on its parts
         result = func(*args, **kwargs)
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         self.watch(made)

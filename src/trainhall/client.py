@@ -44,7 +44,7 @@ __all__ = [
 Json = dict[str, Any]
 
 _LINES = 1000
-"""Of output, asked for at once."""
+"""Lines of output per request."""
 _MOST_POINTS = 1_000_000
 
 
@@ -100,7 +100,7 @@ class Client:
     def check(
         self, spec: str | Path | Mapping[str, Any], changes: Mapping[str, Any] | None = None
     ) -> Json:
-        """What `submit` would create, and when that would start (`outlook`); nothing is created."""
+        """Return the job that `submit` would create, and when it would start (`outlook`)."""
         found: Json
         found, _ = specs.check(_read(spec, changes), self._rest)
         return found
@@ -114,14 +114,15 @@ class Client:
         return self._rest.items("/training/jobs", limit=limit, state=state)
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
-        """The job once it is `completed`, `failed` or `cancelled`. The coordinator may be restarted
-        meanwhile.
+        """Wait until the job is `completed`, `failed` or `cancelled`, and return it.
+
+        The coordinator may be restarted meanwhile.
 
         Args:
             timeout: seconds; None: as long as it takes.
 
         Raises:
-            TimeoutError: it has not ended by then, as far as is known, and goes on.
+            TimeoutError: it has not ended by then, as far as is known, and runs on.
         """
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         try:
@@ -145,7 +146,7 @@ class Client:
         resources: Mapping[str, Any] | None = None,
         parallelism: Mapping[str, Any] | None = None,
     ) -> Json:
-        """Have a paused job go on.
+        """Resume a paused job.
 
         Args:
             resources, parallelism: keys of these parts of its spec to replace.
@@ -194,7 +195,7 @@ class Client:
         stream: str | None = None,
         attempt: int | None = None,
     ) -> Iterator[Json]:
-        """What its ranks have written so far, line by line: `text`, `rank`, `stream`, `time`…"""
+        """Yield the output of its ranks so far, line by line: `text`, `rank`, `stream`, `time`…"""
         path, cursor = f"/training/jobs/{self._rest.job_id(job_id)}/logs", None
         while True:
             page = self._rest.get(
@@ -206,11 +207,11 @@ class Client:
             cursor = page["next_cursor"]
 
     def events(self, job_id: str) -> Iterator[Json]:
-        """What happened to it, the oldest first."""
+        """Yield its events, oldest first."""
         return self._rest.items(f"/training/jobs/{self._rest.job_id(job_id)}/events")
 
     def checkpoints(self, job_id: str) -> Iterator[Json]:
-        """Those of a job, the newest first."""
+        """Yield the checkpoints of a job, newest first."""
         return self._rest.items(f"/checkpoints/jobs/{self._rest.job_id(job_id)}")
 
     def restore(

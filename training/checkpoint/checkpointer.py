@@ -95,7 +95,7 @@ class Checkpointer:
         on_commit: called on rank 0 in the background thread, once the checkpoint is durable.
         on_error: called on each rank that knows of it (rank 0 at least), in the background thread
             or, where there is no memory for the copy, within `save`: the save came to nothing,
-            earlier checkpoints are as they were, training may go on. By default the error is
+            earlier checkpoints are as they were, training may continue. By default the error is
             logged. Neither callback may call the checkpointer.
         mesh: degrees of parallelism, for the manifest; by default `{"data": world size}`.
     """
@@ -133,7 +133,7 @@ class Checkpointer:
 
     @property
     def _idle(self) -> bool:
-        """This rank has nothing to write."""
+        """Return whether this rank has nothing to write."""
         return self._replicated and self._ranks.rank != 0
 
     def prepare(self, state: Mapping[str, Any]) -> None:
@@ -209,7 +209,8 @@ class Checkpointer:
         return self.saving
 
     def wait(self) -> None:
-        """Until the save under way is committed or given up; its callbacks have returned."""
+        """Wait until the save in progress is committed or has failed, and its callbacks have
+        returned."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -226,13 +227,13 @@ class Checkpointer:
 
         Every file is hashed before any is used, once on every host: the ranks that see the same
         folder through the same kernel share the work. Tensors are filled in place and plain values
-        replaced in place; `extra` comes back in the result and is not looked for in `state`, which
+        replaced in place; `extra` is part of the result and is not looked for in `state`, which
         may also be made for each good candidate, the same on all ranks.
         Hosts without shared storage may have been given different names (one of them could not
         fetch the newest): only those that all ranks have are tried, in rank 0's order.
 
         Args:
-            lacking: of better ones that are not among this rank's `names`, why not.
+            lacking: reasons for better ones that are not among this rank's `names`.
             optional: a key of the state under which a checkpoint may hold more than the state does.
 
         Returns:
@@ -247,11 +248,11 @@ class Checkpointer:
 
     @property
     def _plan_ranks(self) -> Ranks:
-        """Who plans a save together, on the calling thread."""
+        """Return the ranks that plan a save together, on the calling thread."""
         return Alone() if self._replicated else self._ranks
 
     def _planned(self, flat: FlatState) -> tuple[Plan, dict[MetadataIndex, Tensor]]:
-        """Who writes what, and the tensors that this rank writes."""
+        """Return the plan of who writes what, and the tensors that this rank writes."""
         if not self._replicated:
             return plan_shards(flat, self._ranks)
         self._plan = plan_whole(flat, self._plan)

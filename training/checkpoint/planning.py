@@ -19,7 +19,7 @@ from trainhall.training.checkpoint.storage import same_memory
 
 @dataclass
 class Plan:
-    """Which rank writes what. It holds as long as names, shapes and dtypes stay."""
+    """Assignment of shards to ranks. It holds as long as names, shapes and dtypes stay."""
 
     shape_of_state: list[tuple[str, Any, Any]]
     mine: SavePlan
@@ -42,7 +42,7 @@ def plan_whole(flat: FlatState, known: Plan | None) -> Plan:
 
 
 def plan_shards(flat: FlatState, ranks: Ranks) -> tuple[Plan, dict[MetadataIndex, Tensor]]:
-    """Who writes what of a state that the ranks hold together, and the tensors of this rank.
+    """Return the plan for a state that the ranks hold together, and the tensors of this rank.
 
     Raises:
         TypeError: a tensor is not dense.

@@ -46,7 +46,7 @@ def location_of(folder: Path) -> Location:
 
 
 class Alone:
-    """This process acts for itself."""
+    """A single process."""
 
     rank = 0
     size = 1

@@ -77,7 +77,7 @@ class Staging:
 
 
 def _is_plain_memory(tensor: Tensor) -> bool:
-    """Its bytes lie in host memory as they are to be written."""
+    """Return whether its bytes lie in host memory as they are to be written."""
     return (
         tensor.device.type == "cpu"
         and tensor.is_contiguous()

@@ -69,10 +69,10 @@ def put_values(state: dict[str, Any], values: Mapping[str, Plain]) -> None:
 
 
 def to_json(value: Any, where: str = "extra") -> Any:
-    """Plain data as JSON can hold it; NaN and the infinities become `{"$float": "nan"}`.
+    """Encode plain data for JSON; NaN and the infinities become `{"$float": "nan"}`.
 
     Raises:
-        TypeError: it would not come back the same: another type, or a key that is not a str.
+        TypeError: it would not be restored the same: another type, or a key that is not a str.
     """
     match value:
         case None | bool() | int() | str():
@@ -94,7 +94,7 @@ def to_json(value: Any, where: str = "extra") -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """Decode the result of `to_json`; tuples come back as lists."""
+    """Decode the result of `to_json`; tuples become lists."""
     if isinstance(value, list):
         return [from_json(item) for item in value]
     if isinstance(value, dict):

@@ -33,7 +33,7 @@ def seed_sample(word: int) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Whatever is seeded and drawn on the host within it, the generators go on as if it was not."""
+    """Restore the host's random generators at the end, whatever is seeded and drawn within."""
     python, numbers, host = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Which sample goes where: the order of an epoch, and the sampler that walks through it.
+"""Assignment of samples: the order of an epoch, and the sampler that walks through it.
 
 The order is a function of (seed, epoch, position) and of nothing else. The number of ranks decides
-only who takes which part of a global batch, so a job that is resized goes on with the same batches.
+only who takes which part of a global batch, so a resized job continues with the same batches.
 """
 
 from collections.abc import Callable

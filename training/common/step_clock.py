@@ -54,7 +54,7 @@ class StepClock(Protocol):
         """Count the time since the last mark as `phase`; a phase may be marked several times."""
 
     def now(self) -> Any:
-        """This moment, for `sent`; on a GPU that of the current stream. From any thread."""
+        """Return the current moment (of the stream, on a GPU), for `sent`. From any thread."""
 
     def sent(self, begun: Any, ended: Any) -> None:
         """Something was on its way between two moments of this step. From any thread."""
@@ -191,7 +191,7 @@ class CudaClock:
         self._sent.append((begun, ended))
 
     def sending_unmeasured(self) -> None:
-        """No strategy tells that of a GPU."""
+        """Do nothing: no strategy reports that of a GPU."""
 
     def waited(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> None:
         self._waits.append((len(self._marks), begun, ended))

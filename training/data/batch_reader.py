@@ -87,7 +87,7 @@ class Reader:
 
 
 def _unequal(indices: list[int], samples: list[Any]) -> str | None:
-    """Which two samples differ in shape, in words; None if none do."""
+    """Return a message about the first two samples that differ in shape; None if none do."""
     first = shapes_of(samples[0])
     for index, sample in zip(indices, samples, strict=True):
         if (shapes := shapes_of(sample)) != first:

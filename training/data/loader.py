@@ -24,7 +24,7 @@ MAX_CHOSEN_WORKERS = 8
 
 @dataclass(frozen=True)
 class Share:
-    """Which part of a global batch a rank takes, and in how many micro-batches."""
+    """A rank's part of a global batch, and its number of micro-batches."""
 
     rank: int | None
     """None: the rank reads nothing."""

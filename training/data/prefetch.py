@@ -324,8 +324,10 @@ def _aligned(size: int) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when the rank ends, however that happens; `ps` tells it
-    from the rank by its name."""
+    """Have the kernel kill this process when the rank ends in any way.
+
+    `ps` shows it under a name of its own.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)

@@ -46,7 +46,7 @@ from trainhall.training.sync.step_sync import Rows, SyncResult
 
 
 class RegroupRequested(Exception):  # noqa: N818 - control flow, no error
-    """All ranks of the group have finished a step and go on in a newer one."""
+    """Request to continue in a newer group; all ranks of the group have finished a step."""
 
 
 class TransferredState(NamedTuple):
@@ -81,7 +81,7 @@ class ElasticLoop(Loop):
         self.is_prepared = False
         """The model is as all groups take it."""
         self.is_partially_copied = False
-        """Its tensors are partly those of another rank: nothing that it could go on with."""
+        """True while its tensors are partly those of another rank, and so unusable."""
         self.settled = 0
         self.saves_again = False
         super().__init__(context)
@@ -343,7 +343,7 @@ class _Run:
         own = next(p for p in context.launch.ranks if p.rank == context.environment.rank)
         self._membership = Membership(context.launch, own, context.folder, context.device)
         self._loop: ElasticLoop | None = None
-        """None until a group was joined, and while its state is nothing to go on with."""
+        """None until a group was joined, and while its state is unusable."""
         self._progress: Progress | None = None
 
     def run(self) -> int:

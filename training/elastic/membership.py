@@ -26,11 +26,11 @@ TIMES_THE_USUAL = 2
 
 
 class RegroupTimeoutError(RuntimeError):
-    """Nobody said how to go on without a rank that was lost."""
+    """Timeout of a lost rank's group: no instruction on how to continue arrived."""
 
 
 class LeaveRequested(Exception):  # noqa: N818 - control flow, no error
-    """This process is not to go on."""
+    """Request that this process ends."""
 
 
 class Membership:
@@ -60,11 +60,11 @@ class Membership:
         """The page on which this rank notes its activity."""
 
     def stepped(self) -> None:
-        """This rank has taken a step."""
+        """Record that this rank has taken a step."""
         self._steps += 1
 
     def is_superseded(self) -> bool:
-        """There is a newer group to join, or no more reason to join any."""
+        """Return whether there is a newer group to join, or no more reason to join any."""
         return self._control.generation > self.generation or self._must_end()
 
     def has_lost(self) -> bool:
@@ -182,7 +182,7 @@ def read_group(folder: AttemptFolder, generation: int) -> Launch:
 
 
 def _environment(launch: Launch, slot: RankSlot) -> RankEnvironment:
-    """This process's place, also where it and what it starts look for it."""
+    """Return this process's environment, and set it for whatever it starts."""
     rendezvous = launch.rendezvous
     assert rendezvous is not None  # the shim knows it before it publishes the launch
     os.environ |= {

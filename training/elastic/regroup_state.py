@@ -21,17 +21,17 @@ class RegroupState:
     settled: int = 0
     """The newest step after which it has done all that was due."""
     gave_up_save: bool = False
-    """A checkpoint was being written, and is given up."""
+    """True if a checkpoint was being written and was abandoned."""
     was_first: bool = False
     """The rank was rank 0 until now: it knows whether the last checkpoint was committed, and has
     reported the events of the whole job."""
 
 
 def source_rank(states: Sequence[RegroupState]) -> int | None:
-    """The rank whose state all go on from; None: nobody has any.
+    """Return the rank whose state all adopt; None: no rank has any.
 
-    It is the lowest one of those that are furthest. No step can be lost by it: a rank that is
-    behind misses what the others have taken, and all of it is in their state.
+    It is the lowest one of those that are furthest. No step can be lost by it: a rank that lags
+    behind misses steps of the others, and all of them are in their state.
     """
     best = max(states, key=lambda s: (s.step, s.reported))
     if best.step == 0:
@@ -70,12 +70,12 @@ def unreported_means(states: Sequence[RegroupState], source: int) -> Rows:
 
 
 def is_reported(states: Sequence[RegroupState], source: int) -> bool:
-    """Whether what all ranks have exchanged as far as the source was certainly written."""
+    """Return whether the values exchanged up to the source's step were certainly written."""
     return any(s.was_first and s.reported >= states[source].reported for s in states)
 
 
 def must_save(states: Sequence[RegroupState]) -> bool:
-    """Whether the last checkpoint may have come to nothing: nobody is left who knows, or it did."""
+    """Return whether the last checkpoint may have failed, or nobody is left who knows."""
     return any(s.gave_up_save for s in states) or not any(s.was_first for s in states)
 
 

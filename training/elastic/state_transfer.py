@@ -22,7 +22,7 @@ def share_tensors(
 
 
 def _state_of(optimizer: Optimizer) -> list[Tensor]:
-    """Its tensors, on all ranks in the same order."""
+    """Return its tensors, on all ranks in the same order."""
     found: list[Tensor] = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:

@@ -3,7 +3,7 @@
 Each step's link is the SHA-256 of the link before it, the step, a digest of the samples that all
 ranks read, and the bits of loss and gradient norm. So two runs with the same link at a step had the
 same numbers at every step up to it, and where they part is found by bisection. Checkpoints hold the
-newest link, and a job goes on from there.
+newest link, and a job resumes from there.
 
 A job's series hold numbers, so of each digest they have the first 52 bits, which a double holds:
 

@@ -55,7 +55,7 @@ class Control:
         return int(_GENERATION.unpack_from(self._page, _GENERATION_AT)[0])
 
     def regroup(self, generation: int) -> None:
-        """Have the ranks go on in a group of this generation."""
+        """Have the ranks continue in a group of this generation."""
         _GENERATION.pack_into(self._page, _GENERATION_AT, generation)
 
     @property

@@ -34,7 +34,7 @@ class RankEvent(LinkModel):
     network      rank 0, after the first step of a job with `gradient_sync.measure_links`: the
     report
                  of `training.loop.network_probe.examine`; the result has it too
-    not_saved    a checkpoint could not be written, or not be uploaded; training goes on:
+    not_saved    a checkpoint could not be written, or not be uploaded; training continues:
                  `{step, message}`
     note         anything worth an event on the job: `{message}`
     """

@@ -13,7 +13,7 @@ class Failure(LinkModel):
     message: str
     """One line for people."""
     wordless: bool = False
-    """Its rank left no word of its error: whether two such failures are one is not known."""
+    """True if its rank left no error message: whether two such failures are the same is unknown."""
     final: bool = False
     """Another attempt would end in the same way."""
     log_tail: str = ""

@@ -49,7 +49,7 @@ class AttemptFolder:
         return self.rank(rank) / f"events{_of(generation)}.jsonl"
 
     def writers(self) -> list[tuple[int, int]]:
-        """Who has written here: rank and generation with which each process began."""
+        """Return the writers here: rank and generation with which each process began."""
         found: set[tuple[int, int]] = set()
         for path in self.path.glob("ranks/*/*.*"):
             generation = path.stem.partition("-")[2] or "1"

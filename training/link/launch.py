@@ -43,7 +43,7 @@ class Unrecorded(LinkModel):
     attempt: int
     generation: int
     after_step: int
-    """The last step of it that is known; -1: none is. What is known may be given up by now."""
+    """The last known step of it; -1: none. Checkpoints up to it may be deleted by now."""
 
 
 class CheckpointPlan(LinkModel):
@@ -67,7 +67,7 @@ class TracePlan(LinkModel):
     reference: str
     """Folder of the run that the others are compared with."""
     record: bool
-    """This is that run; otherwise rank 0 writes to `AttemptFolder.comparison`."""
+    """True for that run; otherwise rank 0 writes to `AttemptFolder.comparison`."""
     dtype: Literal["float64", "float32"]
     """The type of weights, data and all that is computed."""
     parts: int = 1
@@ -106,7 +106,7 @@ class Launch(LinkModel):
     job elsewhere. The shim ends the ranks before that."""
     checkpoint: CheckpointPlan
     code: str | None = None
-    """This attempt's own folder with the code of the spec; the agent unpacks it."""
+    """Attempt's own folder with the code of the spec; the agent unpacks it."""
     planning: PlanRequest | None = None
     """The strategy is still to be planned, by node rank 0; until it is, no host starts a rank."""
     prediction: Prediction | None = None

@@ -43,7 +43,7 @@ class Doing(IntEnum):
     MEETING = 8
     """Waiting for the others of the next group to come."""
     TAKING_OVER = 9
-    """The ranks of a group that has met bring each other to one state."""
+    """The ranks of a newly formed group adopt one state."""
 
 
 class Part(IntEnum):
@@ -135,7 +135,7 @@ class Progress:
     """This process's page.
 
     Args:
-        attempt: the attempt's folder; None: nobody looks, and nothing is written.
+        attempt: the attempt's folder; None: nobody reads it, and nothing is written.
     """
 
     def __init__(self, attempt: Path | None = None) -> None:

@@ -91,7 +91,7 @@ class CheckpointSchedule:
         return time.monotonic() - self._saved_at >= every
 
     def save(self, metrics: dict[str, float]) -> None:
-        """Begin to save the present step; training goes on while it is written."""
+        """Begin to save the present step; training continues while it is written."""
         if self.saved_step == self._state.step:
             return
         # A save that is still under way may fail: its error is not this one's.
@@ -150,7 +150,7 @@ class CheckpointSchedule:
         self._error = f"{type(error).__name__}: {error}"
         if self._rank != 0:
             return
-        if isinstance(error, SaveAbandonedError):  # those who go on save again
+        if isinstance(error, SaveAbandonedError):  # the remaining ranks save again
             self._events.append("note", {"message": f"a checkpoint was not saved: {error}"})
         else:
             message = f"the checkpoint of step {self._saving_step} was not saved: {self._error}"

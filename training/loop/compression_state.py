@@ -1,13 +1,12 @@
 """The state of a gradient compression, in checkpoints, for any number of ranks.
 
-    gradient_sync/residual/3/layer.weight   what rank 3 has not sent yet
+    gradient_sync/residual/3/layer.weight   not sent yet by rank 3
     gradient_sync/basis/layer.weight        what is the same on all ranks
 
-The sum of the residuals over the ranks is what the averaged gradient lacks so far. Whoever goes on
-from the checkpoint keeps that sum: as many ranks as before in the same bits, other ranks in equal
-shares. A job whose gradients are combined whole, or one of a single rank, adds it to its next
-gradient.
-"""
+The sum of the residuals over the ranks is what the averaged gradient lacks so far. A job that
+resumes from the checkpoint keeps that sum: as many ranks as before in the same bits, other ranks
+in equal shares. A job whose gradients are combined whole, or one of a single rank, adds it to
+its next gradient."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

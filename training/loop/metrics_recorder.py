@@ -81,10 +81,10 @@ class Recorder:
         self._rates.append(rate)
 
     def rows(self) -> Rows:
-        """This rank's numbers, [step, column]: measured means, step seconds, seconds by phase,
-        what of the communication was hidden, and what compression took, if there is such.
+        """Return this rank's numbers, [step, column].
 
-        Here the host waits for the GPU.
+        Columns: measured means, step seconds, seconds by phase, hidden communication, and the time
+        of compression, if any. Here the host waits for the GPU.
         """
         phases, *parts = self._clock.take()
         measured = _numbers(self._values).reshape(len(self._steps), len(self._measured))

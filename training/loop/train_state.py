@@ -1,4 +1,4 @@
-"""Everything that a checkpoint must hold for the next attempt to go on as if nothing happened."""
+"""Training state: everything that a checkpoint holds, to continue as if nothing happened."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class TrainingState:
 
     @property
     def _stream(self) -> int:
-        """Which of the independent sequences of random numbers this rank draws from."""
+        """Return the index of this rank's independent sequence of random numbers."""
         return self.strategy.stream
 
 

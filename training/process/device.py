@@ -1,4 +1,4 @@
-"""Which GPU a rank computes on."""
+"""GPU of a rank."""
 
 import torch
 

@@ -44,7 +44,7 @@ def in_copies(task: Callable[[int], T], count: int, copies: int) -> list[T]:
 
 
 def _start(task: Callable[[int], T], waiting: int) -> tuple[int, BinaryIO]:
-    """A copy that takes what is waiting; its pid, and where it tells its results."""
+    """Start a copy that takes waiting items; returns its pid, and the pipe for its results."""
     theirs, ours = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -40,11 +40,11 @@ _PADDING_VARIABLE = "TRAINHALL_PADDING"
 
 
 class WarmUpError(Exception):
-    """This process is of no use; the message says why, and what to do."""
+    """Failure to prepare this process; the message says why, and what to do."""
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
         self.missing = missing
-        """There is no torch: no other way of starting a built-in task works either."""
+        """True if torch is missing: no other way of starting a built-in task works either."""
         super().__init__(message)
 
 

@@ -3,7 +3,7 @@
 api          the functions that users call, as `trainhall.init` and so on
 session      this process's place: a rank of an attempt, or any process outside Trainhall
 reporting    metrics on their way to the attempt's spool, or to the terminal
-stopping     whether to stop, for a rank by itself
+stopping     stop requests, for a rank by itself
 together     the ranks as a group: joining, agreeing to stop                            needs torch
-checkpoints  states that come back whole after a pause, a crash or a resize             needs torch
+checkpoints  states that are restored after a pause, a crash or a resize             needs torch
 """

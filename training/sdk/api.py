@@ -65,7 +65,7 @@ def report(
 
 
 def should_stop() -> bool:
-    """Whether to save and leave at this step: somebody pauses, drains or cancels the job.
+    """Return whether to save and leave at this step: somebody pauses, drains or cancels the job.
 
     Every rank calls it once a step. All get the same answer at the same step; most calls cost
     nothing, about four a second exchange a few numbers. Once a script asks, a pause waits for it
@@ -77,7 +77,7 @@ def should_stop() -> bool:
 def leave() -> NoReturn:
     """End this rank behind `should_stop()`: waits for the last save and exits as Trainhall expects.
 
-    It raises SystemExit. The job is then paused, and goes on from the checkpoint when resumed.
+    It raises SystemExit. The job is then paused, and continues from the checkpoint when resumed.
 
     Raises:
         NotSavedError: the last checkpoint could not be written, on all ranks; the job's reason says

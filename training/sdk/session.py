@@ -92,7 +92,7 @@ class Session:
 
     @property
     def is_mine(self) -> bool:
-        """This is the process that the session was made in, not a fork of it."""
+        """Return whether the session was made in this process, not in one that forked it."""
         return os.getpid() == self._pid
 
     def check_mine(self) -> None:
@@ -258,7 +258,7 @@ class Session:
                 self._events.append("failure", data)
 
     def _begin(self) -> None:
-        """Say where this attempt starts, before it tells anything else; again if more is known."""
+        """Report where this attempt starts, before anything else; again if more is known."""
         if self._reported_start != self._start:
             self._reported_start = dict(self._start)
             self._append_event("started", self._reported_start)
@@ -320,7 +320,7 @@ def _own_folder(environ: Mapping[str, str]) -> tuple[AttemptFolder | None, bool]
         if environ.get("WORLD_SIZE") != str(launch.world_size):
             return None, False  # a group of its own within the rank: it agrees with nobody
         fd = os.open(folder.rank(int(rank)) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # A `torchrun` within the rank has ranks too, but meets elsewhere.
+        # A `torchrun` within the rank has ranks too, but joins elsewhere.
         meeting = f"{environ.get('MASTER_ADDR')} {environ.get('MASTER_PORT')}".encode()
         try:
             # Held until this process ends; a fork shares it, a program that it executes does not.

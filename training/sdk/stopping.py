@@ -1,4 +1,4 @@
-"""Whether a rank stops at this step, as long as there are no others to agree with."""
+"""Stop requests, as long as there are no other ranks to agree with."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ class Stopping(Protocol):
     """The decision that all ranks have agreed on."""
 
     def ask(self) -> bool:
-        """Whether to stop here; every rank asks equally often."""
+        """Return whether to stop here; every rank asks equally often."""
         ...
 
 

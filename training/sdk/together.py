@@ -65,7 +65,7 @@ def host_group(world_size: int) -> Any:
     """A group of all ranks for tensors in host memory; None for one rank. A collective.
 
     Raises:
-        RuntimeError: there are several ranks, and they have not met.
+        RuntimeError: there are several ranks, and they have not joined.
     """
     if world_size == 1:
         return None
@@ -106,7 +106,7 @@ class Together:
         self.command = Command.RUN
 
     def ask(self) -> bool:
-        """Whether to stop here; every rank asks equally often."""
+        """Return whether to stop here; every rank asks equally often."""
         self._control.listen()
         now = time.monotonic()
         self._steps += 1

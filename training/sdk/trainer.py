@@ -167,7 +167,7 @@ class Trainer:
             self._on_gradient = before
 
     def state_dict(self, *, unsent: bool = False) -> dict[str, Any]:
-        """Everything to go on from, for `trainhall.checkpoint.save`.
+        """Return everything to resume from, for `trainhall.checkpoint.save`.
 
         Args:
             unsent: with what a compression of gradients has not sent yet, which every rank has its

@@ -81,7 +81,7 @@ class TaskSpec(SpecModel):
 
     @property
     def is_own(self) -> bool:
-        """Whether the name is a user's class."""
+        """Return whether the name is a user's class."""
         return ":" in self.name
 
     @model_validator(mode="after")
@@ -143,7 +143,7 @@ class ScriptSpec(SpecModel):
 
 
 class GradientSync(SpecModel):
-    """How ranks combine their gradients."""
+    """Method by which ranks combine their gradients."""
 
     algorithm: Algorithm = "native"
     """`native` is the all-reduce of the backend (NCCL, Gloo). The others are described in
@@ -165,8 +165,10 @@ class GradientSync(SpecModel):
 
 
 class ParallelismSpec(SpecModel):
-    """How a task's model is spread over the ranks (docs/strategies.md). The degrees of a strategy
-    multiply to the number of workers; you may leave one out."""
+    """Distribution of a task's model over the ranks (docs/strategies.md).
+
+    The degrees of a strategy multiply to the number of workers; you may leave one out.
+    """
 
     strategy: AskedStrategy = "ddp"
     """`ddp`: every rank holds the whole model. `fsdp`: ranks shard weights, gradients and optimizer
@@ -311,8 +313,7 @@ class JobSpec(SpecModel):
     """Higher runs first, equal ones in order of submission. Priority rises with waiting time, and
     jobs of lower priority may be preempted (docs/scheduling.md)."""
     preemption: bool = True
-    """Whether a job of higher priority may preempt this one: pause it or take some of its
-    workers."""
+    """Let a job of higher priority preempt this one: pause it or take some of its workers."""
     project: Name | None = None
     """Project, for quotas."""
     user: Name | None = None
@@ -416,7 +417,7 @@ class JobSpec(SpecModel):
 
     @property
     def is_auto(self) -> bool:
-        """Whether strategy and degrees are still to be planned."""
+        """Return whether strategy and degrees are still to be planned."""
         return self.parallelism.strategy == "auto"
 
     @property
@@ -439,8 +440,10 @@ class JobSpec(SpecModel):
 
     @property
     def regroups_in_place(self) -> bool:
-        """Whether the remaining ranks keep their state and continue when one dies; under `ddp` each
-        of them holds the whole state."""
+        """Return whether the remaining ranks keep their state and continue when one dies.
+
+        Under `ddp` each of them holds the whole state.
+        """
         return self.task is not None and self.parallelism.strategy == "ddp"
 
     @property
@@ -558,7 +561,7 @@ class JobSpec(SpecModel):
 
     @property
     def code_is_uploaded(self) -> bool:
-        """Whether `code` is the SHA-256 of an upload rather than a folder."""
+        """Return whether `code` is the SHA-256 of an upload rather than a folder."""
         return self.code is not None and SHA256.fullmatch(self.code) is not None
 
     def _check_batch(self) -> None:

@@ -93,11 +93,11 @@ class ChosenPlan(PlanModel):
 
 
 class PlanningFailedError(Exception):
-    """There is no plan.
+    """No plan was found.
 
     Attributes:
         lines: output of the planner before its last line.
-        final: whether another try would fail in the same way.
+        final: True if another try would fail in the same way.
     """
 
     def __init__(self, message: str, *, lines: list[str] | None = None, final: bool = True) -> None:

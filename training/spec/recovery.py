@@ -44,7 +44,7 @@ class CheckpointSpec(SpecModel):
     """Metric for `keep_best`, such as `eval_loss`; its latest value at the time of saving
     counts."""
     metric_mode: MetricMode | None = None
-    """Whether a lower (`min`) or higher (`max`) value is better. Default: taken from a name that
+    """Direction of improvement: lower (`min`) or higher (`max`). Default: taken from a name that
     ends in `loss` or `accuracy`; required for other names."""
 
     @property

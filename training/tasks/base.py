@@ -53,9 +53,11 @@ Samples = Data | MapStyle
 
 
 def gives_batches(data: Any) -> TypeGuard[Data]:
-    """Whether an object is `Data`. Map-style sets of other libraries may have a `batch` as well,
-    which makes batches of a size: torch's data pipes by a `__getattr__`, Hugging Face's `datasets`
-    by a method."""
+    """Return whether an object is `Data`.
+
+    Map-style sets of other libraries may have a `batch` as well, which makes batches of a size:
+    torch's data pipes by a `__getattr__`, Hugging Face's `datasets` by a method.
+    """
     if not hasattr(data, "__len__") or inspect.getattr_static(data, "batch", None) is None:
         return False
     if not callable(data.batch):
@@ -81,7 +83,7 @@ class Task(ABC):
     """A model, its data and its loss. Parallelism, precision and the optimizer come from outside.
 
     Every rank builds the task, with the same seed in place, so that models agree. The process group
-    is joined then: `torch.distributed` tells ranks apart where that is needed.
+    is joined then: `torch.distributed` identifies the rank where that is needed.
 
     A subclass loads its data in `__init__(self, params, job)`: `params` is an instance of `Params`,
     or a dict where there is none, and `job` the whole job spec, whose `training.seed` keys what

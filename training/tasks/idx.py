@@ -62,7 +62,7 @@ def unpack_checked(source: Path, target: Path, dimensions: int) -> tuple[int, ..
         with gzip.open(source) as packed, target.open("wb") as plain:
             shape = _header(source, cast("IO[bytes]", packed), dimensions)
             packed.seek(0)
-            # A byte more tells that it is too long; how much more there would be does not matter.
+            # A byte more shows that it is too long; how much more there would be does not matter.
             _copy(cast("IO[bytes]", packed), plain, _header_size(dimensions) + math.prod(shape) + 1)
         _check_size(source, shape, target.stat().st_size - _header_size(dimensions))
         return shape

@@ -25,7 +25,7 @@ _CLASSES, _PIXELS = 10, 28
 
 
 class Mnist(Classifier):
-    """An MLP or a small CNN that tells ten classes of 28×28 images apart."""
+    """An MLP or a small CNN that classifies 28×28 images into ten classes."""
 
     Params = MnistParams
     eval_batch_size = 1024

@@ -87,7 +87,7 @@ def _must_exist(module_name: str, name: str) -> None:
         try:
             found = find_spec(part)
         except Exception:
-            # A package above it fails on import, which the import tells better.
+            # A package above it fails on import, which the import reports better.
             return
         if found is None:
             raise BadTaskError(

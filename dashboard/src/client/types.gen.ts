@@ -334,7 +334,7 @@ export type CheckpointSpec = {
      */
     metric?: string | null;
     /**
-     * Whether a lower (`min`) or higher (`max`) value is better. Default: taken from a name that
+     * Direction of improvement: lower (`min`) or higher (`max`). Default: taken from a name that
      * ends in `loss` or `accuracy`; required for other names.
      */
     metric_mode?: SpecMetricMode | null;
@@ -899,7 +899,7 @@ export type GradientStep = {
 /**
  * GradientSync
  *
- * How ranks combine their gradients.
+ * Method by which ranks combine their gradients.
  */
 export type GradientSync = {
     /**
@@ -1306,8 +1306,7 @@ export type JobSpec = {
     /**
      * Preemption
      *
-     * Whether a job of higher priority may preempt this one: pause it or take some of its
-     * workers.
+     * Let a job of higher priority preempt this one: pause it or take some of its workers.
      */
     preemption?: boolean;
     /**
@@ -1743,8 +1742,9 @@ export type Outlook = {
 /**
  * ParallelismSpec
  *
- * How a task's model is spread over the ranks (docs/strategies.md). The degrees of a strategy
- * multiply to the number of workers; you may leave one out.
+ * Distribution of a task's model over the ranks (docs/strategies.md).
+ *
+ * The degrees of a strategy multiply to the number of workers; you may leave one out.
  */
 export type ParallelismSpec = {
     /**

@@ -62,7 +62,7 @@ class Reason(StrEnum):
     UNREADABLE = "unreadable"
     """A rank's operating system does not let it read."""
     MISMATCH = "mismatch"
-    """Its name is no checkpoint's, or it has a format that this version does not know."""
+    """The name is no checkpoint's, or it has a format that this version does not know."""
     DISAGREEMENT = "disagreement"
     """The ranks find different checkpoints under its name."""
 

@@ -23,7 +23,7 @@ _REMOVED_PREFIX = ".removed-"
 
 
 class Token(NamedTuple):
-    """Who writes: only the newest (attempt, generation) of a job may commit."""
+    """Identity of the writer: only the newest (attempt, generation) of a job may commit."""
 
     job_id: str
     attempt: int
@@ -106,7 +106,7 @@ def job_tag(job_id: str) -> str:
 
 @dataclass(frozen=True)
 class Found:
-    """A folder that is named like a checkpoint. Whether it is a good one, `verify_folder` tells."""
+    """A folder named like a checkpoint, which `verify_folder` has not checked yet."""
 
     path: Path
     name: CheckpointName

@@ -1,4 +1,4 @@
-"""Which checkpoints of a job are kept, and why. Free of torch."""
+"""Retention: the checkpoints of a job that are kept, with the reason. Free of torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a checkpoint stays."""
+    """Decision about one checkpoint."""
 
     keep: bool
     reason: str
