@@ -3,7 +3,6 @@
     loop        virtual time, and processes that can be killed where they stand
     clock       clocks that jump and sleep
     database    SQLite in memory, on a disk that is slow or refuses
-    statements  what is run again and again, past SQLAlchemy
     network     delay, loss, doubling, reordering, partitions
     ranks       ranks as models, and the groups in which they meet
     shim        the shim as a model, around the real bookkeeping of its ranks

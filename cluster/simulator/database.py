@@ -8,18 +8,17 @@ import asyncio
 import functools
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import orjson
-from sqlalchemy import Connection, Select, StaticPool, create_engine, inspect, make_url
+from sqlalchemy import Connection, StaticPool, create_engine, make_url
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, sessionmaker
 
 from trainhall.cluster.simulator.loop import Process
-from trainhall.cluster.simulator.statements import Objects, Plan, Row, Statements
 from trainhall.db.database import Database
 from trainhall.db.models import Base
 from trainhall.db.types import dump_json
@@ -30,68 +29,29 @@ T = TypeVar("T")
 class InlineSession:
     """What is used of an `AsyncSession`, on a database that answers at once.
 
-    SQLAlchemy's own runs everything in a greenlet, which costs more than it does. What a session
-    does for objects costs several times what reading plain columns does, so those go past it, and
-    all that is run again and again goes past SQLAlchemy.
-
-    Args:
-        begin: begins the session of SQLAlchemy's: for what is only read there is mostly no need.
+    SQLAlchemy's own runs everything in a greenlet, which costs more than it does.
     """
 
-    def __init__(self, disk: "Disk", begin: Callable[[], Session], *, reads: bool) -> None:
-        self._disk = disk
-        self._begin = begin
-        self._begun: Session | None = None
-        self._reads = reads
-        self._objects = Objects(None if reads else self._session)
-
-    @property
-    def _session(self) -> Session:
-        if self._begun is None:
-            self._begun = self._begin()
-        return self._begun
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def add(self, instance: Base) -> None:
         self._session.add(instance)
 
     async def connection(self) -> "InlineConnection":
-        return InlineConnection(PlannedConnection(self._session.connection(), self._disk))
+        return InlineConnection(self._session.connection())
 
-    async def execute(self, statement: Any, *args: Any, **options: Any) -> Any:
-        plan = self._disk.statements.plan(statement)
-        if plan is None:
-            return self._for(statement, options).execute(statement, *args, **options)
-        return plan.result(self._run(plan, *args), self._objects, populate=False)
+    async def execute(self, *args: Any, **options: Any) -> Any:
+        return self._session.execute(*args, **options)
 
-    async def scalar(self, statement: Any, *args: Any, **options: Any) -> Any:
-        plan = self._disk.statements.plan(statement)
-        if plan is None:
-            return self._for(statement, options).scalar(statement, *args, **options)
-        return next(iter(self._scalars(plan, *args)), None)
+    async def scalar(self, *args: Any, **options: Any) -> Any:
+        return self._session.scalar(*args, **options)
 
-    async def scalars(self, statement: Any, *args: Any, **options: Any) -> Any:
-        plan = self._disk.statements.plan(statement)
-        if plan is None:
-            return self._for(statement, options).scalars(statement, *args, **options)
-        return plan.result(self._run(plan, *args), self._objects, populate=False).scalars()
+    async def scalars(self, *args: Any, **options: Any) -> Any:
+        return self._session.scalars(*args, **options)
 
-    async def get(
-        self,
-        entity: type[Base],
-        key: Any,
-        *,
-        with_for_update: object = None,
-        populate_existing: bool = False,
-    ) -> Any:
-        """A lock nobody waits for here: it only means that the row is read again."""
-        fresh = populate_existing or with_for_update is not None
-        values = key if isinstance(key, tuple) else (key,)
-        known = None if fresh else self._objects.find(inspect(entity), values)
-        if known is not None and not inspect(known).expired_attributes:
-            return known
-        plan = self._disk.statements.by_key(entity)
-        rows = self._run(plan, {f"key_{i}": value for i, value in enumerate(values)})
-        return next(iter(plan.scalars(rows, self._objects, populate=fresh)), None)
+    async def get(self, *args: Any, **options: Any) -> Any:
+        return self._session.get(*args, **options)
 
     async def refresh(self, *args: Any, **options: Any) -> None:
         self._session.refresh(*args, **options)
@@ -102,56 +62,9 @@ class InlineSession:
     async def delete(self, instance: object) -> None:
         self._session.delete(instance)
 
-    def close(self) -> None:
-        if self._begun is not None:
-            self._begun.close()
-
-    def _run(self, plan: Plan, given: Mapping[str, Any] | None = None) -> list[Row]:
-        if not self._reads:
-            self._session.flush()
-        return plan.run(self._disk.connection, given or {})
-
-    def _scalars(self, plan: Plan, given: Mapping[str, Any] | None = None) -> list[Any]:
-        return plan.scalars(self._run(plan, given), self._objects, populate=False)
-
-    def _for(self, statement: Any, options: dict[str, Any]) -> Session | Connection:
-        """Who runs a statement: the session, unless it asks for columns alone."""
-        entities = not isinstance(statement, Select) or any(
-            column.is_selectable for column in statement._raw_columns
-        )
-        if entities or options:
-            return self._session
-        if self._session.autoflush:
-            self._session.flush()
-        return self._session.connection()
-
-
-class PlannedConnection:
-    """What is used of a connection of SQLAlchemy's."""
-
-    def __init__(self, connection: Connection, disk: "Disk") -> None:
-        self._connection = connection
-        self._disk = disk
-        self.dialect = connection.dialect
-
-    def execute(self, statement: Any, parameters: Any = None) -> Any:
-        # A list is run for each of its elements.
-        if not isinstance(parameters, list):
-            plan = self._disk.statements.plan(statement, objects=False)
-            if plan is not None:
-                rows = plan.run(self._disk.connection, parameters or {})
-                return plan.result(rows, Objects(None), populate=False)
-        return self._connection.execute(statement, parameters)
-
-    def scalar(self, statement: Any, parameters: Any = None) -> Any:
-        return self.execute(statement, parameters).scalar()
-
-    def scalars(self, statement: Any, parameters: Any = None) -> Any:
-        return self.execute(statement, parameters).scalars()
-
 
 class InlineConnection:
-    def __init__(self, connection: PlannedConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def execute(self, *args: Any, **options: Any) -> Any:
@@ -166,7 +79,7 @@ class Disk:
     """
 
     def __init__(self, chance: random.Random, on_commit: Callable[[], None]) -> None:
-        self.connection, self.alchemy, self.statements = _database()
+        self.connection, self.alchemy = _database()
         self.connection.deserialize(_empty_tables())
         self.connection.execute("PRAGMA foreign_keys = ON")
         self.on_commit = on_commit
@@ -175,9 +88,6 @@ class Disk:
         self.failing = 0.0
         """The share of transactions that the disk refuses at present."""
         self._chance = chance
-
-    def planned(self) -> Connection:
-        return cast(Connection, PlannedConnection(self.alchemy, self))
 
     async def turn(self) -> None:
         """A moment in which others go on, and a process may be killed."""
@@ -207,11 +117,8 @@ class SimulatedDatabase(Database):
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncSession]:
         self._check()
-        session = InlineSession(self._disk, self._reading, reads=True)
-        try:
-            yield cast(AsyncSession, session)
-        finally:
-            session.close()
+        with self._reading() as session:
+            yield cast(AsyncSession, InlineSession(session))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSession]:
@@ -220,15 +127,14 @@ class SimulatedDatabase(Database):
             self._check()
             self._disk.refuse_sometimes()
             with self._writing.begin() as session:
-                inline = InlineSession(self._disk, lambda: session, reads=False)
-                yield cast(AsyncSession, inline)
+                yield cast(AsyncSession, InlineSession(session))
             self._disk.on_commit()
             await self._disk.turn()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         self._check()
         with self._disk.alchemy.begin():
-            return work(self._disk.planned())
+            return work(self._disk.alchemy)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         async with self._turn:
@@ -236,7 +142,7 @@ class SimulatedDatabase(Database):
             self._check()
             self._disk.refuse_sometimes()
             with self._disk.alchemy.begin():
-                result = work(self._disk.planned())
+                result = work(self._disk.alchemy)
             self._disk.on_commit()
             await self._disk.turn()
             return result
@@ -250,7 +156,7 @@ class SimulatedDatabase(Database):
 
 
 @functools.cache
-def _database() -> tuple[sqlite3.Connection, Connection, Statements]:
+def _database() -> tuple[sqlite3.Connection, Connection]:
     """Of this process, for one run after the other: compiling the statements takes longest.
 
     One connection, and the same through SQLAlchemy.
@@ -266,7 +172,7 @@ def _database() -> tuple[sqlite3.Connection, Connection, Statements]:
         json_serializer=dump_json,
         json_deserializer=orjson.loads,
     )
-    return connection, engine.connect(), Statements(engine.dialect)
+    return connection, engine.connect()
 
 
 @functools.cache
