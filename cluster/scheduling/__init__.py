@@ -1,6 +1,6 @@
-"""Who runs next, where, and why the others wait: pure functions of the state of the cluster.
+"""Scheduling: pure functions from the cluster's state to next jobs and reasons for waiting.
 
-`scheduler` goes through the queue in the order of `queue_order`, with what `supply` has and
-`quota_use` allows, places gangs (`placement`), has others make room (`preemption`) and reserves
-devices for the first that waits (`reservation`). `queue` tells it in words, when somebody asks.
+`scheduler` goes through the queue in the order of `queue_order`, with the devices of `supply` and
+the limits of `quota_use`, places gangs (`placement`), preempts jobs (`preemption`) and reserves
+devices for the first that waits (`reservation`). `queue` describes it as text on demand.
 """

@@ -1,4 +1,4 @@
-"""What a job asks the scheduler for, and how that is said."""
+"""A job's demand for devices, and its wording."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Group:
 
     @property
     def condition(self) -> str:
-        """What is added to a number of devices: ` on one host with zone=a`."""
+        """Return the condition on a number of devices: ` on one host with zone=a`."""
         where = " on one host" if self.one_host else ""
         if self.selector:
             labels = ", ".join(f"{key}={value}" for key, value in sorted(self.selector))

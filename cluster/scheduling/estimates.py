@@ -29,8 +29,10 @@ def expected_end(now: datetime, job: JobFacts, attempt: AttemptFacts) -> datetim
 
 
 def expected_seconds(job: JobFacts, workers: int) -> float | None:
-    """How long a waiting job would run with so many workers; None: nobody knows, as of every job
-    that never ran."""
+    """Return how long a waiting job would run with so many workers.
+
+    None: unknown, as of every job that never ran.
+    """
     if job.total_steps is None or job.step_seconds is None or workers != job.workers:
         return None
     return min(1e9, job.step_seconds * max(0, job.total_steps - job.step))

@@ -1,8 +1,8 @@
-"""When waiting jobs are expected to start, made when somebody asks.
+"""Forecast: expected start times of waiting jobs, computed on demand.
 
-A job of which nobody knows how long it will take is taken to hold its devices for ever, and what
-waits for such a one starts at a time that nobody knows. So a time that is told is late rather than
-early, as long as those that run keep their pace and nobody comes in between.
+A job of unknown duration is assumed to hold its devices for ever, and jobs that wait for such a one
+start at an unknown time. So a forecast is late rather than early, as long as running jobs keep
+their pace and no new job comes in between.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,13 +34,13 @@ def foresee(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list
 def foresee_new(
     now: datetime, facts: ClusterFacts, options: ClusterOptions, job: JobFacts
 ) -> QueueEntry:
-    """What would become of a job that was submitted now."""
+    """Return the queue entry of a job as if it was submitted now."""
     entries = foresee(now, replace(facts, jobs=(*facts.jobs, job)), options)
     return next(entry for entry in entries if entry.job is job)
 
 
 class _Forecast:
-    """What is told of one job after the other; each takes what it is expected to start on."""
+    """Forecast of one job after the other; each takes the devices that it will start on."""
 
     def __init__(self, scheduling: Pass, entries: Iterable[QueueEntry]) -> None:
         self._scheduling = scheduling
@@ -51,7 +51,7 @@ class _Forecast:
             for node_id, indices in helper.devices.items()
             for index in indices
         }
-        """What jobs that run give up for others."""
+        """Devices that running jobs give up for others."""
         self._endless: list[tuple[str, str, frozenset[str]]] = []
         """Jobs that are expected to start and may take any time then: id, and of what they are to
         get the kind and the nodes."""
@@ -92,8 +92,10 @@ class _Forecast:
         return entry._replace(reason=f"{entry.reason}; not before {when}", earliest_start=at)
 
     def _unknown(self, kind: str, node_ids: Iterable[str]) -> str:
-        """Why no time can be told: whoever has, or is to have, these nodes for nobody knows how
-        long."""
+        """Return the reason that the time is unknown.
+
+        A job holds, or will hold, these nodes for an unknown time.
+        """
         ids = set(node_ids)
         running = self._scheduling.running
         silent = {

@@ -27,8 +27,10 @@ class PlacedNode:
 
 
 class FreePool:
-    """What is free of one kind, for many placements one after the other, each of which takes its
-    own. A placement looks at few nodes, however many there are."""
+    """Free devices of one kind, for many placements one after the other.
+
+    Each placement takes its own. It looks at few nodes, however many there are.
+    """
 
     def __init__(self, free: Iterable[FreeDevices]) -> None:
         self.free: dict[str, tuple[int, ...]] = {}
@@ -41,7 +43,7 @@ class FreePool:
         self._whole = self.part(self.free)
 
     def part(self, node_ids: Iterable[str]) -> "PoolPart":
-        """Those of the nodes that the pool has; what is taken from one part is gone from all."""
+        """Return the part on these nodes; devices taken from one part are gone from all."""
         part = PoolPart(self, [n for n in node_ids if n in self.free])
         for node_id in part.node_ids:
             self._parts_of[node_id].append(part)
@@ -60,7 +62,7 @@ class FreePool:
         return before[:count]
 
     def take(self, node_id: str, indices: Iterable[int]) -> None:
-        """These are free no more; those that were not free before are passed over."""
+        """Mark these devices as taken; those that were not free before are skipped."""
         before = self.free.get(node_id, ())
         gone = set(indices)
         after = tuple(index for index in before if index not in gone)
@@ -92,7 +94,7 @@ class PoolPart:
 
         Taking the emptiest hosts first reaches the least number of hosts. The last host is the one
         whose free devices exceed what is left by the least, so that large gaps stay for large jobs.
-        Hosts come back in the order of their node ranks, the one with the most ranks first; the
+        Hosts are returned in the order of their node ranks, the one with the most ranks first; the
         ranks of a host are adjacent.
         """
         if count < 1 or self.left < count:
@@ -117,7 +119,7 @@ class PoolPart:
         return max(self._counts(), default=0) if one_host else self.left
 
     def changed(self, node_id: str, before: int, after: int) -> None:
-        """The pool tells that a node's free devices became other."""
+        """Update the part when the number of a node's free devices changed."""
         self.left += after - before
         if after:
             entry = (self._pool.names[node_id], node_id)

@@ -1,8 +1,8 @@
-"""Which jobs make room so that one of higher priority can start: none that could be spared.
+"""Preemption: the fewest jobs that make room so that one of higher priority can start.
 
-An elastic job that regroups in place goes on with fewer workers; only if that is not enough do jobs
-pause. Those whom it costs the least come first, and who turns out not to be needed is spared. For a
-job that needs one host, the host is the one on which the least is given up.
+An elastic job that regroups in place continues with fewer workers; only if that is not enough do
+jobs pause. The cheapest to preempt come first, and a job that turns out not to be needed is spared.
+For a job that needs one host, the host is the one on which the least is given up.
 """
 
 import math
@@ -25,9 +25,9 @@ class Candidate:
     job: JobFacts
     attempt: AttemptFacts
     devices: Devices
-    """What it holds that the other may have."""
+    """Devices that it holds and the other may have."""
     keeps: int | None = None
-    """It goes on with so many workers; None: it pauses."""
+    """Number of workers that it continues with; None: it pauses."""
 
     @property
     def smaller(self) -> tuple[int, ...]:
@@ -64,12 +64,13 @@ class Candidate:
 def make_room(
     count: int, free: Mapping[str, int], candidates: Iterable[Candidate], *, one_host: bool
 ) -> list[Candidate] | None:
-    """Who must make room for `count` devices to be free, none of whom could be spared; None when
-    all of them together are too few.
+    """Return the jobs to preempt for `count` devices to be free, none of which could be spared.
+
+    None when all of them together are too few.
 
     Args:
         count: more than what is free.
-        free: devices that the job may have without anyone's help, by node id.
+        free: devices that the job may have without preemption, by node id.
     """
     if not one_host:
         return _irreducible(count, free, candidates, one_host=False)
@@ -87,8 +88,11 @@ def make_room(
 
 
 def _price(chosen: Sequence[Candidate]) -> tuple[float, int, int, int]:
-    """What it costs that these make room: the highest priority that pauses, how many pause, how
-    many give anything, and how much."""
+    """Return the cost of preempting these jobs.
+
+    In order: the highest priority that pauses, how many pause, how many give anything, and how
+    much.
+    """
     pausing = [c.job.priority for c in chosen if c.keeps is None]
     given = [sum(map(len, c.devices.values())) for c in chosen]
     return (max(pausing, default=-math.inf), len(pausing), len(given), sum(given))
@@ -160,11 +164,11 @@ class _Room:
 
     @property
     def is_exact(self) -> bool:
-        """It is enough, and any device less would not be."""
+        """Return whether it is enough, and any device less would not be."""
         return not self._one_host and self._total == self._count
 
     def suffices(self, candidate: Candidate) -> bool:
-        """Whether it is enough with what this one gives."""
+        """Return whether it is enough together with the devices of this one."""
         self.change(None, candidate)
         enough = self.is_enough
         self.change(candidate, None)

@@ -26,7 +26,7 @@ from trainhall.db.models import Job, Node
 from trainhall.training.spec import JobSpec
 
 _JUST_STARTED_SECONDS = 10.0
-"""So long a coordinator has to have listened before it speaks for nodes that it has not heard."""
+"""Time that a coordinator must have listened before it reports on nodes without a heartbeat."""
 _ASK_SECONDS = 0.05
 
 
@@ -71,7 +71,7 @@ class QueueService:
         return QueuePage(items, self._cursor_behind(shown[-1].job) if more else None, total)
 
     async def quotas(self) -> QuotaTable:
-        """What projects and users may hold, and what they do."""
+        """Return the limits and the present use of projects and users."""
         async with self._db.session() as session:
             facts = await load_facts(session, self._heartbeats)
         return quota_table(self._options.quotas, facts)
@@ -95,7 +95,7 @@ class QueueService:
         """The facts of one who submits and asks but once. What is stored of a node is of before
         this coordinator began until the node has reported, which follows within seconds."""
         patience = _JUST_STARTED_SECONDS - self._heartbeats.listening_seconds
-        # A host that stays away is told as one that is not heard.
+        # A host that stays away is reported as unreachable.
         for _ in range(math.ceil(patience / _ASK_SECONDS)):
             if await self._all_reported():
                 break
@@ -104,7 +104,7 @@ class QueueService:
             return await load_facts(session, self._heartbeats)
 
     async def _all_reported(self) -> bool:
-        """Of the nodes that are counted: jobs may be placed there, or once they are heard."""
+        """Return whether all counted nodes have reported: jobs may be placed there, then or now."""
         async with self._db.session() as session:
             found = await session.scalars(
                 select(Node.id).where(

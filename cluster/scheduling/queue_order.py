@@ -1,4 +1,4 @@
-"""Who comes first in the queue.
+"""Order of the queue.
 
 `priority_ageing_seconds` of waiting count as much as one level of priority. All jobs age at the
 same pace, so a job's place is fixed when it is queued, and time alone changes no order. Of two jobs

@@ -1,4 +1,4 @@
-"""What projects and users hold, while a pass of the scheduler grants more."""
+"""Devices held by projects and users, while a pass of the scheduler grants more."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class QuotaUse:
                     self.take(job, count)
 
     def room(self, job: JobFacts) -> int | None:
-        """How many devices the job may take now; None: no quota holds for it."""
+        """Return how many devices the job may take now; None: no quota applies to it."""
         if self._none:
             return None
         left = [quota.devices - self._used_of(quota) for quota in self._of(job)]
@@ -89,10 +89,10 @@ class QuotaUse:
 
 
 def devices_held(facts: ClusterFacts) -> Counter[str]:
-    """How many devices count against the quotas of each job that holds some, by its id."""
+    """Return the devices that count against the quotas of each job that holds some, by its id."""
     attempts = {job.id: job.attempt for job in facts.jobs if job.state in ACTIVE_STATES}
     left = given_up(active_attempts(facts), facts.grants)
-    # What an attempt or a generation that was given up still holds is not held against the next
+    # Devices that a superseded attempt or generation still holds do not count against the next
     # one.
     return Counter(
         grant.job_id

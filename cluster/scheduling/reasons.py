@@ -1,6 +1,9 @@
-"""Why a job waits, in words. What is said here changes only when something happens, since it is
-stored with the job; times, which move with every step of those that run, are told on demand
-(`trainhall.cluster.scheduling.forecast`)."""
+"""Reasons for waiting, as text.
+
+They change only when something happens, since they are stored with the job; times, which move
+with every step of running jobs, are computed on demand
+(`trainhall.cluster.scheduling.forecast`).
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -22,8 +25,10 @@ Held = Mapping[tuple[str, int], str]
 
 
 def clock_time(when: datetime, now: datetime, *, seconds: bool = False) -> str:
-    """As every sentence tells times, to whoever reads it where: in UTC, which it says, and with the
-    day only if it is another one."""
+    """Return a time as every sentence shows it, to readers anywhere.
+
+    It is in UTC, and says so, with the day only if it is another one.
+    """
     text = when.strftime("%H:%M:%S UTC" if seconds else "%H:%M UTC")
     return text if when.date() == now.date() else f"{text} on {when.strftime('%b %d')}"
 
@@ -68,7 +73,7 @@ def behind(ahead: JobFacts, kind: str) -> str:
 
 
 def preempting(jobs: Sequence[str]) -> str:
-    """Of a job for which others give devices up.
+    """Return the reason of a job for which others give devices up.
 
     Args:
         jobs: their labels.
@@ -89,12 +94,12 @@ def over_quota(quota: Quota, held: Mapping[str, int], labels: Labels) -> str:
 
 
 def quota_too_small(quota: Quota) -> str:
-    """Of one that a job could not keep to if it were alone."""
+    """Return the reason of a job that alone would exceed a quota."""
     return f"{_allowed(quota)}: ask for fewer workers, or have whoever runs the cluster raise it"
 
 
 def never(served: Served, all_nodes: Sequence[NodeFacts], *, only_one_host: bool) -> str:
-    """What is said to a job that the whole cluster could not hold.
+    """Return the reason of a job that the whole cluster could not hold.
 
     Args:
         only_one_host: several hosts together could hold it.
@@ -130,11 +135,11 @@ def not_free(
     ending: Collection[str],
     labels: Labels,
 ) -> str:
-    """What the first of a group waits for.
+    """Return the reason of the first of a group.
 
     Args:
-        earlier: what is kept for others that come first.
-        ending: ids of jobs that are about to give back what they hold.
+        earlier: reservations for others that come first.
+        ending: ids of jobs that are about to release their devices.
     """  # fmt: skip
     group, nodes = served.group, served.nodes
     where = ""
@@ -162,7 +167,7 @@ def not_free(
 
 
 def _holders(nodes: Iterable[NodeFacts], kind: str, held: Held) -> dict[str, int]:
-    """How many devices jobs hold that come free for others one day, by their ids."""
+    """Return how many devices jobs hold that others can get one day, by the jobs' ids."""
     found: dict[str, int] = {}
     for node in nodes:
         for device in node.devices if may_serve(node) else ():
@@ -217,7 +222,7 @@ def _none_joined(what: str, nodes: Sequence[NodeFacts]) -> str:
 
 
 def _no_labels(selector: Mapping[str, str], nodes: Sequence[NodeFacts]) -> str:
-    """Of a selector that allows no node: which label is on none, and what comes near it."""
+    """Describe a selector that matches no node: the label that is on none, and the nearest one."""
     change = "change resources.selector, or label a node with `trainhall nodes label"
     for key, value in selector.items():
         if any(node.labels.get(key) == value for node in nodes):
@@ -268,7 +273,7 @@ def _how(node: NodeFacts) -> str:
 
 
 def _taking_no_work(served: Served, least: int) -> list[str]:
-    """Of nodes that have at least so many devices for the group, and may be given no work."""
+    """Describe nodes with at least so many devices for the group that may get no work."""
     away = [node for node in _away(served) if count_of(node, served.group.kind) >= least]
     parts = [f"node {node.name} {_how(node)}" for node in away[:_SHOWN]]
     if (rest := len(away) - _SHOWN) > 0:
@@ -277,7 +282,7 @@ def _taking_no_work(served: Served, least: int) -> list[str]:
 
 
 def _advice(served: Served, all_nodes: Sequence[NodeFacts], only_one_host: bool) -> str:
-    """What would give the job its devices, then what it may ask for that the cluster can hold."""
+    """Return advice: how the job would get its devices, then what it could request instead."""
     ways = ["add a node with `trainhall nodes add`"]
     drained = [node.name for node in _away(served) if _is_drained(node)]
     if len(drained) == 1:

@@ -24,11 +24,11 @@ class Reservation:
     nodes: frozenset[str]
     """Ids of those that could serve the job."""
     devices: Devices
-    """What is kept for it, whether it is free already or not."""
+    """Devices kept for it, free already or not."""
     at: datetime | None
     """When it is expected to start; None: nobody knows, and every free device is kept."""
     free: Devices = field(default_factory=dict)
-    """What of it is free until then; what is lent goes out of it."""
+    """Devices of it that are free until then; lent ones are left out."""
 
 
 class Timeline:
@@ -49,8 +49,10 @@ class Timeline:
     def earliest(
         self, now: datetime, count: int, node_ids: Sequence[str], *, one_host: bool
     ) -> tuple[Devices, datetime | None]:
-        """Where and when so many devices are free together; the time is None when what must come
-        free first does so at a time that nobody knows."""
+        """Return the devices that are free together first, and when.
+
+        The time is None when some of them become free at an unknown time.
+        """
         left = {node_id: len(self._pool.free[node_id]) for node_id in node_ids}
         if max(left.values(), default=0) >= count if one_host else sum(left.values()) >= count:
             return self._place(count, node_ids, now, one_host=one_host), now
@@ -105,7 +107,10 @@ class Timeline:
         return {node.node_id: node.device_indices for node in placed}
 
     def _best_chance(self, count: int, node_ids: Sequence[str], *, one_host: bool) -> Devices:
-        """What is free already of what the job will get; on one host, of that which is nearest."""
+        """Return the devices that are free already among those that the job will get.
+
+        On one host, those of the host that needs the fewest more.
+        """
         free = self._pool.free
         if one_host:
             large = [

@@ -1,4 +1,4 @@
-"""Who holds devices, until when, and who could give some up."""
+"""Running jobs: the devices that they hold, until when, and which of them could give some up."""
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime
@@ -51,7 +51,7 @@ class Running:
 
     @cached_property
     def ending(self) -> Set[str]:
-        """Ids of jobs that were told to end."""
+        """Return the ids of jobs that were asked to end."""
         return {job_id for job_id, attempt in self.attempts.items() if attempt.goal != "run"}
 
     @cached_property

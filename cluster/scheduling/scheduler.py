@@ -1,14 +1,14 @@
-"""Who runs next, and why the others wait. A pure function of the state of the cluster.
+"""Next jobs, and reasons for the others to wait. A pure function of the state of the cluster.
 
 One after the other, in the queue's order (`queue_order`), every waiting job is
 
-1. passed by if it may not start yet: its restart has to wait a little, the cluster could never hold
-   it, or a quota is used up. It keeps nobody waiting;
+1. skipped if it may not start yet: its restart is delayed, the cluster could never hold it, or a
+   quota is used up. It blocks no other job;
 2. placed if enough is free for the whole of it (`placement`); an elastic job as large as possible
-   beside what waiting jobs of its priority could use;
+   beside the demand of waiting jobs of its priority;
 3. else, as the first of its group (of jobs that the same nodes serve in the same way), given a
    reservation (`reservation`), and if jobs of lower priority can make room, they do (`preemption`);
-4. else told to wait behind that one, unless it is sure to end before what it takes is needed.
+4. else waits behind that one, unless it is sure to end before the devices that it takes are needed.
 """
 
 from bisect import bisect_right
@@ -45,13 +45,13 @@ class QueueEntry(NamedTuple):
     placed: tuple[PlacedNode, ...] | None
     earliest_start: datetime | None = None
     make_room: tuple[Candidate, ...] = ()
-    """These are to pause or to shrink, so that the job can start."""
+    """Jobs that are to pause or to shrink, so that this one can start."""
     never: bool = False
-    """It cannot start while cluster and quotas are as they are."""
+    """True if it cannot start while cluster and quotas are as they are."""
     waits_its_turn: bool = False
-    """It waits for devices, not for a time or a quota."""
+    """True if it waits for devices, not for a time or a quota."""
     over_quota: bool = False
-    """It waits for others to give back what they hold of its quotas."""
+    """True if it waits for others to release devices of its quotas."""
 
 
 def schedule(now: datetime, facts: ClusterFacts, options: ClusterOptions) -> list[QueueEntry]:
@@ -103,7 +103,7 @@ class Pass:
         self._lenders: dict[str, list[tuple[int, float]]] = {}
         """By kind: the reservations whose time is known, and in how many seconds it comes."""
         self._lending: dict[tuple[Served, tuple[int, ...]], FreePool] = {}
-        """What short jobs of a group may have, by the reservations that can wait for them."""
+        """Free devices for short jobs of a group, by the reservations that can wait for them."""
         self._timelines: dict[str, Timeline] = {}
         self.running = Running(self.now, self.facts)
         self.labels = reasons.Labels(self.facts.jobs)
@@ -167,8 +167,11 @@ class Pass:
         return served.part.place(job.sizes[fitting - 1], one_host=one_host) if fitting else None
 
     def _wanted_behind(self, job: JobFacts, position: int, served: Served, most: int) -> int:
-        """How many of the devices that could serve a job could let others of its priority start
-        that wait behind it; no more than `most`. What it took of these it would not give back."""
+        """Return how many of a job's possible devices could let waiting jobs behind it start.
+
+        Only jobs of its priority count, and no more than `most`. It would not give such devices
+        back.
+        """
         wanted = 0
         node_ids = set(served.part.node_ids)
         for other in self._waiting[position:]:
@@ -179,7 +182,7 @@ class Pass:
         return min(wanted, most)
 
     def _could_start(self, job: JobFacts, served: Served, node_ids: Set[str]) -> bool:
-        """Whether nothing but devices keeps a job from starting on these nodes."""
+        """Return whether nothing but devices keeps a job from starting on these nodes."""
         if not self._could_take(job, served.group, node_ids):
             return False
         start = not_before(self.now, job, self.options)
@@ -205,7 +208,7 @@ class Pass:
         return pool.place(job.sizes[0], one_host=served.group.one_host)
 
     def _lendable(self, served: Served, lenders: Sequence[int]) -> FreePool:
-        """What is free for a job that ends before these reservations are needed."""
+        """Return the free devices for a job that ends before these reservations are needed."""
         free = {node_id: served.part.free_of(node_id) for node_id in served.part.node_ids}
         for number in lenders:
             for node_id, indices in self.reservations[number].free.items():
@@ -228,7 +231,7 @@ class Pass:
         )
 
     def _take_from_others(self, placed: Sequence[PlacedNode], kind: str) -> None:
-        """What was granted is free nowhere, wherever it was found."""
+        """Remove granted devices from every pool, wherever they were found."""
         pools = [self.supply.pool(kind)]
         pools += [p for (served, _), p in self._lending.items() if served.group.kind == kind]
         for node in placed:
@@ -251,7 +254,7 @@ class Pass:
         )
 
     def _reserve(self, job: JobFacts, position: int, served: Served) -> QueueEntry:
-        """Of the first of its group that has to wait."""
+        """Reserve devices for the first of its group that has to wait."""
         group, one_host = served.group, served.group.one_host
         earlier = tuple(self.reservations)
         helpers = self._preempt(job, served, earlier)
@@ -292,8 +295,11 @@ class Pass:
     def _preempt(
         self, job: JobFacts, served: Served, earlier: Sequence[Reservation]
     ) -> list[Candidate]:
-        """Those who make room for the job; nobody if it could not start even so, or if what they
-        give could be taken by a job that comes before it."""
+        """Return the jobs that make room for the job.
+
+        None if it could not start even so, or if a job that comes before it could take their
+        devices.
+        """
         group, node_ids = served.group, set(served.part.node_ids)
         if not self.options.preemption or any(
             r.group.kind == group.kind and r.nodes & node_ids for r in earlier
@@ -326,7 +332,7 @@ class Pass:
         return make_room(job.sizes[0], free, candidates, one_host=group.one_host) or []
 
     def _could_take(self, job: JobFacts, group: Group, node_ids: Set[str]) -> bool:
-        """Whether what comes free on these nodes for the group serves this job, too."""
+        """Return whether devices freed on these nodes for the group serve this job, too."""
         served = self.supply.for_job(job)
         return served.group.kind == group.kind and not node_ids.isdisjoint(served.part.node_ids)
 

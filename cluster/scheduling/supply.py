@@ -1,4 +1,4 @@
-"""What the cluster has of devices and what is free of it, while a pass grants some."""
+"""Devices of the cluster and the free ones among them, while a pass grants some."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ from trainhall.cluster.snapshot.model import ClusterFacts, JobFacts, NodeFacts
 
 @dataclass(eq=False)
 class Served:
-    """What there is for the jobs of one group, and who is the first of them that waits."""
+    """Supply for the jobs of one group, and the first of them that waits."""
 
     group: Group
     nodes: Sequence[NodeFacts]
-    """Those that its selector allows, in whatever state."""
+    """Nodes that its selector allows, in any state."""
     part: PoolPart
-    """What is free of it, on nodes that may be given new work."""
+    """Free devices, on nodes that may be given new work."""
     capacity: int
     """Devices that could serve a job of it one day without anyone's help: those of ready and
     suspect nodes; under `one_host` those of the largest."""
@@ -26,7 +26,7 @@ class Served:
     """The same without `one_host`."""
     reservation: Reservation | None = None
     reasons: dict[tuple[int, ...], str] = field(default_factory=dict)
-    """What jobs of the same sizes are told once one comes before them."""
+    """Reasons for jobs of the same sizes to wait behind the first."""
 
 
 class Supply:
@@ -40,7 +40,7 @@ class Supply:
         self._pools: dict[str, FreePool] = {}
         self._served: dict[Group, Served] = {}
         self._plain: dict[tuple[str, bool], Served] = {}
-        """Of jobs without a selector: a queue is long, and its jobs are of few groups."""
+        """Supply of jobs without a selector: a queue is long, and its jobs are of few groups."""
 
     def for_job(self, job: JobFacts) -> Served:
         if job.selector:
@@ -84,7 +84,7 @@ def takes_work(node: NodeFacts) -> bool:
 
 
 def may_serve(node: NodeFacts) -> bool:
-    """It takes work, or will once it is heard again."""
+    """Return whether it takes work, or will once it reports again."""
     return node.state in (NodeState.READY, NodeState.SUSPECT) and not node.removing
 
 
@@ -95,7 +95,7 @@ def count_of(node: NodeFacts, kind: str) -> int:
 def free_devices(
     nodes: Sequence[NodeFacts], kind: str, held: Mapping[tuple[str, int], str]
 ) -> list[FreeDevices]:
-    """What new work may be placed on.
+    """Return the free devices for new work.
 
     Args:
         held: the job that holds a device, by node id and index.

@@ -34,12 +34,12 @@ class QueueEntryView:
 @dataclass(frozen=True)
 class QueuePage(Page[QueueEntryView]):
     total: int
-    """How many jobs wait."""
+    """Number of waiting jobs."""
 
 
 @dataclass(frozen=True)
 class QuotaView:
-    """What a project or a user may hold, and what it does."""
+    """Limit and present use of a project or a user."""
 
     kind: str
     """project or user."""
@@ -57,7 +57,7 @@ class QuotaTable:
     items: list[QuotaView]
     """By kind and name."""
     others: dict[str, int | None]
-    """What each project and each user may hold that has no quota of its own, by kind."""
+    """Limit of each project and each user without a quota of its own, by kind."""
 
 
 @dataclass(frozen=True)
