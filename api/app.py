@@ -57,7 +57,7 @@ def create_app(settings: Settings | None = None, options: ClusterOptions | None 
 
         if settings.mock:
             # A coordinator of real nodes does without the simulation's 20 modules.
-            from trainhall.cluster.simulation.mock import mock_coordinator
+            from trainhall.cluster.simulator.mock.coordinator import mock_coordinator
 
             running = mock_coordinator(options or settings.cluster_options, failed)
         else:

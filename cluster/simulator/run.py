@@ -5,7 +5,7 @@ import gc
 from collections import Counter
 from dataclasses import dataclass, field
 
-from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.checks.invariants import LIVENESS
 from trainhall.cluster.simulator.checks.violation import InvariantViolationError
 from trainhall.cluster.simulator.faults import Faults

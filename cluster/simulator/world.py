@@ -14,7 +14,7 @@ from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
-from trainhall.cluster.simulation import chance
+from trainhall.cluster.simulator import chance
 from trainhall.cluster.simulator.checks.invariants import (
     ASKED_AGAIN,
     LAUNCHED_AGAIN,

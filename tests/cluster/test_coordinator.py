@@ -11,7 +11,7 @@ from trainhall.cluster.background_tasks import BackgroundTasks
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.ports import SystemClock
-from trainhall.cluster.simulation.channel import MemoryChannel
+from trainhall.cluster.simulator.mock.channel import MemoryChannel
 from trainhall.cluster.wire.protocol import Desired, JoinRequest
 from trainhall.db.database import Database
 

@@ -9,7 +9,7 @@ _CLUSTERS = ("acceptance", "browser")
 """Marks of tests that take seconds; most others take a hundredth of one."""
 _RANKS = {"ranks", "run", "coordinator"}
 """Fixtures of tests that start ranks or an agent alone."""
-_SIMULATIONS = "/simulator/"
+_SIMULATIONS = "/simulator/test_"
 """Tests that live through many hours of a cluster, in this process."""
 
 

@@ -7,11 +7,11 @@ from sqlalchemy import select
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs.views import JobView
-from trainhall.cluster.simulation.chance import SeededIds
-from trainhall.cluster.simulation.clock import SimulatedClock
-from trainhall.cluster.simulation.cluster import SimulatedCluster
-from trainhall.cluster.simulation.host import Host
-from trainhall.cluster.simulation.workload.work import Fate
+from trainhall.cluster.simulator.chance import SeededIds
+from trainhall.cluster.simulator.clock import SimulatedClock
+from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
+from trainhall.cluster.simulator.mock.host import Host
+from trainhall.cluster.simulator.workload.work import Fate
 from trainhall.db.database import Database
 from trainhall.db.models import Event
 from trainhall.monitoring.metrics import read_metrics

@@ -8,7 +8,7 @@ from support.cluster.simulated import SimulatedCluster, SimulatedNode
 
 from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulation.channel import MemoryChannel
+from trainhall.cluster.simulator.mock.channel import MemoryChannel
 
 
 async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> tuple[int, str]:

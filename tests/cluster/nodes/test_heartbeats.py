@@ -1,7 +1,7 @@
 """Whom the coordinator takes for silent."""
 
 from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
-from trainhall.cluster.simulation.clock import SimulatedClock
+from trainhall.cluster.simulator.clock import SimulatedClock
 
 
 def test_a_process_that_slept_holds_it_against_nobody() -> None:

@@ -10,9 +10,9 @@ from sqlalchemy import select
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs.views import JobView
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulation.clock import SimulatedClock
-from trainhall.cluster.simulation.network import Network
-from trainhall.cluster.simulation.node import Node, Token
+from trainhall.cluster.simulator.clock import SimulatedClock
+from trainhall.cluster.simulator.mock.network import Network
+from trainhall.cluster.simulator.mock.node import Node, Token
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job

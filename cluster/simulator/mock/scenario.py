@@ -12,11 +12,12 @@ from collections.abc import Awaitable, Callable, Collection
 
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.lifecycle.states import FINAL_STATES, NodeState
-from trainhall.cluster.simulation import chance, jobs
-from trainhall.cluster.simulation.cluster import SimulatedCluster
-from trainhall.cluster.simulation.host import Host
-from trainhall.cluster.simulation.jobs import Order
-from trainhall.cluster.simulation.workload.work import Fate
+from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.mock import jobs
+from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
+from trainhall.cluster.simulator.mock.host import Host
+from trainhall.cluster.simulator.mock.jobs import Order
+from trainhall.cluster.simulator.workload.work import Fate
 from trainhall.training.link.launch import Launch
 
 OPENING_SECONDS = 2700.0

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainhall.cluster.simulation.workload.work import Fate
+from trainhall.cluster.simulator.workload.work import Fate
 from trainhall.training.spec import JobSpec
 from trainhall.training.spec.parse import validate_spec
 

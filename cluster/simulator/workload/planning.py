@@ -1,6 +1,6 @@
 """What a simulated host answers when it is asked to plan: quickly, and a little off the mark."""
 
-from trainhall.cluster.simulation.workload.curves import Model, model_of
+from trainhall.cluster.simulator.workload.curves import Model, model_of
 from trainhall.training.link.launch import Launch
 from trainhall.training.spec import JobSpec, SpecError
 from trainhall.training.spec.plan import (

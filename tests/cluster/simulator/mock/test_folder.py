@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainhall.cluster.simulation.folder import FRESH_SECONDS, PREFIX, temporary_folder
+from trainhall.cluster.simulator.mock.folder import FRESH_SECONDS, PREFIX, temporary_folder
 
 
 def test_what_a_killed_process_left_goes_with_the_next_start(

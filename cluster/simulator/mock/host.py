@@ -26,11 +26,11 @@ from trainhall.cluster.agent.reconcile import (
 )
 from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulation import planning
-from trainhall.cluster.simulation.node import Node, Token
-from trainhall.cluster.simulation.workload.gpu import IDLE, gpus
-from trainhall.cluster.simulation.workload.spool import Spool
-from trainhall.cluster.simulation.workload.work import Group
+from trainhall.cluster.simulator.mock.node import Node, Token
+from trainhall.cluster.simulator.workload import planning
+from trainhall.cluster.simulator.workload.gpu import IDLE, gpus
+from trainhall.cluster.simulator.workload.spool import Spool
+from trainhall.cluster.simulator.workload.work import Group
 from trainhall.cluster.wire.protocol import (
     Assignment,
     AssignmentReport,

@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulation.channel import MemoryChannel
-from trainhall.cluster.simulation.node import Node
+from trainhall.cluster.simulator.mock.channel import MemoryChannel
+from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.wire.protocol import JoinRequest
 
 N = TypeVar("N", bound=Node)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trainhall.cluster.simulation.workload import output, work
-from trainhall.cluster.simulation.workload.curves import (
+from trainhall.cluster.simulator.workload import output, work
+from trainhall.cluster.simulator.workload.curves import (
     PHASES,
     Block,
     Curves,
@@ -17,10 +17,10 @@ from trainhall.cluster.simulation.workload.curves import (
     model_of,
     total_steps,
 )
-from trainhall.cluster.simulation.workload.gpu import Load
-from trainhall.cluster.simulation.workload.gradients import Gradients
-from trainhall.cluster.simulation.workload.saved import save
-from trainhall.cluster.simulation.workload.work import Fate, Group, Work
+from trainhall.cluster.simulator.workload.gpu import Load
+from trainhall.cluster.simulator.workload.gradients import Gradients
+from trainhall.cluster.simulator.workload.saved import save
+from trainhall.cluster.simulator.workload.work import Fate, Group, Work
 from trainhall.training.checkpoint.format.names import parse_name
 from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.launch import Command

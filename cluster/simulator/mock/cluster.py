@@ -7,13 +7,13 @@ from math import inf
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulation import chance
-from trainhall.cluster.simulation.host import Host
-from trainhall.cluster.simulation.network import Network
-from trainhall.cluster.simulation.node import Token
-from trainhall.cluster.simulation.workload.script import Script
-from trainhall.cluster.simulation.workload.training import Training
-from trainhall.cluster.simulation.workload.work import Fate, Group, Work
+from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.mock.host import Host
+from trainhall.cluster.simulator.mock.network import Network
+from trainhall.cluster.simulator.mock.node import Token
+from trainhall.cluster.simulator.workload.script import Script
+from trainhall.cluster.simulator.workload.training import Training
+from trainhall.cluster.simulator.workload.work import Fate, Group, Work
 from trainhall.training.link.launch import Launch
 
 

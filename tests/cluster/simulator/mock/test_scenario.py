@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from trainhall.cluster.simulation import chance, jobs
-from trainhall.cluster.simulation.mock import Mock
-from trainhall.cluster.simulation.scenario import ARRIVAL_SECONDS, OPENING_SECONDS
+from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.mock import jobs
+from trainhall.cluster.simulator.mock.coordinator import Mock
+from trainhall.cluster.simulator.mock.scenario import ARRIVAL_SECONDS, OPENING_SECONDS
 from trainhall.db.database import Database
 from trainhall.monitoring.metrics import read_metrics
 

@@ -16,11 +16,11 @@ from trainhall.cluster.background_tasks import BackgroundTasks, end_process
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.lifecycle.states import FINAL_STATES
 from trainhall.cluster.options import ClusterOptions
-from trainhall.cluster.simulation.chance import SeededIds
-from trainhall.cluster.simulation.clock import CatchingUpClock
-from trainhall.cluster.simulation.cluster import SimulatedCluster
-from trainhall.cluster.simulation.folder import temporary_folder
-from trainhall.cluster.simulation.scenario import OPENING_SECONDS, Fates, Scenario
+from trainhall.cluster.simulator.chance import SeededIds
+from trainhall.cluster.simulator.clock import CatchingUpClock
+from trainhall.cluster.simulator.mock.cluster import SimulatedCluster
+from trainhall.cluster.simulator.mock.folder import temporary_folder
+from trainhall.cluster.simulator.mock.scenario import OPENING_SECONDS, Fates, Scenario
 from trainhall.db.database import Database
 from trainhall.db.models import Job
 

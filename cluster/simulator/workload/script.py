@@ -3,9 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from trainhall.cluster.simulation.workload import output, work
-from trainhall.cluster.simulation.workload.gpu import Load
-from trainhall.cluster.simulation.workload.work import Group, Work
+from trainhall.cluster.simulator.workload import output, work
+from trainhall.cluster.simulator.workload.gpu import Load
+from trainhall.cluster.simulator.workload.work import Group, Work
 from trainhall.training.link.frames import MetricTable
 from trainhall.training.link.launch import Command
 from trainhall.training.link.status import Outcome

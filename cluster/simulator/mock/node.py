@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulation.channel import MemoryChannel
+from trainhall.cluster.simulator.mock.channel import MemoryChannel
 from trainhall.cluster.wire.protocol import (
     Assignment,
     AssignmentReport,

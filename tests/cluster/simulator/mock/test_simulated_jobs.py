@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 from support.working import WorkingCluster, spec
 
-from trainhall.cluster.simulation.workload.curves import model_of
-from trainhall.cluster.simulation.workload.work import Fate
+from trainhall.cluster.simulator.workload.curves import model_of
+from trainhall.cluster.simulator.workload.work import Fate
 from trainhall.db.database import Database
 from trainhall.monitoring.logs import read_logs
 from trainhall.monitoring.metrics import read_metrics
