@@ -32,7 +32,7 @@ def test_a_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     assert max(c["step"] for c in checkpoints) == 600
 
 
-def test_pause_and_resume_change_no_bit_of_the_curve(shared_cluster: Cluster, gate: Gate) -> None:
+def test_pause_and_resume_keep_the_curve_bit_exact(shared_cluster: Cluster, gate: Gate) -> None:
     cluster = shared_cluster
     untouched = cluster.submit({**digits_job(), "task": free_task("digits", dropout=0.1)})
     cluster.wait_for(untouched, "completed")
@@ -97,9 +97,7 @@ time.sleep(600)
 
 
 @ON_THE_HOST
-def test_cancel_ends_the_whole_tree_of_a_stubborn_script(
-    shared_cluster: Cluster, tmp_path: Path
-) -> None:
+def test_cancel_ends_the_tree_of_stubborn_script(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script, note = tmp_path / "stubborn.py", tmp_path / "grandchild"
     script.write_text(STUBBORN)
@@ -164,7 +162,7 @@ def test_hostile_output_harms_nothing(shared_cluster: Cluster, tmp_path: Path) -
     assert text.count("x") >= 10_000_000
 
 
-def test_a_failing_script_says_why(shared_cluster: Cluster, tmp_path: Path) -> None:
+def test_failing_script_reports_its_error(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script = tmp_path / "fails.py"
     script.write_text("import sys\nsys.stderr.write('no such data set\\n')\nsys.exit(3)\n")
@@ -178,7 +176,7 @@ def test_a_failing_script_says_why(shared_cluster: Cluster, tmp_path: Path) -> N
     assert "no such data set" in attempt["failure"]["log_tail"]
 
 
-def test_a_job_that_waits_says_why_and_runs_when_it_can(shared_cluster: Cluster) -> None:
+def test_waiting_job_shows_reason_and_runs_later(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
     first = cluster.submit({**digits_job(steps=100000), "name": "holder"})
     cluster.wait_for_step(first, 1)

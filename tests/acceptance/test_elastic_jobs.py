@@ -56,9 +56,7 @@ def regrouped(cluster: Cluster, job: str, generation: int, workers: int) -> set[
     return pids(cluster, job)
 
 
-def test_a_job_goes_from_4_to_3_to_4_workers_in_place_with_the_same_bits(
-    four_slots: Cluster, gate: Gate
-) -> None:
+def test_elastic_job_resizes_in_place_bit_exactly(four_slots: Cluster, gate: Gate) -> None:
     cluster = four_slots
     resources = {"min_workers": 3, "max_workers": 4}
     job = cluster.submit(spec(gate.task("synthetic", steps=STEPS), resources=resources))

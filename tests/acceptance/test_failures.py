@@ -20,7 +20,7 @@ HANG = {
 
 # A hang is found and told by the host; recoveries on each database are in tests/cluster.
 @pytest.mark.parametrize("module_cluster", ["sqlite"], indirect=True)
-def test_a_stopped_rank_is_named_and_the_job_recovers(shared_cluster: Cluster) -> None:
+def test_stopped_rank_is_named_and_job_recovers(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
     job = cluster.submit(HANG)
     cluster.wait_for_step(job, 40)

@@ -126,9 +126,7 @@ def test_ranks_end_before_their_job_runs_elsewhere(
 
 
 @pytest.mark.slow
-def test_kept_ranks_go_on_and_end_when_their_agent_is_heard(
-    hosts: TwoHosts, tmp_path: Path
-) -> None:
+def test_kept_ranks_end_when_their_agent_reconnects(hosts: TwoHosts, tmp_path: Path) -> None:
     job = hosts.write_ledger(tmp_path, "keep")
     agent = hosts.agents[hosts.host_of(job)]
     agent.signal(signal.SIGSTOP)
@@ -145,7 +143,7 @@ def test_kept_ranks_go_on_and_end_when_their_agent_is_heard(
 
 
 @pytest.mark.slow
-def test_a_coordinator_that_was_stopped_gives_nobody_up(hosts: TwoHosts, tmp_path: Path) -> None:
+def test_stopped_coordinator_declares_no_node_lost(hosts: TwoHosts, tmp_path: Path) -> None:
     """Far longer than after which a node is lost, and nobody is."""
     job = hosts.write_ledger(tmp_path, "keep")
     hosts.coordinator.signal(signal.SIGSTOP)
@@ -160,7 +158,7 @@ def test_a_coordinator_that_was_stopped_gives_nobody_up(hosts: TwoHosts, tmp_pat
     assert hosts.attempt_is(job, 1)
 
 
-def test_a_node_that_was_removed_while_away_ends_its_ranks(hosts: TwoHosts, tmp_path: Path) -> None:
+def test_node_removed_while_away_ends_its_ranks(hosts: TwoHosts, tmp_path: Path) -> None:
     job = hosts.write_ledger(tmp_path, "keep")
     name = hosts.host_of(job)
     agent = hosts.agents[name]

@@ -20,7 +20,7 @@ def losses(cluster: Cluster, job: str) -> dict[int, float]:
     return dict(cluster.points(job, "loss"))
 
 
-def test_a_job_paused_under_ddp_on_4_goes_on_under_fsdp_on_2(four_slots: Cluster) -> None:
+def test_paused_ddp_job_resumes_under_fsdp(four_slots: Cluster) -> None:
     cluster = four_slots
     spec: dict[str, Any] = {
         "name": "moves",

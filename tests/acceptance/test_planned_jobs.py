@@ -34,7 +34,7 @@ def planners(cluster: Cluster) -> list[psutil.Process]:
     ]
 
 
-def test_it_is_planned_where_it_runs_even_if_the_agent_is_killed_meanwhile(
+def test_auto_plan_survives_a_killed_agent(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(JOB)
@@ -56,7 +56,7 @@ def test_it_is_planned_where_it_runs_even_if_the_agent_is_killed_meanwhile(
     assert kinds.count("plan") == 1
 
 
-def test_what_cannot_be_planned_fails_with_the_reason(cluster: Cluster) -> None:
+def test_unplannable_job_fails_with_the_reason(cluster: Cluster) -> None:
     job = cluster.submit({**JOB, "task": {"name": "cifar10", "params": {"root": "/nowhere"}}})
     failed = cluster.wait_for(job, "failed")
     assert failed["attempt"] == 1

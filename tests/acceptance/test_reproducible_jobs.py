@@ -62,9 +62,7 @@ def verify(cluster: Cluster, *jobs: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_a_job_that_is_paused_killed_and_resized_ends_with_the_same_bits(
-    four_slots: Cluster, gate: Gate
-) -> None:
+def test_reproducible_job_survives_pause_kill_and_resize(four_slots: Cluster, gate: Gate) -> None:
     cluster = four_slots
     whole = submit(cluster, 2)
     cluster.wait_for(whole, "completed")

@@ -108,9 +108,7 @@ time.sleep = held
 file, and none at all then: it cannot end before that."""
 
 
-def test_a_script_pauses_at_one_step_and_goes_on_from_there(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_script_pauses_and_resumes_from_its_step(cluster: Cluster, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     (tmp_path / "sitecustomize.py").write_text(HELD.format(gate=str(gate)))
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
@@ -141,7 +139,7 @@ def test_a_task_of_ones_own_is_sent_along(cluster: Cluster) -> None:
     assert cluster.wait_for(job, "completed")["step"] == 40
 
 
-def test_code_goes_up_once_and_every_attempt_has_its_own(cluster: Cluster, tmp_path: Path) -> None:
+def test_code_is_uploaded_once_and_copied_per_attempt(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "train.py").write_text(
         "import os, pkg\n"
@@ -159,9 +157,7 @@ def test_code_goes_up_once_and_every_attempt_has_its_own(cluster: Cluster, tmp_p
     assert inspect(new).files == 2
 
 
-def test_a_folder_that_cannot_be_sent_is_told_before_anything_is(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_unsendable_folder_is_refused_before_upload(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/")
     (tmp_path / "job.yaml").write_text("name: own\ncode: .\nscript: {path: train.py}\n")
     message = submit(cluster, str(tmp_path / "job.yaml"), code=2)

@@ -56,7 +56,7 @@ def hosts(tmp_path: Path) -> Iterator[Cluster]:
         assert other.stop() == 0
 
 
-def test_it_pauses_at_one_step_and_goes_on_from_there(hosts: Cluster, tmp_path: Path) -> None:
+def test_script_over_hosts_pauses_and_resumes(hosts: Cluster, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
     job = hosts.submit(

@@ -140,9 +140,7 @@ def test_an_acknowledged_submission_survives_and_runs_once(
     assert sorted(ledger.read_text().split()) == ["0", "1"]
 
 
-def test_a_job_without_a_rank_recovers_from_the_newest_checkpoint(
-    cluster: Cluster, gate: Gate
-) -> None:
+def test_job_recovers_from_newest_checkpoint_without_ranks(cluster: Cluster, gate: Gate) -> None:
     """While one of them is left, it would go on in place."""
     job = cluster.submit(stepping_job(gate))
     eventually("a committed checkpoint", lambda: cluster.get(f"/checkpoints/jobs/{job}")["items"])

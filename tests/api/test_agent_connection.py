@@ -146,7 +146,7 @@ async def ship(
     assert "all well" in [event["reason"] for event in events]
 
 
-async def test_what_is_shipped_is_known_by_its_node_and_generation(
+async def test_shipped_items_carry_node_and_generation(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which says what of it is void once others have gone on without these ranks."""
@@ -234,7 +234,7 @@ async def test_small_pieces_share_a_message(url: str) -> None:
         await client.delete(f"{API}/cluster/nodes/{node_id}")
 
 
-async def test_what_is_no_message_and_a_node_that_was_removed_are_refused(url: str) -> None:
+async def test_agent_socket_refuses_malformed_and_removed(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         for message in (b"nonsense", "text", encode_batch([]) + b"more"):
@@ -292,7 +292,7 @@ async def upload(
     assert unseen.status_code == 404, "it is not committed yet"
 
 
-async def test_a_viewer_who_takes_nothing_is_dropped_and_holds_up_nobody(url: str) -> None:
+async def test_stalled_viewer_is_dropped_without_blocking_others(url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:
         _, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
@@ -331,7 +331,7 @@ async def until(viewer: ClientConnection, text: str) -> None:
             pass
 
 
-async def test_without_a_credential_nobody_connects(url: str) -> None:
+async def test_agent_socket_needs_a_credential(url: str) -> None:
     for address, headers in itertools.product(
         (socket_url(url), shipping_url(url)), ({}, {"Authorization": "Bearer nonsense"})
     ):
@@ -342,7 +342,7 @@ async def test_without_a_credential_nobody_connects(url: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["not json", "{}", b"\0", "[" * 100_000])
-async def test_what_is_no_report_ends_the_connection(url: str, message: str | bytes) -> None:
+async def test_malformed_report_ends_the_connection(url: str, message: str | bytes) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         _, credential = await joined(client)
     async with connect(socket_url(url), additional_headers=credential) as agent:

@@ -48,9 +48,7 @@ async def test_code_is_stored_once(client: httpx.AsyncClient, tmp_path: Path) ->
     assert stored(tmp_path) == [sha256]
 
 
-async def test_a_job_may_only_name_code_that_is_here(
-    client: httpx.AsyncClient, tmp_path: Path
-) -> None:
+async def test_job_may_only_name_uploaded_code(client: httpx.AsyncClient, tmp_path: Path) -> None:
     sha256, data = archive(train="print(1)")
     jobs, dry = "/api/v1/training/jobs", "/api/v1/training/jobs?dry_run=true"
     for code, paths in ((sha256, [jobs]), ("/home/me/lab", [jobs, dry]), ("lab", [jobs, dry])):
@@ -69,7 +67,9 @@ async def test_a_job_may_only_name_code_that_is_here(
     assert reply.json()["spec"]["code"] == sha256
 
 
-async def test_what_cannot_be_used_is_refused(client: httpx.AsyncClient, tmp_path: Path) -> None:
+async def test_code_upload_refuses_unusable_archives(
+    client: httpx.AsyncClient, tmp_path: Path
+) -> None:
     sha256, data = archive(train="print(1)")
     hostile_hash, hostile = archive(**{"../up": "x"})
     junk = b"no tar at all"
@@ -112,7 +112,7 @@ async def test_only_agents_fetch_archives(client: httpx.AsyncClient, tmp_path: P
     assert (await client.get(f"/api/v1/agent/code/{sha256}")).status_code == 401
 
 
-async def test_two_archives_are_looked_through_at_once_and_no_more(
+async def test_code_upload_inspects_two_archives_at_once(
     client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each unpacks up to 256 MiB to look at it."""
@@ -144,7 +144,7 @@ async def test_two_archives_are_looked_through_at_once_and_no_more(
     assert most == 2
 
 
-async def test_what_no_job_names_is_bounded(
+async def test_unused_code_is_bounded(
     app: FastAPI, client: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator: Coordinator = app.state.coordinator

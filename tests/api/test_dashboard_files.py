@@ -50,14 +50,14 @@ NOT_THERE = ["/assets/gone-1.js", "/missing.css", "/.hidden", "/link.txt", "/%2e
      "/" + "x" * 5000 + ".js", "/" + "é" * 200 + ".js", "/" + "a/" * 2500 + "x.js"]  # fmt: skip
 
 
-async def test_what_is_not_there(client: httpx.AsyncClient, built: Path) -> None:
+async def test_missing_dashboard_file_is_not_found(client: httpx.AsyncClient, built: Path) -> None:
     for path in NOT_THERE:
         reply = await client.get(path)
         assert reply.status_code == 404, path
         assert "secret" not in reply.text
 
 
-async def test_without_a_build_the_page_says_how(
+async def test_missing_build_shows_how_to_build(
     app: FastAPI, client: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     app.router.default = Dashboard(tmp_path / "not-built")

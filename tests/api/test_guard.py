@@ -137,7 +137,7 @@ async def test_a_unix_socket_is_of_this_host() -> None:
     [("localhost", True), ("127.8.8.8", True), ("[::1]", True), ("::1", True), ("0.0.0.0", False),
      ("::", False), ("127.1", False), ("2130706433", False), ("", False), ("example.org", False)],
 )  # fmt: skip
-def test_what_is_loopback(host: str, expected: bool) -> None:
+def test_loopback_addresses_are_recognised(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

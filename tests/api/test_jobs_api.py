@@ -100,7 +100,7 @@ async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient) -> None:
     assert [job["id"] for job in found.json()["items"]] == jobs[:1]
 
 
-async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
+async def test_jobs_are_found_by_name_and_id_prefix(
     client: httpx.AsyncClient,
 ) -> None:
     names = ["sweep 1", "Sweep-2", "100% sure", "under_score", "ÜBUNG"]
@@ -123,7 +123,7 @@ async def test_jobs_are_found_by_name_and_by_the_beginning_of_the_id(
     assert [error["field"] for error in refused.json()["errors"]] == ["search"]
 
 
-async def test_events_tell_what_happened(client: httpx.AsyncClient) -> None:
+async def test_events_list_the_jobs_history(client: httpx.AsyncClient) -> None:
     job = await submitted(client)
     await client.put(f"{API}/training/jobs/{job}/pause")
     path = f"{API}/training/jobs/{job}/events"
@@ -157,7 +157,7 @@ async def test_a_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None
         ({"tail": 5, "search": "x"}, "tail"),
     ],
 )
-async def test_a_page_of_logs_that_cannot_be_is_refused(
+async def test_impossible_log_page_is_refused(
     client: httpx.AsyncClient, query: dict[str, str], field: str
 ) -> None:
     job = await submitted(client)
@@ -166,14 +166,14 @@ async def test_a_page_of_logs_that_cannot_be_is_refused(
     assert [error["field"] for error in reply.json()["errors"]] == [field]
 
 
-async def test_a_new_job_has_no_curves_and_no_checkpoints(client: httpx.AsyncClient) -> None:
+async def test_new_job_has_no_metrics_or_checkpoints(client: httpx.AsyncClient) -> None:
     job = await submitted(client)
     assert (await client.get(f"{API}/metrics/jobs/{job}")).json() == {"series": []}
     reply = await client.get(f"{API}/checkpoints/jobs/{job}")
     assert reply.json() == {"items": [], "next_cursor": None}
 
 
-async def test_a_job_that_waits_is_in_the_queue_with_a_reason(client: httpx.AsyncClient) -> None:
+async def test_waiting_job_is_queued_with_reason(client: httpx.AsyncClient) -> None:
     job = await submitted(client)
     page = (await client.get(f"{API}/cluster/queue")).json()
     queue = page["items"]

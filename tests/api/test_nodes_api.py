@@ -118,7 +118,7 @@ async def test_agents_routes_need_a_credential(client: httpx.AsyncClient) -> Non
             assert reply.headers["content-type"] == "application/problem+json"
 
 
-async def test_what_is_shipped_for_no_attempt_is_refused(client: httpx.AsyncClient) -> None:
+async def test_upload_for_unknown_attempt_is_refused(client: httpx.AsyncClient) -> None:
     headers = await credential(client)
     for method, path in ROUTES:
         for changed in (
@@ -231,7 +231,7 @@ async def test_labels_are_changed_one_by_one(client: httpx.AsyncClient) -> None:
     assert (await client.get(path)).json()["labels"] == {"gpu": "a100", "zone": "x"}
 
 
-async def test_a_removed_node_is_told_so_for_good(client: httpx.AsyncClient) -> None:
+async def test_removed_node_is_refused_for_good(client: httpx.AsyncClient) -> None:
     mine = await credential(client)
     (node,) = (await client.get(f"{API}/cluster/nodes")).json()["items"]
     assert (await client.delete(f"{API}/cluster/nodes/{node['id']}")).status_code == 204

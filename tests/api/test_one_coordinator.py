@@ -55,7 +55,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_second_one_is_refused_before_it_touches_anything(
+async def test_second_coordinator_is_refused_before_any_change(
     make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
     first, second = make_app(), make_app()
@@ -71,7 +71,7 @@ async def test_a_second_one_is_refused_before_it_touches_anything(
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_second_one_is_refused_on_another_folder_too(
+async def test_second_coordinator_is_refused_on_another_folder(
     make_app: Callable[..., FastAPI], tmp_path: Path
 ) -> None:
     first, second = make_app(), make_app("other")
@@ -86,7 +86,7 @@ async def test_a_second_one_is_refused_on_another_folder_too(
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_copied_data_folder_takes_the_database_from_the_first(
+async def test_copied_data_folder_takes_over_the_database(
     make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ended: list[str] = []
@@ -102,7 +102,7 @@ async def test_a_copied_data_folder_takes_the_database_from_the_first(
 
 
 @pytest.mark.usefixtures("hasty")
-async def test_a_second_one_is_refused_before_it_changes_the_tables(
+async def test_second_coordinator_is_refused_before_migrations(
     tmp_path: Path, empty_database_url: str
 ) -> None:
     first, newer = (
@@ -119,7 +119,7 @@ async def test_a_second_one_is_refused_before_it_changes_the_tables(
         assert revision == "0001"
 
 
-async def test_a_database_that_cannot_be_written_is_told(
+async def test_unwritable_database_is_reported(
     make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch, database_url: str
 ) -> None:
     async with opened(database_url) as db:
@@ -138,7 +138,7 @@ async def test_a_database_that_cannot_be_written_is_told(
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_who_does_not_end_in_time_keeps_the_lease(
+async def test_slow_coordinator_keeps_the_lease(
     make_app: Callable[..., FastAPI],
     monkeypatch: pytest.MonkeyPatch,
     database_url: str,
@@ -164,7 +164,7 @@ async def test_who_does_not_end_in_time_keeps_the_lease(
         assert len((await session.scalars(select(CoordinatorLease))).all()) == late
 
 
-async def test_one_that_fails_to_start_leaves_nothing_behind(
+async def test_failed_start_leaves_no_lease(
     make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[Database] = []
@@ -187,7 +187,7 @@ async def test_one_that_fails_to_start_leaves_nothing_behind(
     assert [task for task in asyncio.all_tasks() if task.get_name() == "lease"] == []
 
 
-async def test_one_that_is_about_to_end_is_waited_for(make_app: Callable[..., FastAPI]) -> None:
+async def test_ending_coordinator_is_waited_for(make_app: Callable[..., FastAPI]) -> None:
     first, second = make_app(), make_app()
     started = asyncio.Event()
 

@@ -129,7 +129,7 @@ def test_every_reference_leads_somewhere() -> None:
     assert "HTTPValidationError" not in text
 
 
-def test_the_spec_and_the_devices_of_nodes_keep_their_own_schemas() -> None:
+def test_openapi_keeps_schemas_of_spec_and_devices() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert "memory_total" in schemas["Device"]["properties"]
     assert schemas["SpecDevice"]["enum"] == ["auto", "cpu", "cuda"]
@@ -151,7 +151,7 @@ def test_the_document_is_printed_without_a_server() -> None:
     assert orjson.loads(done.stdout) == orjson.loads(orjson.dumps(DOCUMENT))
 
 
-async def test_the_page_of_the_document_needs_nothing_from_elsewhere(
+async def test_openapi_page_loads_nothing_external(
     client: httpx.AsyncClient,
 ) -> None:
     page = await client.get("/docs")

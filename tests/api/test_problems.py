@@ -178,7 +178,7 @@ async def test_bodies_that_are_no_json_or_too_large(client: httpx.AsyncClient) -
 
 
 @pytest.mark.parametrize("error", [RuntimeError("secret"), MemoryError(), RecursionError()])
-async def test_a_failure_tells_its_id_and_nothing_else(
+async def test_internal_error_shows_only_its_id(
     app: FastAPI,
     client: httpx.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,
@@ -215,7 +215,7 @@ async def test_a_database_that_does_not_answer(
     assert (health["status"], health["simulated"]) == ("ok", False)
 
 
-async def test_what_postgres_undid_for_another_is_told_as_that(
+async def test_undone_transaction_is_reported_as_503(
     app: FastAPI, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
@@ -243,7 +243,7 @@ async def test_request_ids(client: httpx.AsyncClient) -> None:
     ("/training/jobs?limit=many", "limit: must be an integer (given: many)"),
     ("/metrics/jobs/000000000000?max_points=-3", "max_points: must be at least 1 (given: -3)"),
 ])  # fmt: skip
-async def test_a_number_out_of_bounds_is_told_with_field_value_and_what_is_allowed(
+async def test_out_of_range_problem_names_field_and_bounds(
     client: httpx.AsyncClient, address: str, message: str
 ) -> None:
     problem = check(await client.get(API + address), 422)

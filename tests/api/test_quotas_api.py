@@ -10,7 +10,7 @@ from trainhall.cluster.quotas import Quotas
 API = "/api/v1"
 
 
-async def test_quotas_are_read_with_their_use_page_by_page(
+async def test_quotas_are_listed_with_use_in_pages(
     make_app: Callable[..., FastAPI],
 ) -> None:
     app = make_app(quotas=Quotas(projects={"vision": 16}, users={"*": 8}))

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal.Signals) -> None:
+def test_server_ends_cleanly_with_open_streams(tmp_path: Path, number: signal.Signals) -> None:
     with coordinator(tmp_path) as process:
         url = url_of(process)
         assert httpx.get(f"{url}/readyz").status_code == 200
@@ -38,7 +38,7 @@ def test_it_ends_in_order_though_somebody_watches(tmp_path: Path, number: signal
 
 
 @pytest.mark.processes
-def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
+def test_taken_port_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -59,7 +59,7 @@ def test_a_taken_port_is_told_in_one_line(tmp_path: Path) -> None:
      ("127.0.0.1", "postgresql://u:secret@127.0.0.1:1/x", "cannot be used"),
      ("127.0.0.1", "sqlite:////dev/null/x.db", "cannot keep data")],
 )  # fmt: skip
-def test_what_it_cannot_start_with_is_told_in_one_line(
+def test_start_failure_is_reported_in_one_line(
     tmp_path: Path, host: str, database: str, message: str
 ) -> None:
     with coordinator(tmp_path, host=host, database=database) as process:

@@ -34,7 +34,7 @@ def test_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert read.data_dir == user_data_dir()
 
 
-def test_what_simulated_hosts_do_is_not_logged_unless_asked_for() -> None:
+def test_simulated_hosts_log_only_on_request() -> None:
     assert Settings().logged_level == "info"
     assert Settings(mock=True).logged_level == "warning"
     assert Settings(mock=True, log_level="info").logged_level == "info"
@@ -79,7 +79,7 @@ def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SUSPECT_AFTER", "100", "trainhall: suspect_after must lie above"),
     ],
 )
-def test_a_bad_value_ends_the_server_with_its_name(
+def test_bad_setting_is_named_at_start(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

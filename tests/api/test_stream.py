@@ -70,7 +70,7 @@ async def test_an_unknown_job_is_accepted_and_then_closed(url: str, job: str) ->
 
 
 @pytest.mark.parametrize("after", ["-1", "x", "1.5", "", "%00", "9" * 40, "%C2%B2"])
-async def test_a_bad_sequence_is_told(url: str, after: str) -> None:
+async def test_bad_stream_sequence_is_refused(url: str, after: str) -> None:
     job = await asyncio.to_thread(submit, url)
     async with connect(address(url, job, f"?after={after}")) as viewer:
         code, reason = await closed(viewer)
@@ -78,7 +78,7 @@ async def test_a_bad_sequence_is_told(url: str, after: str) -> None:
     assert "after" in reason
 
 
-async def test_viewers_are_asked_to_come_back_when_the_coordinator_stops(
+async def test_stopping_coordinator_asks_viewers_to_reconnect(
     make_app: Callable[..., FastAPI],
 ) -> None:
     app = make_app()

@@ -65,9 +65,7 @@ def write_spec(page: Page, text: str) -> None:
     page.keyboard.insert_text(text)
 
 
-def test_a_wrong_spec_is_told_at_its_line_and_a_right_one_runs(
-    page: Page, cluster: Cluster
-) -> None:
+def test_spec_editor_marks_errors_and_submits(page: Page, cluster: Cluster) -> None:
     page.goto("/")
     expect(page).to_have_url(re.compile("/jobs$"))
     page.get_by_role("navigation").get_by_role("link", name="New job").click()
@@ -121,9 +119,7 @@ def test_pause_resume_and_cancel(page: Page, cluster: Cluster) -> None:
     expect(page.get_by_role("table", name="Checkpoints").get_by_role("row")).to_have_count(2)
 
 
-def test_the_curve_survives_a_reload_and_a_restart_of_the_coordinator(
-    page: Page, cluster: Cluster
-) -> None:
+def test_curve_survives_reload_and_coordinator_restart(page: Page, cluster: Cluster) -> None:
     job = cluster.submit(paced("survivor"))
     page.goto(f"/jobs/{job}")
     wait_for_step(page, 30)
@@ -169,7 +165,7 @@ print('<b>to stderr</b>', file=sys.stderr, flush=True)
 """
 
 
-def test_output_of_ranks_can_do_nothing_to_the_page(
+def test_rank_output_cannot_inject_into_the_page(
     page: Page, cluster: Cluster, tmp_path: Path
 ) -> None:
     script = tmp_path / "hostile.py"
@@ -259,7 +255,7 @@ def test_nodes_and_the_command_that_adds_one(page: Page, cluster: Cluster) -> No
     expect(added).to_have_count(0)
 
 
-def test_what_is_not_there_is_told(page: Page) -> None:
+def test_missing_page_is_reported(page: Page) -> None:
     page.goto("/jobs/nosuchjob")
     expect(page.get_by_role("heading", name="Job not found")).to_be_visible()
     page.goto("/nowhere/at/all")

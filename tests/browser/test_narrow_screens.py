@@ -43,7 +43,7 @@ def outside(controls: Locator) -> list[str]:
     return found
 
 
-def test_every_tab_and_every_command_of_a_job_is_in_sight(phone: Page, job: str) -> None:
+def test_narrow_screen_shows_every_tab_and_command(phone: Page, job: str) -> None:
     phone.goto(f"/jobs/{job}")
     tabs = phone.get_by_role("tab")
     expect(tabs).to_have_count(6)

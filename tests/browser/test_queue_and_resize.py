@@ -52,9 +52,7 @@ def test_a_running_job_is_resized(page: Page, cluster: Cluster) -> None:
     expect(page.get_by_role("tooltip")).to_contain_text("restore one of its checkpoints")
 
 
-def test_a_long_queue_is_read_page_by_page_with_who_holds_and_waits(
-    page: Page, cluster: Cluster
-) -> None:
+def test_long_queue_is_paged_with_holders(page: Page, cluster: Cluster) -> None:
     holder = cluster.submit(endless("holder", 1, user="ada", project="vision"))
     cluster.wait_for_step(holder, 1)
     waiting = [cluster.submit(endless(f"waits-{i}", 2, user="bob")) for i in range(101)]

@@ -49,7 +49,7 @@ def drag(page: Page, over: Locator, begin: float, end: float) -> None:
     page.mouse.up()
 
 
-def test_a_zoom_reads_its_steps_and_is_in_the_url(page: Page, jobs: list[str]) -> None:
+def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     plot = chart(page, "Loss").locator(".u-over")
     with page.expect_request(re.compile(r"from_step=\d+&to_step=\d+|to_step=\d+")) as asked:
@@ -216,7 +216,7 @@ def test_a_zoom_keeps_the_scroll_position(page: Page, jobs: list[str]) -> None:
     assert len(rows) == 401
 
 
-def test_a_finished_job_is_not_live_and_is_submitted_again(page: Page, jobs: list[str]) -> None:
+def test_finished_job_can_be_submitted_again(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     expect(page.get_by_test_id("job-state")).to_have_text("completed")
     tiles = page.locator("dd[data-metric=loss] + dd")
@@ -228,7 +228,7 @@ def test_a_finished_job_is_not_live_and_is_submitted_again(page: Page, jobs: lis
     expect(page.locator(".cm-content")).to_contain_text("name: slow-learner")
 
 
-def test_a_script_without_steps_shows_time_and_last_line(
+def test_stepless_script_shows_time_and_last_line(
     page: Page, cluster: Cluster, tmp_path: Path
 ) -> None:
     script = tmp_path / "silent.py"

@@ -34,7 +34,7 @@ def test_it_holds(scenario: Scenario, stage: Stage) -> None:
     assert report.problem is None, "\n".join(report.lines())
 
 
-def test_a_machine_without_memory_limits_is_named_as_one(
+def test_machine_without_memory_limits_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "why_not_root", lambda: None)

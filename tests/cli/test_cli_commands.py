@@ -130,7 +130,7 @@ def test_submit_and_follow_shows_progress_on_stderr(cli: Cli) -> None:
     assert "\x1b" not in done.err
 
 
-def test_the_data_folder_of_a_running_coordinator_is_found(cli: Cli) -> None:
+def test_data_folder_of_running_coordinator_is_found(cli: Cli) -> None:
     folder = cli.cluster.folder / "coordinator"
     assert data_dir_of(cli.cluster.url) == folder
     assert data_dir_of(cli.cluster.url.replace("127.0.0.1", "lab")) is None
@@ -149,7 +149,7 @@ def test_a_dry_run_creates_nothing(cli: Cli) -> None:
     assert "As the cluster is now, it would never start: needs 64 CPU slots; the" in done.err
 
 
-def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
+def test_dry_run_checks_code_without_upload(cli: Cli) -> None:
     lab = cli.folder / "lab"
     lab.mkdir()
     (lab / "train.py").write_text("print('trained')")
@@ -170,7 +170,7 @@ def test_a_dry_run_looks_into_the_code_and_sends_none(cli: Cli) -> None:
     assert f"task.params.root: {cli.folder / 'data'} is not on this host" in done.err
 
 
-def test_a_wrong_spec_lists_its_fields_and_exits_2(cli: Cli) -> None:
+def test_wrong_spec_lists_fields_and_exits_2(cli: Cli) -> None:
     wrong = {**QUICK, "training": {"stepps": 3}, "priority": "much"}
     done = cli("submit", cli.file(wrong), code=2)
     assert "training.stepps: unknown key; did you mean 'steps'?" in done.err
@@ -199,7 +199,7 @@ def test_ls_in_every_format(cli: Cli, finished: str) -> None:
     assert "exclude each other" in cli("ls", "--queue", "--search", "x", code=2).err
 
 
-def test_the_queue_is_listed_with_what_each_job_waits_for(cli: Cli) -> None:
+def test_queue_lists_reasons(cli: Cli) -> None:
     submitted = cli("submit", cli.file(QUICK), "--set", "resources.workers=64", "-o", "name")
     waiting = submitted.out
     assert "\nAs the cluster is now, it will never start: needs 64 CPU slots; the" in submitted.err
@@ -229,13 +229,13 @@ def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "logs", "pause", "cancel", "resume"])
-def test_what_does_not_exist_exits_1(cli: Cli, command: str) -> None:
+def test_missing_job_exits_1(cli: Cli, command: str) -> None:
     assert cli(command, "ffffffffffff", code=1).err == (
         "trainhall: there is no job 'ffffffffffff'\n"
     )
 
 
-def test_wait_tells_how_a_job_ended(cli: Cli, finished: str, running: str) -> None:
+def test_wait_exit_code_reflects_the_end(cli: Cli, finished: str, running: str) -> None:
     cli("wait", finished)
     cli("wait", "ffffffffffff", code=102)
     assert "is still running" in cli("wait", running, "--timeout", "0.3", code=101).err
@@ -302,7 +302,7 @@ def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
     assert one.json["id"] == running
 
 
-def test_a_paused_job_that_never_ran_begins_in_another_way(cli: Cli) -> None:
+def test_unstarted_paused_job_resumes_with_changes(cli: Cli) -> None:
     job = cli.submit({**QUICK, "resources": {"workers": 64}})
     cli("pause", job)
     printed = cli("resume", job, "--workers", "1").out
@@ -418,7 +418,7 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     assert f"{finished} is a job; `trainhall ckpt ls {finished}` lists its checkpoints" in verified
 
 
-def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli, tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_found_by_both_references(cli: Cli, tmp_path: Path) -> None:
     job = cli.submit(QUICK)
     cli("wait", job)
     checkpoint = cli("ckpt", "ls", job, "-o", "name").out.split()[0]
@@ -444,13 +444,13 @@ def test_a_damaged_checkpoint_is_found_by_folder_and_by_id(cli: Cli, tmp_path: P
     cli("ckpt", "verify", str(folder / "no such folder"), code=2)
 
 
-def test_nobody_there_exits_4(cli: Cli) -> None:
+def test_unreachable_coordinator_exits_4(cli: Cli) -> None:
     done = cli("ls", "--url", "http://127.0.0.1:9", code=4)
     assert "no coordinator answers at http://127.0.0.1:9" in done.err
     cli("ls", "--url", "nonsense", code=2)
 
 
-def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli, gate: Gate) -> None:
+def test_follow_survives_a_coordinator_restart(cli: Cli, gate: Gate) -> None:
     path = cli.file({**ENDLESS, "task": gate.task("synthetic"), "training": {"steps": STEPS}})
     follower = subprocess.Popen(
         [*TRAINHALL, "submit", path, "-f", "--url", cli.cluster.url],
@@ -467,7 +467,7 @@ def test_the_coordinator_may_be_restarted_while_a_job_is_followed(cli: Cli, gate
     assert f"endless completed at step {STEPS}" in err
 
 
-def test_a_config_file_gives_defaults_that_flags_beat(cli: Cli) -> None:
+def test_config_file_defaults_yield_to_flags(cli: Cli) -> None:
     (cli.folder / "trainhall.toml").write_text(f'url = "{cli.cluster.url}"\noutput = "name"\n')
     clean: dict[str, Any] = {"TRAINHALL_URL": ""}
     ids = cli("ls", **clean).out.split()

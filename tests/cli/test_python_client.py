@@ -97,7 +97,7 @@ def test_a_job_is_commanded(hall: Client) -> None:
     assert hall.wait(job)["world_size"] == 1
 
 
-def test_what_a_script_wrote_is_read_line_by_line(hall: Client, tmp_path: Path) -> None:
+def test_client_reads_output_line_by_line(hall: Client, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("for i in range(3): print('line', i)")
     job = hall.submit({"name": "script", "script": {"path": str(script)}})["id"]
@@ -111,7 +111,7 @@ def test_what_a_script_wrote_is_read_line_by_line(hall: Client, tmp_path: Path) 
     assert list(hall.lines(job, stream="stderr")) == []
 
 
-def test_what_is_wrong_is_told(hall: Client, tmp_path: Path) -> None:
+def test_client_raises_described_errors(hall: Client, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"not a valid job spec\n  training.steps: .*given: -1"):
         hall.submit({**QUICK, "training": {"steps": -1}})
     with pytest.raises(UsageError, match="there is no file"):
@@ -151,7 +151,7 @@ def test_the_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path)
     assert done.stdout.splitlines()[-1] == "best: 0.1"
 
 
-def test_a_sweep_passes_over_a_job_that_was_not_completed(
+def test_sweep_skips_unfinished_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A failed job's metric is nothing to compare, and it may have none at all."""

@@ -59,9 +59,7 @@ async def test_a_submitted_job_reaches_its_node_at_once(database: Database, tmp_
     assert died == []
 
 
-async def test_a_silent_node_is_given_up_at_its_time_and_not_a_tick_later(
-    database: Database, tmp_path: Path
-) -> None:
+async def test_silent_node_is_lost_without_extra_tick(database: Database, tmp_path: Path) -> None:
     options = ClusterOptions(
         heartbeat_seconds=0.1, suspect_after_seconds=0.2, lost_after_seconds=0.4, tick_seconds=600
     )
@@ -89,7 +87,7 @@ async def test_a_silent_node_is_given_up_at_its_time_and_not_a_tick_later(
     await serving
 
 
-async def test_a_task_that_dies_is_told() -> None:
+async def test_failed_background_task_is_reported() -> None:
     ended: asyncio.Future[tuple[str, BaseException | None]] = (
         asyncio.get_running_loop().create_future()
     )
@@ -109,7 +107,7 @@ async def test_a_task_that_dies_is_told() -> None:
     await tasks.stop()
 
 
-async def test_one_that_ends_by_itself_is_told_too() -> None:
+async def test_background_task_that_returns_is_reported() -> None:
     ended = asyncio.Event()
     tasks = BackgroundTasks(lambda name, error: ended.set())
 

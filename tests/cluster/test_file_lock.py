@@ -52,7 +52,7 @@ def test_the_kernel_frees_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_where_nobody_can_have_one_all_go_on(tmp_path: Path) -> None:
+def test_file_lock_is_granted_without_lock_support(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_LOCKS + HOLDS, str(tmp_path / "a.lock")],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,

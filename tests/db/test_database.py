@@ -90,7 +90,7 @@ async def test_concurrent_events_get_consecutive_sequences(database: Database) -
     assert list(found) == list(range(1, 21))
 
 
-async def test_a_failed_transaction_leaves_no_trace_and_no_gap(database: Database) -> None:
+async def test_failed_transaction_leaves_no_gap(database: Database) -> None:
     await add_job(database)
 
     async def fail() -> None:
@@ -129,7 +129,7 @@ async def test_a_reader_sees_one_snapshot(database: Database) -> None:
         assert (await reading.scalars(select(Event))).all() == []
 
 
-async def test_an_event_keeps_whatever_a_rank_said(database: Database) -> None:
+async def test_event_keeps_any_text(database: Database) -> None:
     await add_job(database)
     data = {"loss": float("nan"), "best": [float("inf"), -float("inf"), 1.5], "text": "\0\ud800"}
     async with database.transaction() as session:
@@ -225,7 +225,7 @@ async def test_database_reclaim_returns_free_pages(database: Database) -> None:
     assert 4096 <= await database.read(pages) < 4096 + 200 < full
 
 
-async def test_a_file_that_is_no_database_is_told_as_such(tmp_path: Path) -> None:
+async def test_non_database_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "trainhall.db"
     path.write_bytes(b"no database at all, but long enough to look at" * 100)
     database = Database(f"sqlite:///{path}")
@@ -254,7 +254,7 @@ async def test_a_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch)
     await database.close()
 
 
-async def test_a_cursor_is_entered_or_awaited_as_the_version_of_sqlalchemy_wants() -> None:
+async def test_cursor_supports_both_sqlalchemy_protocols() -> None:
     connection = await sqlite_driver.connect(":memory:")
     for cursor in (await connection.cursor().__aenter__(), await connection.cursor()):
         await cursor.execute("SELECT 7")
@@ -263,7 +263,7 @@ async def test_a_cursor_is_entered_or_awaited_as_the_version_of_sqlalchemy_wants
     await connection.close()
 
 
-async def test_a_statement_that_nobody_waits_for_any_more_leaves_the_connection_usable() -> None:
+async def test_cancelled_statement_leaves_connection_usable() -> None:
     database = Database("sqlite://")
     await database.migrate()
     numbers = "SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 300000"
@@ -294,12 +294,12 @@ async def test_the_memory_mode_is_a_file_that_goes() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "mysql://localhost/x"])
-def test_a_url_of_another_kind_is_refused_in_words(url: str) -> None:
+def test_unsupported_url_is_refused(url: str) -> None:
     with pytest.raises(DatabaseUrlError, match="sqlite:///path"):
         Database(url)
 
 
-async def test_work_that_postgres_undoes_in_a_deadlock_runs_again(database: Database) -> None:
+async def test_deadlocked_work_is_retried(database: Database) -> None:
     if database.dialect != "postgresql":
         pytest.skip("SQLite lets one writer in at a time")
     async with database.transaction() as session:
@@ -331,7 +331,7 @@ async def test_work_that_postgres_undoes_in_a_deadlock_runs_again(database: Data
         assert (await session.scalars(select(JobProgress.step))).all() == [2, 2]
 
 
-async def test_waiting_in_vain_for_a_connection_is_a_refusal_as_any_other(
+async def test_connection_timeout_is_a_regular_error(
     database: Database,
 ) -> None:
     pool = database._reader.pool

@@ -130,7 +130,7 @@ async def test_another_one_is_refused_while_it_is_renewed(database: Database) ->
 
 
 @pytest.mark.usefixtures("long")
-async def test_one_that_ends_in_order_is_followed_at_once(database: Database) -> None:
+async def test_lease_is_free_after_a_clean_end(database: Database) -> None:
     first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
     assert await first.take(0, never) is None
     async with kept(first):
@@ -158,7 +158,7 @@ async def test_one_that_is_renewed_is_kept(database: Database, hours: Hours, eve
     assert await renewals(database) == 100 // every
 
 
-async def test_one_that_nobody_renews_is_anybody_s(database: Database, hours: Hours) -> None:
+async def test_lease_expires_without_renewal(database: Database, hours: Hours) -> None:
     first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
     assert await first.take(0, never) is None
     assert await second.take(0, never) is None
@@ -169,9 +169,7 @@ async def test_one_that_nobody_renews_is_anybody_s(database: Database, hours: Ho
     assert await holders(database) == ["b"]
 
 
-async def test_one_that_died_after_a_renewal_is_followed_too(
-    database: Database, hours: Hours
-) -> None:
+async def test_lease_expires_after_a_crash(database: Database, hours: Hours) -> None:
     first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
     assert await first.take(0, never) is None
 
@@ -199,9 +197,7 @@ async def test_silence_counts_only_while_it_is_watched(database: Database, hours
 
 @pytest.mark.parametrize("copies", [1, 2])
 @pytest.mark.usefixtures("long")
-async def test_the_next_process_of_a_data_folder_takes_it_at_once(
-    database: Database, copies: int
-) -> None:
+async def test_lease_passes_to_same_data_folder(database: Database, copies: int) -> None:
     earlier = Lease(database, "a", "a")
     assert await earlier.take(0, never) is None
     for _ in range(copies):
@@ -211,7 +207,7 @@ async def test_the_next_process_of_a_data_folder_takes_it_at_once(
 
 
 @pytest.mark.usefixtures("long")
-async def test_of_many_that_start_at_once_one_has_it(database: Database) -> None:
+async def test_lease_goes_to_one_of_many(database: Database) -> None:
     candidates = [Lease(database, str(i), str(i)) for i in range(8)]
     over = [False]
     takes = [asyncio.create_task(each.take(0, lambda: over[0])) for each in candidates]
@@ -223,7 +219,7 @@ async def test_of_many_that_start_at_once_one_has_it(database: Database) -> None
     assert {other for other in taken if other is not None} == {holder}
 
 
-async def test_it_is_kept_where_the_database_goes_away_and_comes_back(database: Database) -> None:
+async def test_lease_survives_a_database_outage(database: Database) -> None:
     lease = Lease(database, "a", "a")
     assert await lease.take(0, never) is None
     async with kept(lease) as keeping:
@@ -237,7 +233,7 @@ async def test_it_is_kept_where_the_database_goes_away_and_comes_back(database: 
         assert not keeping.done()
 
 
-async def test_a_renewal_that_hangs_is_given_up_and_tried_again(
+async def test_lease_renewal_is_retried_after_hang(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = Lease(database, "a", "a")
@@ -270,7 +266,7 @@ async def test_one_that_cannot_be_written_is_written_later(
     await lost(lease, ": a copy$")
 
 
-async def test_it_is_not_ours_where_nobody_can_tell(
+async def test_lease_is_not_ours_when_unknown(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = Lease(database, "b", "b")

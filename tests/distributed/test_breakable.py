@@ -64,7 +64,7 @@ def in_a_thread(work: Callable[[], None]) -> Future[None]:
     return future
 
 
-def test_a_collective_that_never_ends_is_left_when_the_group_is_broken_off(ends: Ends) -> None:
+def test_endless_collective_ends_with_its_group(ends: Ends) -> None:
     first, second = ends
     one, other = torch.ones(2), torch.ones(2)
     work = first.allreduce([one])
@@ -93,7 +93,7 @@ def test_a_collective_that_takes_long_is_waited_for(ends: Ends) -> None:
     assert one.tolist() == [2, 2]
 
 
-def test_one_that_fails_says_why(ends: Ends) -> None:
+def test_failed_collective_reports_the_cause(ends: Ends) -> None:
     first, _ = ends
     work = first.allreduce([torch.ones(2)])
     waits = in_a_thread(lambda: breakable.wait(work))
@@ -104,7 +104,7 @@ def test_one_that_fails_says_why(ends: Ends) -> None:
         waits.result(30)
 
 
-def test_values_and_tensors_of_any_size_go_to_all_ranks(ranks: RankServer, tmp_path: Path) -> None:
+def test_broadcast_handles_any_size(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.breakable:objects", 3, tmp_path) == [0, 0, 0]
     wanted = [breakable_ranks.value(rank) for rank in range(3)]
     for rank in range(3):
@@ -114,7 +114,7 @@ def test_values_and_tensors_of_any_size_go_to_all_ranks(ranks: RankServer, tmp_p
             assert torch.equal(found, expected)
 
 
-def test_nothing_of_a_job_that_regroups_waits_in_another_way() -> None:
+def test_regrouping_jobs_wait_only_breakably() -> None:
     found = []
     for folder in ("distributed", "parallelism", "training"):
         for path in sorted((ROOT / folder).rglob("*.py")):

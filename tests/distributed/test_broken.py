@@ -25,7 +25,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("text", OWN)
-def test_an_error_of_its_own_is_not_waited_out(text: str) -> None:
+def test_own_error_is_raised_immediately(text: str) -> None:
     assert not is_broken(dist.DistBackendError(text))
 
 
@@ -57,7 +57,7 @@ def test_a_lost_rank_is(text: str) -> None:
         ),
     ],
 )
-def test_what_gloo_says_is_told_in_words(text: str, expected: str, cause: Cause) -> None:
+def test_gloo_errors_are_described(text: str, expected: str, cause: Cause) -> None:
     message = message_of(RuntimeError(text))
     assert message == f"this rank {expected}"
     assert (
@@ -75,16 +75,16 @@ def test_what_gloo_says_is_told_in_words(text: str, expected: str, cause: Cause)
         "vs 4096",
     ],
 )
-def test_what_is_no_other_ranks_end_keeps_its_words(text: str) -> None:
+def test_unrelated_errors_keep_their_message(text: str) -> None:
     assert message_of(RuntimeError(text)) is None
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_what_others_say_stays(text: str) -> None:
+def test_other_errors_are_unchanged(text: str) -> None:
     assert message_of(dist.DistBackendError(text)) == text
 
 
-def test_memory_that_cuda_or_nccl_lacks_is_told_as_such() -> None:
+def test_out_of_memory_errors_are_recognised() -> None:
     assert is_out_of_memory(dist.DistBackendError(OWN[2]))
     assert is_out_of_memory(RuntimeError("CUDA error: out of memory"))
     assert not is_out_of_memory(dist.DistBackendError(OWN[1]))

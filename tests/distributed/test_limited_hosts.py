@@ -24,7 +24,7 @@ def allowed() -> None:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("allowed")
-def test_hosts_reach_each_other_over_links_of_the_rate_asked_for() -> None:
+def test_limited_hosts_have_the_requested_bandwidth() -> None:
     with limited_hosts(2, 1e8) as (one, other):
         said = subprocess.check_output([*one.prefix, "tc", "-j", "qdisc", "show", "dev", "eth0"])
         assert json.loads(said)[0]["options"]["rate"] == 1e8 / 8  # in bytes
@@ -36,7 +36,7 @@ def test_hosts_reach_each_other_over_links_of_the_rate_asked_for() -> None:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("allowed")
-def test_a_process_that_is_killed_leaves_no_network_behind() -> None:
+def test_killed_process_leaves_no_network() -> None:
     code = (
         "import time\nfrom trainhall.distributed.bench.hosts import limited_hosts\n"
         "with limited_hosts(2, 1e9) as hosts:\n"
@@ -52,7 +52,7 @@ def test_a_process_that_is_killed_leaves_no_network_behind() -> None:
     eventually("the network to be gone", lambda: not spaces(process.pid))
 
 
-def test_a_machine_without_the_programs_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_network_programs_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts.shutil, "which", lambda program: None)
     with pytest.raises(
         NetworkNotAllowedError, match="take Linux, root, and iproute2; there is no ip and no tc"
@@ -60,7 +60,7 @@ def test_a_machine_without_the_programs_is_told_so(monkeypatch: pytest.MonkeyPat
         check_allowed()
 
 
-def test_a_user_is_told_that_it_takes_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limited_hosts_require_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts.shutil, "which", lambda program: program)
     monkeypatch.setattr(hosts.os, "geteuid", lambda: 1000)
     with pytest.raises(NetworkNotAllowedError, match="you are not root"):

@@ -36,9 +36,7 @@ def measured(hosts: list[list[int]]) -> list[dict[LinkClass, Link]]:
         ([[0, 3], [1], [2, 4]], {LinkClass.HOST, LinkClass.RACK}),
     ],
 )
-def test_every_rank_gets_the_same_links_of_the_classes_there_are(
-    hosts: list[list[int]], kinds: set[LinkClass]
-) -> None:
+def test_probe_result_is_equal_on_all_ranks(hosts: list[list[int]], kinds: set[LinkClass]) -> None:
     first, *others = measured(hosts)
     assert set(first) == kinds
     assert all(other == first for other in others)
@@ -55,20 +53,20 @@ def test_a_link_is_found_again_in_its_times() -> None:
     assert found.bandwidth == pytest.approx(wanted.bandwidth)
 
 
-def test_small_messages_tell_only_the_latency() -> None:
+def test_probe_takes_latency_from_small_messages() -> None:
     times = [(4096, 1.0), (262144, 2.0), (1 << 20, 3.0), (4 << 20, 4.0), (16 << 20, 5.0)]
     assert telling(times) == [times[0], *times[2:]]
     assert telling(times[:3]) == times[:3]
     assert telling(times[:2]) == times[:2]
 
 
-def test_times_that_no_link_explains_still_give_a_bandwidth() -> None:
+def test_probe_handles_implausible_times() -> None:
     found = fit([(1000, 1e-4), (2000, 4e-4)])
     assert found.latency == 0
     assert 2000 / 4e-4 <= found.bandwidth <= 1000 / 1e-4
 
 
-def test_pairs_that_exchange_are_not_in_each_others_way() -> None:
+def test_probe_pairs_do_not_overlap() -> None:
     schedule = Pairs(5, ((0, 3), (2, 1)))
     assert list(schedule.rounds(4)) == []
     assert [r.send.peer for r in schedule.rounds(2) if r.send] == [1, 1]

@@ -51,11 +51,11 @@ def test_an_own_address_has_its_interface() -> None:
                 assert interface_towards(address.address) in {name, "lo", "lo0"}
 
 
-def test_an_unknown_host_leaves_the_choice_to_the_library() -> None:
+def test_unknown_host_leaves_interface_to_library() -> None:
     assert interface_towards("no-such-host.invalid") is None
 
 
-def test_ranks_are_told_apart_by_host_also_where_hosts_are_uneven() -> None:
+def test_ranks_by_host_allows_uneven_hosts() -> None:
     assert ranks_by_host([(0, 3), (1, 3), (2, 3), (0, 1), (0, 2), (1, 2)]) == (
         (0, 1, 2), (3,), (4, 5),
     )  # fmt: skip

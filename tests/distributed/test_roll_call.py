@@ -47,7 +47,7 @@ class SilentStore(dist.HashStore):
         return False
 
 
-def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
+def test_newer_group_is_joined_despite_dead_store() -> None:
     store = SilentStore()
     try:
         with pytest.raises(GroupSupersededError):
@@ -56,7 +56,7 @@ def test_a_newer_group_is_joined_though_the_store_answers_no_more() -> None:
         store.power.set()
 
 
-def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_newer_group_is_joined_without_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # `join` would choose one for the whole process
     monkeypatch.setattr(process_group, "_REACH_TIMEOUT", timedelta(seconds=0.2))
     with bound() as silent, pytest.raises(GroupSupersededError):
@@ -69,7 +69,7 @@ def test_a_newer_group_is_joined_though_nobody_listens(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_a_newer_group_is_joined_though_a_rank_died_behind_the_roll_call(
+def test_newer_group_is_joined_after_rank_died(
     monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")

@@ -20,7 +20,7 @@ def add(left: float, right: float) -> float:
 
 
 @given(shards_and_ranks(), st.data())
-def test_every_division_of_the_shards_gives_the_bits_of_one_rank(
+def test_tree_sum_is_bit_equal_for_any_division(
     sizes: tuple[int, int], data: st.DataObject
 ) -> None:
     shards, ranks = sizes
@@ -42,7 +42,7 @@ def test_every_division_of_the_shards_gives_the_bits_of_one_rank(
 
 
 @given(shards_and_ranks())
-def test_ranks_hold_all_shards_in_order_and_as_evenly_as_can_be(sizes: tuple[int, int]) -> None:
+def test_tree_shards_are_ordered_and_even(sizes: tuple[int, int]) -> None:
     shards, ranks = sizes
     held = divide(shards, ranks)
     assert [shard for part in held for shard in part] == list(range(shards))
@@ -61,6 +61,6 @@ def test_more_ranks_than_shards_is_refused() -> None:
         divide(4, 5)
 
 
-def test_a_shard_that_nobody_holds_is_named() -> None:
+def test_missing_shard_is_named() -> None:
     with pytest.raises(ValueError, match="no part holds shard 1 of 2"):
         total(2, {Node(0, 1): 1.0}, add)

@@ -12,11 +12,11 @@ pytestmark = [
 ]
 
 
-def test_nccl_computes_what_the_simulator_does(ranks: RankServer, tmp_path: Path) -> None:
+def test_nccl_matches_the_simulator(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.collective:add_up_on_gpus", 2, tmp_path) == [0, 0]
 
 
-def test_a_silent_rank_ends_the_collective_in_time(ranks: RankServer, tmp_path: Path) -> None:
+def test_nccl_collective_times_out(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.collective:stay_silent_on_gpus", 2, tmp_path) == [0, 0]
     message = (tmp_path / "0.txt").read_text(encoding="utf-8")
     assert message.startswith(

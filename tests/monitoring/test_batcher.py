@@ -59,7 +59,7 @@ async def test_batcher_bounds_the_bytes_of_a_batch(
     assert worker.batches == [[1], [2], [3]]
 
 
-async def test_batcher_raises_the_error_of_one_item_to_its_sender(
+async def test_batcher_raises_an_items_error_to_its_sender(
     batcher: Batcher[int, int], worker: Worker
 ) -> None:
     worker.may_go_on.set()
@@ -68,7 +68,7 @@ async def test_batcher_raises_the_error_of_one_item_to_its_sender(
     assert isinstance(results[1], ValueError)
 
 
-async def test_batcher_fails_all_that_waits_and_goes_on(
+async def test_batcher_fails_waiting_items_and_continues(
     batcher: Batcher[int, int], worker: Worker
 ) -> None:
     tasks = [*await submitted(batcher, [13]), *await submitted(batcher, [1])]
@@ -79,7 +79,7 @@ async def test_batcher_fails_all_that_waits_and_goes_on(
     assert await batcher.submit(2, 1) == 4
 
 
-async def test_batcher_leaves_out_whoever_left(batcher: Batcher[int, int], worker: Worker) -> None:
+async def test_batcher_skips_cancelled_senders(batcher: Batcher[int, int], worker: Worker) -> None:
     under_way, *waiting = [*await submitted(batcher, [1]), *await submitted(batcher, [2, 3])]
     under_way.cancel()
     waiting[0].cancel()
@@ -89,7 +89,7 @@ async def test_batcher_leaves_out_whoever_left(batcher: Batcher[int, int], worke
     assert worker.batches == [[1], [3]]
 
 
-async def test_batcher_close_cancels_whoever_waits(
+async def test_batcher_close_cancels_waiting_senders(
     batcher: Batcher[int, int], worker: Worker
 ) -> None:
     tasks = [*await submitted(batcher, [1]), *await submitted(batcher, [2])]

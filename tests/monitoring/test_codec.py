@@ -30,7 +30,7 @@ def tables(draw: st.DrawFn) -> MetricTable:
 
 
 @given(st.lists(st.lists(tables(), max_size=3), max_size=3))
-def test_what_a_rank_encodes_is_what_is_read(batches: list[list[MetricTable]]) -> None:
+def test_codec_round_trip_is_exact(batches: list[list[MetricTable]]) -> None:
     body = b"".join(encode_frame(i, encode_tables(batch)) for i, batch in enumerate(batches, 1))
     found = list(decode_frames(body))
     expected = [one for batch in batches for one in batch]
@@ -53,7 +53,7 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_payload_with_a_good_checksum_is_read_or_refused(payload: bytes) -> None:
+def test_codec_reads_or_refuses_any_payload(payload: bytes) -> None:
     with contextlib.suppress(DamagedFrameError):
         list(decode_frames(encode_frame(1, payload)))
 
@@ -82,12 +82,12 @@ def test_a_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
         (encode_frame(1, struct.pack("<HiIH", 1, 0, 2**32 - 1, 0)), "cut short"),
     ],
 )
-def test_what_is_refused_is_told(body: bytes, message: str) -> None:
+def test_codec_errors_describe_the_fault(body: bytes, message: str) -> None:
     with pytest.raises(DamagedFrameError, match=message):
         list(decode_frames(body))
 
 
-def test_odd_names_and_rows_cost_nobody_the_batch() -> None:
+def test_codec_drops_odd_rows_only() -> None:
     odd = MetricTable(
         None,
         [1, -5, 3, 2**60, 5],

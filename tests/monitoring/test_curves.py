@@ -131,7 +131,7 @@ async def test_names_choose_series(hall: Hall) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_digests_are_given_to_those_who_ask_for_them(hall: Hall, packed: bool) -> None:
+async def test_curves_include_digests_on_request(hall: Hall, packed: bool) -> None:
     digest = float(2**52 - 1)
     tables = table([1], loss=[1.0], chain_length=[2.0]), table([1], chain_link=[digest])
     await hall.send(*tables, attempt=3)
@@ -164,9 +164,7 @@ async def test_the_newest_attempt_wins_where_steps_overlap(hall: Hall, packed: b
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_steps_an_attempt_lost_do_not_count_once_the_next_began(
-    hall: Hall, packed: bool
-) -> None:
+async def test_curves_drop_lost_steps_of_replaced_attempt(hall: Hall, packed: bool) -> None:
     """The first step counts for every series, also for one that the newer attempt lacks so far."""
     await hall.send(table([50, 90], eval_loss=[1.0, 2.0]), attempt=1)
     await hall.send(table([81], loss=[1.0]), attempt=2)
@@ -176,7 +174,7 @@ async def test_steps_an_attempt_lost_do_not_count_once_the_next_began(
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_void_points_are_in_no_curve(hall: Hall, packed: bool) -> None:
+async def test_curves_exclude_void_points(hall: Hall, packed: bool) -> None:
     await hall.send(table([1, 2], loss=[1.0, 1.0]))
     await revoke(hall.database)
     await hall.send(table([3, 4], loss=[9.0, 9.0]))
@@ -219,7 +217,7 @@ async def test_two_packers_pack_each_point_once(database_url: str, database: Dat
     await other.close()
 
 
-async def test_what_nobody_comes_back_for_is_forgotten(database: Database) -> None:
+async def test_packer_deletes_old_frames(database: Database) -> None:
     await add_job(database)
     hall = Hall(database, keep_sequences=10)
     for step in range(1, 31):
@@ -234,7 +232,7 @@ async def test_what_nobody_comes_back_for_is_forgotten(database: Database) -> No
     assert same((await hall.curve()).steps, range(1, 31))
 
 
-async def test_a_small_tail_of_a_running_job_is_left_alone(database: Database) -> None:
+async def test_packer_leaves_a_small_tail(database: Database) -> None:
     await add_job(database)
     hall = Hall(database, pack_frames=3)
     await hall.send(table([1], loss=[1.0]))
@@ -343,7 +341,7 @@ async def compare(
         assert same(run.high[entry : entry + 1], [high])
 
 
-async def test_the_first_step_that_a_rank_tells_stands(hall: Hall) -> None:
+async def test_first_reported_step_is_kept(hall: Hall) -> None:
     async with hall.database.transaction() as session:
         await session.execute(update(Attempt).where(Attempt.number == 2).values(first_step=81))
     await hall.send(table([0], loss=[1.0]), attempt=2)

@@ -74,7 +74,7 @@ async def test_half_a_minute_becomes_one_point(database: Database, nodes: list[s
     assert other.points == [DevicePoint(at(SECONDS), None, None, None, None)]
 
 
-async def test_many_points_are_told_in_few_and_no_peak_is_lost(
+async def test_device_history_keeps_peaks_when_thinned(
     database: Database, nodes: list[str]
 ) -> None:
     async with database.transaction() as session:
@@ -105,7 +105,7 @@ async def test_a_node_that_went_takes_its_history_along(
     assert await history(database) == []
 
 
-async def test_what_is_old_is_forgotten(database: Database, nodes: list[str]) -> None:
+async def test_device_history_deletes_old_readings(database: Database, nodes: list[str]) -> None:
     async with database.transaction() as session:
         session.add(DeviceReading(node_id="a", time=NOW, devices=[]))
         session.add(DeviceReading(node_id="b", time=NOW + KEPT, devices=[]))

@@ -14,14 +14,14 @@ ALLOCATION = Allocation.parse([
 ])  # fmt: skip
 
 
-def test_a_slow_rank_is_told_with_its_node() -> None:
+def test_straggler_is_named_with_its_node() -> None:
     metrics = {"slowest_rank": 2.0, "slowest_rank_ratio": 1.5, "loss": 0.1}
     assert straggler_of(metrics, ALLOCATION) == Straggler(2, 1.5, "b")
     assert straggler_of(metrics, None) == Straggler(2, 1.5, None)
 
 
 @pytest.mark.parametrize(("rank", "ranks"), [(9, 4), (1, 1), (0, 1)])
-def test_who_was_slow_among_others_is_slow_no_more(rank: int, ranks: int) -> None:
+def test_straggler_of_earlier_attempt_is_ignored(rank: int, ranks: int) -> None:
     """The series are those of an earlier attempt, with other workers."""
     allocation = ALLOCATION if ranks == 4 else Allocation.parse([{"ranks": [{"rank": 0}]}])
     metrics = {"slowest_rank": float(rank), "slowest_rank_ratio": 1.5}

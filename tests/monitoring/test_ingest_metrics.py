@@ -45,7 +45,7 @@ async def stored_sequences(database: Database) -> list[int]:
         return [header.sequence for body in rows for header in frame_headers(body)]
 
 
-async def test_a_batch_is_one_row_and_the_job_shows_its_last_values(database: Database) -> None:
+async def test_batch_is_one_row_and_updates_job(database: Database) -> None:
     await add_job(database)
     woken = Woken()
     body = frame(1, table([1, 2], loss=[3.0, 2.0]), table([1, 2], rank=1, step_seconds=[9.0, 9.0]))
@@ -84,7 +84,7 @@ async def test_of_an_overlapping_batch_the_rest_is_taken(database: Database) -> 
     assert await stored_sequences(database) == [1, 2, 3, 4]
 
 
-async def test_behind_a_gap_nothing_is_stored(database: Database) -> None:
+async def test_ingest_stores_nothing_after_a_gap(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     assert await ingest.metrics("job", 1, "w", frame(2, table([2], loss=[0.0]))) == 0
@@ -93,7 +93,7 @@ async def test_behind_a_gap_nothing_is_stored(database: Database) -> None:
     assert await stored_sequences(database) == [1]
 
 
-async def test_an_empty_body_tells_how_far_the_writer_is(database: Database) -> None:
+async def test_ingest_of_empty_body_returns_position(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "w", frame(1, table([1], loss=[0.0])))
@@ -130,7 +130,7 @@ async def test_one_refusal_is_not_the_others(database: Database) -> None:
     ]  # fmt: skip
 
 
-async def test_what_comes_after_a_revocation_is_kept_and_void(database: Database) -> None:
+async def test_ingest_after_revocation_is_void(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "w", frame(1, table([1], loss=[1.0])))
@@ -141,7 +141,7 @@ async def test_what_comes_after_a_revocation_is_kept_and_void(database: Database
     assert curve.run.steps.tolist() == [1]
 
 
-async def test_what_the_next_attempt_goes_on_from_counts_whenever_it_comes(
+async def test_late_rows_before_next_attempt_count(
     database: Database,
 ) -> None:
     """A host fell silent behind a checkpoint, before it had shipped what its ranks had measured.
@@ -181,7 +181,7 @@ async def regrouping(database: Database, began: dict[int, GenerationStart]) -> N
         await session.execute(update(Attempt).values(in_place=True, generation=newest, began=began))
 
 
-async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
+async def test_late_rows_do_not_reset_the_step(
     database: Database,
 ) -> None:
     """A host was cut off, and lost in the end: the others went on from the step it had come to."""
@@ -198,7 +198,7 @@ async def test_what_ranks_that_are_gone_ship_late_counts_and_sets_nothing_back(
     assert curves["loss"].last.tolist() == [1.0, 2.0, 3.0]
 
 
-async def test_an_attempt_that_begins_further_back_is_shown_where_it_is(
+async def test_attempt_from_earlier_step_resets_progress(
     database: Database,
 ) -> None:
     """The one before had come further than its checkpoints. What another rank has measured is
@@ -214,7 +214,7 @@ async def test_an_attempt_that_begins_further_back_is_shown_where_it_is(
     assert (progress.step, progress.metrics) == (3, {"loss": 7.0})
 
 
-async def test_a_script_that_counts_anew_is_shown_where_it_is(database: Database) -> None:
+async def test_script_restarting_its_count_resets_progress(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     await ingest.metrics("job", 1, "w", frame(1, table([9], loss=[1.0])))
@@ -223,7 +223,7 @@ async def test_a_script_that_counts_anew_is_shown_where_it_is(database: Database
     assert (progress.step, progress.metrics) == (1, {"loss": 2.0})
 
 
-async def test_steps_that_a_generation_took_anew_are_void_of_those_before(
+async def test_repeated_steps_void_those_of_earlier_generation(
     database: Database,
 ) -> None:
     """All who had the state were gone, and those that came began at a checkpoint of step 4."""
@@ -245,7 +245,7 @@ async def test_steps_that_a_generation_took_anew_are_void_of_those_before(
     assert curve.run.last.tolist() == [4.0, 50.0, 60.0, 70.0]
 
 
-async def test_an_older_attempt_does_not_change_the_last_values(database: Database) -> None:
+async def test_older_attempt_keeps_last_values_unchanged(database: Database) -> None:
     await add_job(database, attempts=2)
     ingest = ingest_of(database)
     await ingest.metrics("job", 2, "w", frame(1, table([50], loss=[5.0])))
@@ -279,7 +279,7 @@ async def test_two_coordinators_store_each_frame_once(
         max_size=30,
     )
 )
-def test_repeats_reorder_and_lost_answers_count_each_point_once(
+def test_ingest_counts_each_point_once(
     sqlite_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
     sends: list[tuple[int, int, int, bool]],
@@ -318,7 +318,7 @@ def test_repeats_reorder_and_lost_answers_count_each_point_once(
     asyncio.run(scenario())
 
 
-async def test_metrics_and_events_of_a_new_writer_lock_in_one_order(database: Database) -> None:
+async def test_new_writer_locks_in_one_order(database: Database) -> None:
     await add_job(database)
     async with database.transaction() as session:
         await lock_job(session, "job")  # as the acceptance of a rank's events begins

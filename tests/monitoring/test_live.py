@@ -58,7 +58,7 @@ async def hall(database: Database) -> Any:
     await made.hub.close()
 
 
-async def test_frames_tell_what_was_stored(hall: Hall) -> None:
+async def test_live_frames_contain_stored_rows(hall: Hall) -> None:
     await hall.note("state", state="running")
     await hall.send(
         table([1, 2], loss=[0.5, float("nan")]), table([1], rank=1, step_seconds=[0.25])
@@ -103,19 +103,19 @@ async def test_digests_are_left_out(hall: Hall) -> None:
     assert [(f["seq"], list(f["points"])) for f in frames] == [(1, ["loss"]), (3, ["loss"])]
 
 
-async def test_a_viewer_comes_back_in_the_middle_of_a_batch(hall: Hall) -> None:
+async def test_viewer_reconnects_within_a_batch(hall: Hall) -> None:
     await hall.send(*(table([1], rank=rank, loss=[1.0]) for rank in range(5)))
     assert [f["rank"] for f in await hall.first(2, after=3)] == [3, 4]
 
 
-async def test_what_is_stored_while_somebody_watches_comes_by_itself(hall: Hall) -> None:
+async def test_viewer_receives_new_rows(hall: Hall) -> None:
     watching = asyncio.create_task(hall.first(3))
     for step in (1, 2, 3):
         await hall.send(table([step], loss=[1.0]))
     assert [f["seq"] for f in await watching] == [1, 2, 3]
 
 
-async def test_void_points_are_not_told(hall: Hall) -> None:
+async def test_live_stream_omits_void_points(hall: Hall) -> None:
     await hall.send(table([1], loss=[1.0]))
     await revoke(hall.database)
     await hall.send(table([2], loss=[1.0]))
@@ -123,14 +123,12 @@ async def test_void_points_are_not_told(hall: Hall) -> None:
     assert [f["seq"] for f in await hall.first(2)] == [1, 3]
 
 
-async def test_an_unknown_job_is_told(hall: Hall) -> None:
+async def test_live_stream_refuses_an_unknown_job(hall: Hall) -> None:
     with pytest.raises(LookupError, match="ghost"):
         await anext(aiter(hall.hub.follow("ghost", 0)))
 
 
-async def test_who_comes_too_late_or_from_elsewhere_is_told_to_reload(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_outdated_viewer_must_reload(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     for step in range(1, 31):
         await hall.send(table([step], loss=[1.0]))
     await Packer(hall.database, lambda: NOW, pack_frames=1, keep_sequences=10).pack_once()
@@ -141,16 +139,14 @@ async def test_who_comes_too_late_or_from_elsewhere_is_told_to_reload(
     assert await hall.first(1, after=22) == [{"seq": 30, "type": "reset"}]
 
 
-async def test_after_a_reset_the_stream_goes_on(hall: Hall) -> None:
+async def test_stream_continues_after_reset(hall: Hall) -> None:
     async with aclosing(hall.follow(after=7)) as frames_of:
         assert [f.seq for f in await anext(frames_of)] == [0]
         await hall.note()
         assert [f.seq for f in await anext(frames_of)] == [1]
 
 
-async def test_a_slow_viewer_is_dropped_and_the_others_are_not(
-    hall: Hall, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_the_slow_viewer_is_dropped(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "QUEUE_BYTES", 2000)
     async with aclosing(hall.follow()) as slow, aclosing(hall.follow()) as quick:
         await hall.note()
@@ -169,7 +165,7 @@ async def progress(hall: Hall) -> int:
     return (await live.read_frames(hall.database, "job", 0)).upto
 
 
-async def test_nobody_watching_costs_nothing(hall: Hall) -> None:
+async def test_unwatched_job_needs_no_reads(hall: Hall) -> None:
     async with aclosing(hall.follow()) as frames_of:
         await hall.note()
         await anext(frames_of)
@@ -177,7 +173,7 @@ async def test_nobody_watching_costs_nothing(hall: Hall) -> None:
     assert hall.hub._feeds == {}
 
 
-async def test_many_that_come_at_once_ask_the_database_once(
+async def test_concurrent_viewers_share_one_read(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await hall.send(table([1], loss=[0.5]))
@@ -197,7 +193,7 @@ async def test_many_that_come_at_once_ask_the_database_once(
     assert asked == 1
 
 
-async def test_a_feed_whose_viewers_left_before_they_joined_ends(
+async def test_feed_ends_when_viewers_left_early(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "POLL_SECONDS", 0.01)
@@ -218,7 +214,7 @@ async def test_closing_the_hub_ends_every_stream(hall: Hall) -> None:
         assert [frames async for frames in frames_of] == []
 
 
-async def test_frames_of_another_coordinator_come_by_the_slow_look(
+async def test_polling_finds_rows_of_another_coordinator(
     database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "POLL_SECONDS", 0.05)
@@ -232,7 +228,7 @@ async def test_frames_of_another_coordinator_come_by_the_slow_look(
     await there.database.close()
 
 
-async def test_no_gap_and_no_repeat_while_all_write_at_once(hall: Hall) -> None:
+async def test_live_stream_is_exact_under_concurrent_writes(hall: Hall) -> None:
     """Viewers join at any time while writers of every kind commit."""
     total = 3 * 25 + 25 + 25
 
@@ -275,7 +271,7 @@ async def test_no_gap_and_no_repeat_while_all_write_at_once(hall: Hall) -> None:
     assert found[5] == list(range(11, total + 1))
 
 
-async def test_a_long_table_is_thinned_and_keeps_its_extremes(hall: Hall) -> None:
+async def test_live_stream_thins_tables_keeping_extremes(hall: Hall) -> None:
     values = np.zeros(10_001)
     values[4321], values[8765], values[17] = 7.0, -7.0, np.nan
     await hall.send(table(range(1, 10_002), loss=values.tolist()))

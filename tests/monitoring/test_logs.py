@@ -78,7 +78,7 @@ async def all_pages(database: Database, limit: int) -> list[LogLine]:
         after = page.next_cursor
 
 
-async def test_lines_tell_where_they_come_from(output: Output) -> None:
+async def test_log_lines_name_their_source(output: Output) -> None:
     await output.write(b"one\ntwo\n")
     await output.write(b"boom\n", rank=1, stream="stderr")
     page = await read_logs(output.database, "job")
@@ -89,7 +89,7 @@ async def test_lines_tell_where_they_come_from(output: Output) -> None:
     ]
 
 
-async def test_a_rank_that_goes_on_on_another_host_begins_a_file_of_its_own(output: Output) -> None:
+async def test_rank_on_another_host_starts_new_file(output: Output) -> None:
     """A regrouping gives its number to a process there; both files are told whole, in the order in
     which they arrive, and each host is told how far its own has come."""
     here, there = Origin(1, "here"), Origin(2, "there")
@@ -114,7 +114,7 @@ async def test_a_rank_that_goes_on_on_another_host_begins_a_file_of_its_own(outp
     ]
 
 
-async def test_a_host_that_has_joined_anew_goes_on_with_its_file(output: Output) -> None:
+async def test_rejoined_host_continues_its_file(output: Output) -> None:
     before, after = Origin(1, "before"), Origin(1, "after")
     send = output.ingest.logs
     assert await send("job", 1, 0, "stdout", 0, b"one\ntwo\n", before) == 8
@@ -125,7 +125,7 @@ async def test_a_host_that_has_joined_anew_goes_on_with_its_file(output: Output)
     assert await send("job", 1, 1, "stdout", 8, b"three\n", after) == 0
 
 
-async def test_a_line_in_parts_is_told_once_and_whole(output: Output) -> None:
+async def test_split_line_is_returned_once_complete(output: Output) -> None:
     await output.write(b"a lo")
     await output.write(b"other\n", rank=1)
     assert await output.texts() == ["other"]
@@ -133,7 +133,7 @@ async def test_a_line_in_parts_is_told_once_and_whole(output: Output) -> None:
     assert await output.texts() == ["other", "a long line"]
 
 
-async def test_an_idle_prompt_is_shown_and_the_rest_follows(output: Output) -> None:
+async def test_idle_partial_line_is_shown(output: Output) -> None:
     await output.write(b"ready\nContinue? ")
     await output.wait(0.5)
     assert await output.texts() == ["ready"]
@@ -159,7 +159,7 @@ async def test_overlaps_are_trimmed_and_gaps_refused(output: Output) -> None:
     assert await output.texts() == ["one", "two", "three"]
 
 
-async def test_what_cannot_be_is_refused(output: Output) -> None:
+async def test_logs_refuse_impossible_input(output: Output) -> None:
     with pytest.raises(UnknownAttemptError):
         await output.ingest.logs("job", 9, 0, "stdout", 0, b"x\n")
     for rank, stream, offset in [(0, "trace", 0), (-1, "stdout", 0), (0, "stdout", -1)]:
@@ -179,7 +179,7 @@ async def test_filters(output: Output) -> None:
     assert await output.texts(rank=0, tail=2) == ["c", "d"]
 
 
-async def test_the_tail_and_what_follows_it(output: Output) -> None:
+async def test_log_tail_continues_with_its_cursor(output: Output) -> None:
     for i in range(100):
         await output.write(b"line %d\nand %d\n" % (i, i))
     page = await read_logs(output.database, "job", tail=3)
@@ -213,7 +213,7 @@ async def test_pages_join_backwards_too(output: Output, limit: int) -> None:
     assert [line.text for line in lines] == [f"{i}.{j}" for i in range(12) for j in range(i)]
 
 
-async def test_a_line_is_found_again_with_those_about_it(output: Output) -> None:
+async def test_log_line_is_found_with_context(output: Output) -> None:
     for i in range(50):
         await output.write(b"line %d\nand %d\n" % (i, i), rank=i % 2)
     every = await all_pages(output.database, 1000)
@@ -232,7 +232,7 @@ async def test_a_line_is_found_again_with_those_about_it(output: Output) -> None
             await read_logs(output.database, "job", at=gone)
 
 
-async def test_a_search_finds_lines_in_all_that_is_stored(output: Output) -> None:
+async def test_log_search_covers_all_stored_lines(output: Output) -> None:
     for i in range(200):
         await output.write(b"step %d\n\x1b[31mLoss\x1b[0m: %d\n" % (i, i), rank=i % 2)
     await output.write("Größe\n".encode())
@@ -293,14 +293,14 @@ async def test_bytes_that_are_no_text_are_replaced(output: Output) -> None:
     assert await output.texts() == ["\ufffd\ufffd café \x1b[31mred\x1b[0m \0"]
 
 
-async def test_of_a_progress_bar_the_last_state_is_told(output: Output) -> None:
+async def test_log_keeps_final_progress_bar_state(output: Output) -> None:
     await output.write(b"\r10%\r20%\r30%")
     await output.write(b"\r40%\r\n")
     await output.write(b"dos\r\nunix\n")
     assert await output.texts() == ["20%", "40%", "dos", "unix"]
 
 
-async def test_what_a_revoked_attempt_writes_is_marked(output: Output) -> None:
+async def test_logs_of_revoked_attempt_are_void(output: Output) -> None:
     await output.write(b"before\n")
     await revoke(output.database)
     await output.write(b"after\n")
@@ -308,7 +308,7 @@ async def test_what_a_revoked_attempt_writes_is_marked(output: Output) -> None:
     assert [(line.text, line.void) for line in page.items] == [("before", False), ("after", True)]
 
 
-async def test_a_large_batch_becomes_chunks_of_whole_lines(output: Output) -> None:
+async def test_large_log_batch_is_cut_at_lines(output: Output) -> None:
     data = b"".join(b"%08d\n" % i for i in range(100_000))
     await output.write(data)
     async with output.database.session() as session:

@@ -18,7 +18,7 @@ async def figures(database: Database) -> dict[tuple[str, tuple[str, ...]], float
     }
 
 
-async def test_the_cluster_and_what_was_stored(database: Database) -> None:
+async def test_prometheus_reports_cluster_and_counters(database: Database) -> None:
     await add_job(database)
     async with database.transaction() as session:
         session.add(

@@ -78,9 +78,7 @@ def test_the_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
         cluster.sweep()
 
 
-def test_the_coordinator_on_postgres_and_the_agent_train_together(
-    tmp_path: Path, new_postgres: Callable[[], str]
-) -> None:
+def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], str]) -> None:
     cluster = Cluster(tmp_path)
     data = tmp_path / "agent"
     arguments = [*SERVICES["coordinator"]["command"], "--port", str(cluster.port)]
@@ -135,7 +133,7 @@ INDEX = "https://packages.example/cpu"
     ("torch", "installed"),
     [("none", []), ("cpu", ["--index-url", INDEX]), ("cuda", ["torchvision"]), ("gpu", None)],
 )
-def test_the_image_takes_the_pytorch_that_was_asked_for(
+def test_image_installs_the_requested_pytorch(
     torch: str, installed: list[str] | None, tmp_path: Path
 ) -> None:
     (script,) = re.findall(r"^RUN (case .*?esac)$", DOCKERFILE, re.M | re.S)

@@ -87,7 +87,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         running.cancel_everything()
 
 
-def test_every_line_works_in_the_order_of_the_page(cluster: Cluster) -> None:
+def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
     reader = Reader(cluster)
     assert len(LINES) >= 15
     for line in LINES:

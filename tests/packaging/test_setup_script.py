@@ -68,7 +68,7 @@ def test_an_old_node_is_one_line(checkout: Path, programs: Path, version: str) -
 
 
 @pytest.mark.processes
-def test_a_taken_port_is_told_first(checkout: Path, programs: Path) -> None:
+def test_setup_reports_a_taken_port_first(checkout: Path, programs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, printed = setup(checkout, programs, "run", "--port", port)
@@ -116,9 +116,7 @@ def test_pip_shows_its_progress_to_a_person(checkout: Path, programs: Path, term
 
 
 @pytest.mark.processes
-def test_an_environment_that_was_left_half_made_is_made_anew(
-    checkout: Path, programs: Path
-) -> None:
+def test_setup_replaces_an_incomplete_environment(checkout: Path, programs: Path) -> None:
     """Ctrl-C in the first seconds leaves an interpreter without pip."""
     left = checkout / ".venv" / "bin" / "python"
     left.parent.mkdir(parents=True)

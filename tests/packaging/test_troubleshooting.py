@@ -34,7 +34,7 @@ def sources() -> str:
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_of_the_page_is_in_the_sources(message: str, sources: str) -> None:
+def test_troubleshooting_messages_exist_in_sources(message: str, sources: str) -> None:
     parts = [part.strip(" ();:") for part in message.split("…")]
     assert any(len(part) >= SHORTEST for part in parts)
     for part in parts:

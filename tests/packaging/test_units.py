@@ -64,14 +64,14 @@ def test_the_command_of_a_unit_exists(unit: Path) -> None:
     assert {word for word in arguments if word.startswith("--")} <= options
 
 
-def test_variables_of_the_agent_are_those_it_reads() -> None:
+def test_unit_sets_only_known_agent_variables() -> None:
     named = set(re.findall(r"^#?(TRAINHALL_\w+)=", (DEPLOY / "agent.env").read_text(), re.M))
     agent = commands()["agent"]
     assert named <= {param.envvar for param in agent.params}
 
 
 @pytest.mark.acceptance
-def test_a_restart_of_the_unit_leaves_the_ranks_running(tmp_path: Path, gate: Gate) -> None:
+def test_unit_restart_keeps_ranks_running(tmp_path: Path, gate: Gate) -> None:
     unit = DEPLOY / "trainhall-agent.service"
     # Of the whole control group systemd signals the main process alone.
     assert service(unit)["KillMode"] == "process"

@@ -23,7 +23,7 @@ class _Named(NamedTuple):
     rest: list[Any]
 
 
-def test_named_batches_are_cut_and_what_has_no_dimension_belongs_to_all_parts() -> None:
+def test_named_batches_are_split_and_scalars_shared() -> None:
     batch = _Named(torch.arange(4), [torch.tensor(0.5), "text", (torch.arange(8).view(4, 2),)])
     first, second = pieces(batch, 2, "rounds")
     assert isinstance(first, _Named)
@@ -35,6 +35,6 @@ def test_named_batches_are_cut_and_what_has_no_dimension_belongs_to_all_parts() 
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_a_batch_that_does_not_divide_is_refused_with_its_shape(size: int) -> None:
+def test_indivisible_batch_is_refused_with_shape(size: int) -> None:
     with pytest.raises(ValueError, match=rf"shape \[{size}, 3\], .* 3 equal parts .*\(rounds\)"):
         pieces({"x": torch.zeros(6, 3), "weights": torch.zeros(size, 3)}, 3, "rounds")

@@ -16,7 +16,7 @@ def true_norm(gradients: list[Tensor]) -> float:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_it_is_that_of_all_gradients_wherever_they_lie(dtype: torch.dtype) -> None:
+def test_gradient_norm_covers_all_layouts(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     flat, other = torch.randn(100, dtype=dtype), torch.randn(50, dtype=dtype)
     layouts = [

@@ -33,9 +33,7 @@ def test_accumulation_over_ranks_equals_one_big_batch(
         assert all(torch.equal(state[name], states[0][name]) for state in states)
 
 
-def test_every_rank_evaluates_with_the_buffers_that_are_saved(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_ddp_evaluates_with_saved_buffers(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.ddp:share_buffers", 2, tmp_path) == [0, 0]
     (saved, mine), (other, shared) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert not torch.equal(other["1.running_mean"], saved["1.running_mean"])
@@ -44,7 +42,7 @@ def test_every_rank_evaluates_with_the_buffers_that_are_saved(
         assert torch.equal(shared[name], expected)
 
 
-def test_every_rank_is_told_whose_model_differs(ranks: RankServer, tmp_path: Path) -> None:
+def test_ddp_reports_a_different_model_on_all(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.ddp:differ", 3, tmp_path) == [0, 0, 0]
     message = (
         "ranks hold different models: parameter weight is [2, 6] of torch.float32 on ranks 0, 2, "
@@ -53,7 +51,7 @@ def test_every_rank_is_told_whose_model_differs(ranks: RankServer, tmp_path: Pat
     assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(3)] == [message] * 3
 
 
-def test_a_lost_rank_is_told_in_the_words_of_the_network(ranks: RankServer, tmp_path: Path) -> None:
+def test_ddp_reports_a_lost_peer(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.ddp:lose_one", 3, tmp_path) == [0, -9, 0]
     messages = [(tmp_path / f"{rank}.txt").read_text(encoding="utf-8") for rank in (0, 2)]
     for text in messages:
@@ -61,12 +59,12 @@ def test_a_lost_rank_is_told_in_the_words_of_the_network(ranks: RankServer, tmp_
         assert "callback" not in text
 
 
-def test_what_was_done_to_a_model_before_stays(ranks: RankServer, tmp_path: Path) -> None:
+def test_ddp_keeps_earlier_model_changes(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.ddp:wrap", 2, tmp_path) == [0, 0]
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_a_parameter_that_a_step_leaves_out_is_named_before_a_weight_changes(
+def test_ddp_names_unused_parameter_before_update(
     ranks: RankServer, tmp_path: Path, world_size: int
 ) -> None:
     assert ranks.call("support.ranks.ddp:leave_one_out", world_size, tmp_path) == [0] * world_size
@@ -80,7 +78,7 @@ def test_a_parameter_that_a_step_leaves_out_is_named_before_a_weight_changes(
             assert message.startswith("sometimes.weight got no gradient"), (kind, message)
 
 
-def test_logical_shards_that_are_let_go_leave_no_hooks_on_the_model() -> None:
+def test_logical_shards_remove_their_hooks() -> None:
     model = nn.Linear(2, 1)
     for _ in range(3):
         LogicalShards(model, device=torch.device("cpu"), bucket_mb=25, shards=2)
@@ -90,7 +88,7 @@ def test_logical_shards_that_are_let_go_leave_no_hooks_on_the_model() -> None:
     assert not any(hooks)
 
 
-def test_buckets_are_laid_out_where_ddp_moves_inputs_to_a_gpu() -> None:
+def test_ddp_lays_out_buckets_on_gpu() -> None:
     """`device_ids` takes another way through DDP's forward pass, with or without a GPU."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:

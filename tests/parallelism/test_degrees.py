@@ -22,7 +22,7 @@ from trainhall.parallelism.degrees import Degrees, DegreesError, solve
         ("fsdp", 6, {"data": 2, "shard": 3}, Degrees(data=2, shard=3)),
     ],
 )
-def test_what_is_left_out_follows(
+def test_omitted_degrees_are_derived(
     strategy: Any, workers: int, given: dict[str, int | None], degrees: Degrees
 ) -> None:
     assert solve(strategy, workers, given) == degrees

@@ -14,7 +14,7 @@ def squares(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]
     return model(batch).float().square().mean(), ()
 
 
-def test_layers_count_twice_forward_and_four_times_backward_but_for_the_first_inputs() -> None:
+def test_flops_count_forward_twice_backward_four_times() -> None:
     model, batch = mlp([8, 16, 4]), torch.zeros(5, 8)
     forward = 2 * 5 * (8 * 16 + 16 * 4)
     assert forward_and_backward_flops(model, squares, batch) == 3 * forward - 2 * 5 * 8 * 16
@@ -36,7 +36,7 @@ def test_attention_counts_as_its_two_products() -> None:
     assert counted == sequences * positions * (6 * weights + attention)
 
 
-def test_model_batch_and_random_numbers_stay_as_they_are() -> None:
+def test_flops_count_has_no_side_effects() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
     batch, state = torch.ones(6, 4), torch.get_rng_state()
     before = {name: value.clone() for name, value in model.state_dict().items()}

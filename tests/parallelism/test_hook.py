@@ -14,9 +14,7 @@ from trainhall.distributed.compression.interface import Dense
 from trainhall.parallelism.data_parallel.hook import GradientHook
 
 
-def test_every_algorithm_gives_the_mean_and_leaves_no_thread(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_hook_averages_and_leaves_no_thread(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.hook:average", 3, tmp_path) == [0, 0, 0]
     for algorithm in ALGORITHMS:
         assert int((tmp_path / algorithm).read_text()) > 2, "buckets"
@@ -34,9 +32,7 @@ def test_hosts_may_have_unequally_many_ranks(ranks: RankServer, tmp_path: Path) 
     assert [(tmp_path / f"{rank}.txt").read_text() for rank in range(4)] == [message] * 4
 
 
-def test_a_rank_that_dies_ends_the_backward_pass_of_the_others(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_hook_ends_backward_when_rank_dies(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.hook:lose_one", 4, tmp_path) == [0, -9, 0, 0]
     messages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.txt")}
     assert set(messages) == {str(rank) for rank in range(4) if rank != DIES}
@@ -46,9 +42,7 @@ def test_a_rank_that_dies_ends_the_backward_pass_of_the_others(
         assert re.search(r"still had [\d,]+ of [\d,]+ bytes to", text), text
 
 
-def test_every_rank_is_told_whose_gradients_differ_before_any_is_combined(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_hook_reports_mismatched_gradients_on_all_ranks(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.hook:differ", 2, tmp_path) == [0, 0]
     message = (
         "ranks bring different numbers or types of elements: 4 of torch.float32 on rank 0; 5 of "

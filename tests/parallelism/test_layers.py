@@ -32,7 +32,7 @@ def trained(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def test_what_is_computed_again_is_the_same() -> None:
+def test_recomputation_is_exact() -> None:
     plain, again = build(), build()
     layers.recompute(again, DECLARATION)
     runs = []
@@ -45,13 +45,13 @@ def test_what_is_computed_again_is_the_same() -> None:
         assert torch.equal(found[name], tensor), name
 
 
-def test_a_model_without_layers_says_what_is_missing() -> None:
+def test_recomputation_needs_declared_layers() -> None:
     with pytest.raises(DegreesError, match=r"training\.activation_checkpointing acts on layers"):
         layers.recompute(build(), Declaration())
 
 
 @pytest.mark.processes
-def test_a_host_without_compiler_is_told_before_the_first_step(
+def test_missing_compiler_is_reported_before_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from torch._inductor import config

@@ -17,7 +17,7 @@ JOB = {
 }
 
 
-def test_parameters_are_dealt_out_evenly_and_whole() -> None:
+def test_parameter_servers_share_parameters_evenly() -> None:
     model = nn.Sequential(nn.Linear(100, 10), nn.Linear(50, 10), nn.Linear(40, 10))
     shares = deal(dict(model.named_parameters()), 2)
     assert shares == [["0.weight"], ["1.weight", "2.weight", "0.bias", "1.bias", "2.bias"]]
@@ -41,7 +41,7 @@ def test_servers_are_some_of_the_workers() -> None:
         (4, 4, 1, "data", "4 workers - 1 servers = 3 train, not 4"),
     ],
 )
-def test_what_leaves_nobody_to_train_is_refused(
+def test_parameter_server_needs_workers(
     workers: int, data: int | None, servers: int | None, field: str, words: str
 ) -> None:
     with pytest.raises(DegreesError) as caught:
@@ -52,9 +52,7 @@ def test_what_leaves_nobody_to_train_is_refused(
         solve("ddp", workers, {}, servers or 1)
 
 
-def test_a_message_of_another_step_is_an_error_that_names_both(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_parameter_server_detects_a_wrong_step(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.ranks.parameter_server:lost_step", 2, tmp_path) == [0, 0]
     intact, *messages = (tmp_path / "told.txt").read_text().splitlines()
     assert intact == "7"
@@ -73,7 +71,7 @@ def test_a_message_of_another_step_is_an_error_that_names_both(
         ("dead_server", [1, 1, -9], 0, "could not send gradients to rank 2 for step 2"),
     ],
 )
-def test_the_end_of_a_rank_ends_the_others_with_an_error(
+def test_parameter_server_ends_when_rank_ends(
     ranks: RankServer, tmp_path: Path, who: str, codes: list[int], reported_by: int, words: str
 ) -> None:
     attempt = ranks.run(tmp_path, JOB, function=f"support.ranks.parameter_server:{who}")

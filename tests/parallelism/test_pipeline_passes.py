@@ -27,9 +27,7 @@ KINDS: dict[schedules._ComputationType, Kind] = {
 
 @pytest.mark.parametrize("schedule", get_args(Schedule))
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_every_microbatch_goes_once_through_each_stage_and_then_back(
-    schedule: Schedule, ranks: int
-) -> None:
+def test_pipeline_passes_cover_every_microbatch_once(schedule: Schedule, ranks: int) -> None:
     tried = 0
     for microbatches in range(ranks, 4 * ranks):
         try:
@@ -59,7 +57,7 @@ def test_every_microbatch_goes_once_through_each_stage_and_then_back(
 
 @pytest.mark.parametrize("schedule", [s for s, stages in STAGES_PER_RANK.items() if stages > 1])
 @pytest.mark.parametrize(("ranks", "microbatches"), [(2, 2), (2, 6), (4, 4), (4, 12)])
-def test_the_order_is_that_of_the_schedule_that_trains(
+def test_pipeline_pass_order_matches_training(
     schedule: Schedule, ranks: int, microbatches: int
 ) -> None:
     built = object.__new__(SCHEDULES[schedule])

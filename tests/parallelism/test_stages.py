@@ -41,7 +41,7 @@ def build() -> nn.Sequential:
         (4, [["0", "1"], ["2"], ["3", "4"], ["5"]]),
     ],
 )
-def test_stages_are_whole_layers_of_similar_size(number: int, stages: list[list[str]]) -> None:
+def test_stages_have_similar_sizes(number: int, stages: list[list[str]]) -> None:
     assert cut(build(), DECLARATION, number) == stages
 
 
@@ -59,7 +59,7 @@ def test_a_weight_outside_the_layers_is_named() -> None:
         cut(build(), Declaration(layers=DECLARATION.layers[:-1]), 2)
 
 
-def test_what_is_kept_keeps_its_name() -> None:
+def test_stages_keep_parameter_names() -> None:
     model = nn.Sequential(build(), build())
     before = model.state_dict()
     keep_only(model, ["0.2", "1.5"])
@@ -82,7 +82,7 @@ def test_a_rehearsal_draws_nothing_and_measures_nothing() -> None:
     assert not torch.equal(before[0], next(layers.buffers()))
 
 
-def test_a_loss_tells_what_it_gives_the_model() -> None:
+def test_stand_in_finds_the_models_inputs() -> None:
     def loss(model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
         try:
             return model(batch["x"]).sum(), ()
@@ -98,7 +98,7 @@ def test_a_loss_tells_what_it_gives_the_model() -> None:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_loss_is_asked_in_the_mode_of_the_model(training: bool) -> None:
+def test_stand_in_keeps_the_models_mode(training: bool) -> None:
     def loss(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         return model(batch + 10 if model.training else batch).sum(), ()
 
@@ -115,7 +115,7 @@ def test_a_loss_is_asked_in_the_mode_of_the_model(training: bool) -> None:
     assert modes == [training]
 
 
-def test_a_model_that_a_loss_calls_again_has_no_second_output() -> None:
+def test_stand_in_refuses_a_second_call() -> None:
     def twice(model: nn.Module, batch: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         try:
             return (model(batch) - model(-batch)).square().mean(), ()
@@ -126,7 +126,7 @@ def test_a_model_that_a_loss_calls_again_has_no_second_output() -> None:
         loss_given(twice, torch.ones(2), torch.ones(2), training=True)
 
 
-def test_a_loss_that_looks_at_the_weights_of_a_stand_in_finds_no_empty_list() -> None:
+def test_stand_in_refuses_access_to_weights() -> None:
     def penalty(model: nn.Module) -> Any:
         return sum(p.square().sum() for p in model.parameters())
 

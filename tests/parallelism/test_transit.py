@@ -33,7 +33,7 @@ def test_one_step_in_many_is_looked_at(measured: Measured, schedule: str) -> Non
         assert measured[0][schedule]["counts"][-1] == MICROBATCHES
 
 
-def test_what_is_on_its_way_while_a_rank_computes_is_hidden(measured: Measured) -> None:
+def test_transit_during_computation_is_hidden(measured: Measured) -> None:
     early, late = (rank["gpipe"] for rank in measured)
     _, second, *_ = early["last"]
     begun, ended = second

@@ -88,7 +88,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["sample", *arguments])
 
 
-def test_the_command_writes_the_prompt_and_what_follows(
+def test_sample_writes_prompt_and_continuation(
     trained: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     done = run(str(trained), "--prompt", "-- to be, é", "--length", "5", "--temperature=0")
@@ -106,7 +106,7 @@ def test_any_folder_with_checkpoints_will_do(trained: Path, place: str, step: in
     assert newest_below(trained / place).name == f"step-{step:08d}-a1-g1"
 
 
-def test_what_is_no_language_model_is_said(ranks: RankServer, tmp_path: Path) -> None:
+def test_sample_refuses_other_models(ranks: RankServer, tmp_path: Path) -> None:
     spec = {"task": {"name": "digits"}, "training": {"steps": 1}}
     ranks.run(tmp_path, spec)
     done = run(str(tmp_path))
@@ -116,7 +116,7 @@ def test_what_is_no_language_model_is_said(ranks: RankServer, tmp_path: Path) ->
     )
 
 
-def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
+def test_sample_reports_a_damaged_checkpoint(trained: Path, tmp_path: Path) -> None:
     source = trained / "checkpoints" / "step-00000004-a1-g1"
     copy = tmp_path / source.name
     copy.mkdir()
@@ -128,13 +128,13 @@ def test_a_damaged_checkpoint_is_said(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["", "./gone", "/no/such/folder"])
-def test_what_is_no_folder_is_said(source: str) -> None:
+def test_sample_reports_a_missing_folder(source: str) -> None:
     done = run(source)
     assert isinstance(done.exception, UsageError)
     assert "there is no folder" in str(done.exception)
 
 
-def test_a_folder_without_checkpoints_is_said(tmp_path: Path) -> None:
+def test_sample_reports_an_empty_folder(tmp_path: Path) -> None:
     assert "there is no checkpoint in" in str(run(str(tmp_path)).exception)
 
 
@@ -201,7 +201,7 @@ def sampled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[Problem]]]:
     return found
 
 
-def test_a_job_s_checkpoint_is_fetched_from_the_coordinator(
+def test_sample_fetches_a_jobs_checkpoint(
     coordinator: Coordinator, sampled: list[tuple[str, list[Problem]]]
 ) -> None:
     done = run("3f2a")
@@ -218,7 +218,7 @@ def test_a_job_s_checkpoint_is_fetched_from_the_coordinator(
     assert "job 3f2a9c51d07b has no checkpoint yet" in str(run("3f2a").exception)
 
 
-def test_a_job_s_checkpoint_is_read_where_this_host_sees_it(
+def test_sample_reads_a_visible_checkpoint_directly(
     coordinator: Coordinator, tmp_path: Path, sampled: list[tuple[str, list[Problem]]]
 ) -> None:
     data, name = tmp_path / "data", "step-00000004-a1-g1"
@@ -232,7 +232,7 @@ def test_a_job_s_checkpoint_is_read_where_this_host_sees_it(
     assert coordinator.fetched == []
 
 
-def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
+def test_sample_refuses_a_damaged_download(coordinator: Coordinator) -> None:
     (coordinator.source / "step-00000004-a1-g1" / "state.json").write_bytes(b"{}")
     done = run("3f2a", "--length", "5")
     assert "state.json of checkpoint c4 arrived damaged: its SHA-256 is" in str(done.exception)
@@ -245,7 +245,7 @@ def test_what_arrives_damaged_is_not_used(coordinator: Coordinator) -> None:
         ({"script": {"path": "train.py"}, "task": None}, "does not know a script's model"),
     ],
 )
-def test_a_job_without_a_language_model_is_said_before_anything_is_fetched(
+def test_sample_refuses_other_jobs_before_download(
     coordinator: Coordinator, spec: dict[str, Any], message: str
 ) -> None:
     coordinator.spec = spec
@@ -253,7 +253,7 @@ def test_a_job_without_a_language_model_is_said_before_anything_is_fetched(
     assert coordinator.fetched == []
 
 
-def test_a_copy_goes_also_when_the_command_is_ended(
+def test_sample_removes_its_copy_when_ended(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def ended(argv: list[str], **options: Any) -> None:
@@ -279,8 +279,6 @@ def test_a_small_model_writes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -
     assert sample.num_threads(small) == torch.get_num_threads()
 
 
-def test_without_torch_it_says_what_to_install(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sample_reports_missing_torch(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainhall.cli.base.extra.find_spec", lambda name: None)
     assert "pip install 'trainhall[train]'" in str(run(str(trained)).exception)

@@ -105,7 +105,7 @@ def silent(serve: Serve) -> Iterator[Server]:
         (500, CliError, 1),
     ],
 )
-def test_a_problem_becomes_an_error_with_its_exit_code(
+def test_problem_maps_to_an_exit_code(
     serve: Serve, status: int, kind: type[CliError], code: int
 ) -> None:
     body = {
@@ -121,7 +121,7 @@ def test_a_problem_becomes_an_error_with_its_exit_code(
     assert caught.value.details == ["training.steps: must be above 0 (given: -1)"]
 
 
-def test_an_answer_that_is_no_problem_document_is_shown(serve: Serve) -> None:
+def test_non_problem_error_response_is_shown(serve: Serve) -> None:
     server = serve(lambda n, method, path: (502, "upstream"))
     with Client(server.url) as client, pytest.raises(CliError, match=r"502.*upstream"):
         client.get("/anything")
@@ -142,7 +142,7 @@ def test_reads_are_tried_again_while_it_cannot_serve(serve: Serve, status: int) 
     assert len(server.requests) == 3
 
 
-def test_one_that_cannot_serve_is_as_good_as_away(serve: Serve) -> None:
+def test_unavailable_coordinator_counts_as_unreachable(serve: Serve) -> None:
     body = {"detail": "the database does not answer; try again in a moment"}
     server = serve(lambda n, method, path: (503, body))
     with Client(server.url, attempts=2) as client:
@@ -163,7 +163,7 @@ def test_other_failures_are_not_tried_again(serve: Serve) -> None:
     assert len(server.requests) == 1
 
 
-def test_an_answer_that_takes_too_long_is_told_as_that(silent: Server) -> None:
+def test_slow_response_is_reported_as_timeout(silent: Server) -> None:
     with Client(silent.url, attempts=1, timeout=0.2) as client:
         with pytest.raises(UnreachableError) as caught:
             client.get("/anything")
@@ -180,7 +180,7 @@ def test_a_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
     assert len(silent.requests) == 1
 
 
-def test_a_wait_ends_at_its_time_where_nothing_is_answered(silent: Server) -> None:
+def test_wait_times_out_without_a_response(silent: Server) -> None:
     with trainhall.client.Client(silent.url) as hall:
         with pytest.raises(TimeoutError, match="nothing was heard of job 4f2a"):
             hall.wait("4f2a", timeout=0.1)
@@ -202,7 +202,7 @@ def test_a_verification_takes_as_long_as_it_takes(serve: Serve) -> None:
         assert client.verify("5e60") == {"good": True}
 
 
-def test_another_web_server_is_told_from_a_coordinator(serve: Serve) -> None:
+def test_other_web_server_is_recognised(serve: Serve) -> None:
     page = b"<!doctype html><title>A page</title>"
     server = serve(lambda n, method, path: (200, page))
     for ask in (Client.is_simulated, lambda client: client.get("/training/jobs")):
@@ -215,7 +215,7 @@ def test_another_web_server_is_told_from_a_coordinator(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("answer", [[], "ok", 3])
-def test_an_answer_that_is_no_object_is_another_servers(serve: Serve, answer: Any) -> None:
+def test_non_object_response_is_another_server(serve: Serve, answer: Any) -> None:
     server = serve(lambda n, method, path: (200, answer))
     with Client(server.url) as client:
         for ask in (lambda: client.job("4f2a"), lambda: list(client.items("/training/jobs"))):
@@ -229,13 +229,13 @@ def test_a_list_without_items_is_another_servers(serve: Serve) -> None:
         list(client.items("/training/jobs"))
 
 
-def test_what_another_server_says_of_its_health_is_nothing_simulated(serve: Serve) -> None:
+def test_other_servers_health_is_not_simulated(serve: Serve) -> None:
     server = serve(lambda n, method, path: (200, ["ok"]))
     with Client(server.url) as client:
         assert client.is_simulated() is False
 
 
-def test_a_command_that_may_have_arrived_is_not_repeated(serve: Serve) -> None:
+def test_possibly_received_command_is_not_repeated(serve: Serve) -> None:
     server = serve(lambda n, method, path: None)
     with Client(server.url) as client, pytest.raises(UnreachableError):
         client.request("PUT", "/training/jobs/x/pause")
@@ -262,13 +262,13 @@ def test_nothing_listens() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8000", "ftp://x", "http://[", "http://a b"])
-def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
+def test_malformed_url_is_a_usage_error(url: str) -> None:
     with pytest.raises((UsageError, UnreachableError)), Client(url, attempts=1) as client:
         client.get("/anything")
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:80a", "http://[::1", "http://a\nb"])
-def test_a_mistyped_address_is_told_as_one(url: str) -> None:
+def test_mistyped_address_is_reported(url: str) -> None:
     with pytest.raises(UsageError, match="is not an address"), Client(url, attempts=1) as client:
         client.get("/anything")
 
@@ -317,7 +317,7 @@ def test_an_id_cannot_climb_out_of_its_path(jobs: Server, reference: str) -> Non
     assert not jobs.requests
 
 
-def test_the_only_wrong_field_is_told_once(serve: Serve) -> None:
+def test_single_wrong_field_is_reported_once(serve: Serve) -> None:
     body = {
         "detail": "state.0: must be a state",
         "errors": [{"field": "state.0", "message": "must be a state", "value": "bogus"}],

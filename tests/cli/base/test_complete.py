@@ -76,7 +76,7 @@ def test_ids_are_offered(line: str, offered: list[str], url: str, tmp_path: Path
 
 @pytest.mark.processes
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_show_what_an_id_is(shell: str, url: str, tmp_path: Path) -> None:
+def test_completion_describes_ids(shell: str, url: str, tmp_path: Path) -> None:
     offered = "\n".join(press_tab("trainhall show 3", tmp_path, shell, TRAINHALL_URL=url))
     assert "3f2a9c51d07b" in offered
     assert "digits, running" in offered
@@ -90,14 +90,14 @@ def test_a_name_is_no_program(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_configuration_file_says_where_to_ask(url: str, tmp_path: Path) -> None:
+def test_completion_uses_the_configured_server(url: str, tmp_path: Path) -> None:
     (tmp_path / "trainhall.toml").write_text(f'url = "{url}"\n')
     assert press_tab("trainhall nodes remove ", tmp_path) == ["gpu-07"]
 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("away", ["http://127.0.0.1:9", "nonsense", "http://127.0.0.1:9/%"])
-def test_it_is_silent_without_a_coordinator(away: str, tmp_path: Path) -> None:
+def test_completion_is_empty_without_coordinator(away: str, tmp_path: Path) -> None:
     assert press_tab("trainhall show ", tmp_path, TRAINHALL_URL=away) == []
 
 
@@ -105,7 +105,7 @@ def test_it_is_silent_without_a_coordinator(away: str, tmp_path: Path) -> None:
     "items",
     [[1], [{"id": "3f2a"}], [{"id": 3, "name": "a", "state": "b"}], {"id": "3f2a"}, "abc", None],
 )
-def test_it_is_silent_where_something_else_answers(
+def test_completion_is_empty_at_another_server(
     items: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with answering({"/api/v1/training/jobs": {"items": items}}) as address:

@@ -14,7 +14,7 @@ from trainhall.cli.main import app
     (("ls", "-o", "jsn"), "--output", "'jsn' is not one of 'table', 'json', 'yaml', 'name'."),
     (("bench", "schedule", "--ranks", "0"), "--ranks", "must be at least 1 (given: 0)"),
 ])  # fmt: skip
-def test_a_value_is_refused_with_what_is_allowed(
+def test_refused_value_lists_allowed_values(
     command: tuple[str, ...], option: str, message: str
 ) -> None:
     done = CliRunner().invoke(app, command)

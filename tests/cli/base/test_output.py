@@ -30,7 +30,7 @@ ITEMS = [
 ]
 
 
-def test_a_table_is_aligned_whatever_the_width_of_its_letters() -> None:
+def test_table_aligns_wide_characters() -> None:
     items = [*ITEMS, {"id": "数字", "state": "failed", "step": 3}]
     assert output.table(items, COLUMNS).splitlines() == [
         "ID    STATE    STEP",
@@ -48,7 +48,7 @@ def test_colour_changes_no_alignment() -> None:
 WILD = "bad\r\n\tvalue \x1b[2J\x1b[31mred\x1b[0m\x1b]0;title\x07\x9b1A."
 
 
-def test_what_others_wrote_can_neither_steer_the_terminal_nor_break_a_table() -> None:
+def test_output_neutralises_control_characters() -> None:
     columns = [output.Column("ID", lambda i: i["id"]), output.Column("REASON", lambda i: i["why"])]
     items = [{"id": WILD, "why": "one"}, {"id": "b", "why": WILD}]
     wanted = [f"{'ID':16}  REASON", "bad value red1A.  one", f"{'b':16}  bad value red1A."]
@@ -58,7 +58,7 @@ def test_what_others_wrote_can_neither_steer_the_terminal_nor_break_a_table() ->
     assert output.state_and_reason("failed", WILD) == "failed: bad value red1A."
 
 
-def test_what_programs_read_is_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_keeps_text_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"id": "a", "why": WILD}]
     output.print_items(items, [], Format.JSON, empty="none")
     assert json.loads(capsys.readouterr().out) == items
@@ -90,7 +90,7 @@ def test_each_format(capsys: pytest.CaptureFixture[str]) -> None:
         ("bytes_sent", None, "-"),
     ],
 )
-def test_a_metric_is_told_in_the_units_of_its_name(name: str, value: Any, text: str) -> None:
+def test_metric_is_shown_in_its_unit(name: str, value: Any, text: str) -> None:
     assert output.measured(name, value) == text
 
 
@@ -136,7 +136,7 @@ def test_shared_keys_reach_every_command_that_has_them(folder: Path) -> None:
     assert found["doctor"] == {"url": "http://lab:8000", "port": 10, "data_dir": "d"}
 
 
-def test_commands_look_where_the_environment_or_the_file_says(
+def test_server_url_comes_from_environment_or_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TRAINHALL_URL", raising=False)
@@ -147,7 +147,7 @@ def test_commands_look_where_the_environment_or_the_file_says(
     assert config.coordinator_url() == "http://other:8000"
 
 
-def test_what_the_coordinator_alone_reads_may_be_in_its_table(folder: Path) -> None:
+def test_config_allows_coordinator_settings_in_table(folder: Path) -> None:
     flags = {"host", "port", "data_dir", "database_url", "insecure", "mock"}
     assert set(config.SERVER_ONLY) == Settings.model_fields.keys() - flags
     for name in config.SERVER_ONLY:
@@ -168,7 +168,7 @@ def test_files_in_the_documents_are_read(folder: Path) -> None:
         Settings()
 
 
-def test_an_alias_has_the_defaults_and_another_output_has_not(folder: Path) -> None:
+def test_config_defaults_apply_to_aliases(folder: Path) -> None:
     (folder / "trainhall.toml").write_text('output = "name"\n')
     found = config.default_map(COMMANDS)
     assert found["nodes"]["list"] == found["nodes"]["ls"] == {"output": "name"}
@@ -188,7 +188,7 @@ def test_a_table_ends_with_the_terminal() -> None:
     assert "a…" in output.table(rows, columns, fits=3), "the title's room is always there"
 
 
-def test_columns_that_can_be_spared_give_way_to_the_last() -> None:
+def test_table_drops_optional_columns_first() -> None:
     rows = [{"id": "3f2a9c51d07b", "age": "3 h", "steps": "120/600", "why": "x" * 60}]
     columns = [
         output.Column("ID", lambda r: r["id"]),
@@ -207,7 +207,7 @@ def test_columns_that_can_be_spared_give_way_to_the_last() -> None:
     assert titles(40) == ["ID", "STEPS", "AGE", "WHY"], "there is nothing to make room for"
 
 
-def test_a_reason_that_says_the_state_again_is_left_out() -> None:
+def test_redundant_reason_is_omitted() -> None:
     assert output.state_and_reason("cancelled", "cancelled") == "cancelled"
     assert output.state_and_reason("queued", "") == "queued"
     assert output.state_and_reason("queued", "submitted") == "queued: submitted"
@@ -222,7 +222,7 @@ def test_a_reason_that_says_the_state_again_is_left_out() -> None:
         ('[server]\nurl = "x"', "url"),
     ],
 )
-def test_a_wrong_file_is_told_by_key(folder: Path, text: str, message: str) -> None:
+def test_config_error_names_the_key(folder: Path, text: str, message: str) -> None:
     (folder / "trainhall.toml").write_text(text)
     with pytest.raises(UsageError, match=message):
         config.default_map(COMMANDS)

@@ -36,7 +36,7 @@ def test_a_missing_folder_is_called_one(command: tuple[str, ...], tmp_path: Path
 
 
 @pytest.mark.parametrize("command", FOLDER_OR_ID)
-def test_a_file_is_told_from_a_folder(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_reference_distinguishes_file_from_folder(command: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     error = refused(command, str(tmp_path / "file"))
     assert error.message.startswith(f"{tmp_path / 'file'} is a file; give ")
@@ -44,7 +44,7 @@ def test_a_file_is_told_from_a_folder(command: tuple[str, ...], tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", FOLDER_OR_ID)
-def test_what_was_taken_for_an_id_could_have_been_a_folder(
+def test_unknown_id_suggests_a_folder(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,7 +66,7 @@ def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     assert error.exit_code == 1
 
 
-def test_an_export_says_what_to_do_where_it_cannot_write(tmp_path: Path) -> None:
+def test_failed_export_suggests_a_remedy(tmp_path: Path) -> None:
     there = tmp_path / "model.safetensors"
     there.write_text("")
     error = refused(("ckpt", "export", "{}", str(there)), "91bc")

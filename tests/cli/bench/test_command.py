@@ -107,17 +107,17 @@ def test_bad_input_is_a_clear_message(arguments: tuple[str, ...], message: str) 
         (("-o", "name"), "take table, json or yaml"),
     ],
 )
-def test_bad_input_for_what_is_measured(arguments: tuple[str, ...], message: str) -> None:
+def test_bench_refuses_bad_measurement_options(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("collectives", *arguments)
 
 
-def test_a_machine_without_limited_links_says_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bench_reports_missing_network_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CliError, match="limited links take Linux, root, and iproute2"):
         printed("collectives", "--limits", "1Gbit/s")
 
 
-def test_bad_input_for_a_drawing_is_a_clear_message() -> None:
+def test_bench_refuses_bad_drawing_options() -> None:
     assert "there is no algorithm 'star'" in refused("schedule", "star")
     assert "servers is 5" in refused("schedule", "parameter_server", "--servers", "5")
 

@@ -62,7 +62,7 @@ def test_goals_of_limited_links() -> None:
     }
 
 
-def test_neighbours_in_a_ring_round_robin_are_never_on_one_host() -> None:
+def test_round_robin_ring_neighbours_are_on_different_hosts() -> None:
     ring = schedule("ring_round_robin", HOSTS)
     for host in HOSTS:
         for rank in host:

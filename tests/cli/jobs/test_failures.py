@@ -22,17 +22,17 @@ def words(rank: int | None, tail: str, **more: Any) -> str | None:
     return last_words(client, JOB, **more)
 
 
-def test_last_words_end_with_the_exception() -> None:
+def test_last_lines_end_with_the_exception() -> None:
     assert words(1, "[rank1]: Traceback\n[rank1]:   line 3\n[rank1]: KeyError: 3\n") == (
         "Last lines of rank 1 in attempt 2\n"
         "  [rank1]: Traceback\n  [rank1]:   line 3\n  [rank1]: KeyError: 3\n" + HINT
     )
 
 
-def test_last_words_leave_out_a_rank_that_was_shown() -> None:
+def test_last_lines_skip_a_rank_already_shown() -> None:
     assert words(0, "Traceback\nKeyError: 3\n", seen_rank=0) == HINT
     assert words(1, "Traceback\nKeyError: 3\n", seen_rank=0) != HINT
 
 
-def test_last_words_of_a_rank_that_wrote_nothing() -> None:
+def test_last_lines_are_empty_without_output() -> None:
     assert words(1, "") == HINT

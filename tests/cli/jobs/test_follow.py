@@ -36,7 +36,7 @@ class Coordinator:
         return [e for e in self._events if e["seq"] > after]
 
 
-def test_states_between_two_looks_are_told_once_and_in_order(
+def test_follow_prints_missed_states_in_order(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
@@ -81,7 +81,7 @@ class Scripted:
         return []
 
 
-def test_what_a_script_writes_is_shown(
+def test_follow_prints_script_output(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "WATCH_SECONDS", 0)
@@ -127,7 +127,7 @@ def test_a_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.Monke
     assert client.now == pytest.approx(101.0)
 
 
-def test_a_time_that_is_up_as_this_is_told_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_shows_elapsed_times_as_elapsed(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(0, monkeypatch)
 
     def slow(_: str) -> None:
@@ -144,7 +144,7 @@ def test_a_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None
     assert client.now == pytest.approx(101.0)
 
 
-def test_a_job_that_was_never_seen_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follow_reports_an_unknown_job(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(0, monkeypatch)
     with pytest.raises(UnreachableError):
         follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
@@ -158,7 +158,7 @@ def test_without_a_timeout_patience_ends_too(monkeypatch: pytest.MonkeyPatch) ->
     assert follow.PATIENCE_SECONDS < client.now - 100 < follow.PATIENCE_SECONDS + 3
 
 
-def test_what_a_job_says_of_its_end_is_harmless(
+def test_follow_sanitizes_the_final_reason(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Failed:

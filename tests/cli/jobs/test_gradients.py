@@ -15,7 +15,7 @@ from trainhall.cli.local.gradients_file import GradientsFile
 
 
 @pytest.mark.parametrize("steps", [[], [{"step": 3, "attempt": 1, "norms": []}]])
-def test_what_programs_read_has_the_whole_id(
+def test_gradients_json_has_the_full_id(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], steps: list[Any]
 ) -> None:
     class Known:
@@ -58,13 +58,13 @@ def capture(answered: int) -> None:
     gradients._capture(client, "j", "/training/jobs/j/gradients", timeout=1e9)
 
 
-def test_a_job_that_ends_is_waited_for_no_longer() -> None:
+def test_gradients_stop_waiting_for_ended_job() -> None:
     with pytest.raises(CliError, match="job j is completed, and took no step that could be"):
         capture(answered=0)
     capture(answered=1)
 
 
-def test_steps_that_are_taken_again_and_torn_lines_are_cut_off(tmp_path: Path) -> None:
+def test_gradients_file_drops_repeated_and_partial_lines(tmp_path: Path) -> None:
     path = tmp_path / "gradients.jsonl"
     file = GradientsFile(path)
     file.cut_after(0)

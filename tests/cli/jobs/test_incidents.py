@@ -33,7 +33,7 @@ def printed_incidents(*timelines: list[Any], job: Any = JOB) -> str | None:
     return incidents(client, job)
 
 
-def test_an_incident_is_told_with_what_was_done_and_how_long_it_took() -> None:
+def test_incident_shows_action_and_duration() -> None:
     assert printed_incidents([incident()], []) == (
         "Failures\n"
         "  attempt 1: out of memory (rank 1, node gpu-07)\n"
@@ -42,13 +42,13 @@ def test_an_incident_is_told_with_what_was_done_and_how_long_it_took() -> None:
     )
 
 
-def test_what_took_minutes_is_told_in_minutes() -> None:
+def test_incident_shows_minutes() -> None:
     text = printed_incidents([incident(detect_seconds=125.3, regroup_seconds=59.4)])
     assert text is not None
     assert "2m05s to detect, 59 s to regroup" in text
 
 
-def test_the_newest_come_first_and_the_rest_are_counted() -> None:
+def test_incidents_are_newest_first_and_limited() -> None:
     text = printed_incidents([incident()], [incident(generation=n) for n in (1, 2, 3)])
     assert text is not None
     lines = [line for line in text.splitlines() if line.startswith("  attempt")]
@@ -60,12 +60,12 @@ def test_the_newest_come_first_and_the_rest_are_counted() -> None:
     assert "and 1 before" in text
 
 
-def test_a_job_without_failures_tells_none() -> None:
+def test_job_without_failures_shows_no_incidents() -> None:
     assert printed_incidents([], []) is None
     assert printed_incidents(job={"id": "j", "attempt": 0}) is None
 
 
-def test_a_job_that_made_room_or_moved_has_not_failed() -> None:
+def test_preemption_and_moves_are_no_incidents() -> None:
     moved = incident()
     moved["failure"] = {**moved["failure"], "cause": "preempted"}
     assert printed_incidents([moved]) is None

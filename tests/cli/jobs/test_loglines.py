@@ -46,7 +46,7 @@ def test_no_escape_but_a_colours_is_left(text: str) -> None:
     assert "\x9b" not in colourless
 
 
-def test_no_longer_tail_is_asked_for_than_the_coordinator_gives() -> None:
+def test_tail_is_limited_to_the_servers_maximum() -> None:
     done = CliRunner().invoke(app, ["logs", "3f2a", "--tail", "20000"])
     assert done.exit_code == 2
     assert "must be at most 10,000 (given: 20000)" in done.output
@@ -61,7 +61,7 @@ class Pages:
         return {"items": [] if asked["after"] else items, "next_cursor": "end"}
 
 
-def test_another_attempt_is_told_between_its_lines_and_those_before(
+def test_attempt_change_is_marked_between_lines(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     client: Any = Pages()

@@ -71,9 +71,7 @@ def test_progress_shows_loss_and_main_metric(
     assert capsys.readouterr().err.endswith(shown)
 
 
-def test_what_a_job_waits_for_is_told_as_it_changes(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_shows_changing_reasons(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     shown = Progress()
 
     def line(reason: str, *, seconds: float) -> str:

@@ -48,9 +48,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Any:
     return answering
 
 
-def test_a_queue_that_is_longer_than_its_list_says_so(
-    answer: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_truncated_queue_is_marked(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def listed(total: int) -> tuple[str, str]:
         answer({"items": [ENTRY], "total": total}, {"items": [ENTRY], "total": total})
         jobs.list_jobs(queue=True, limit=2, url=URL)
@@ -65,9 +63,7 @@ def test_a_queue_that_is_longer_than_its_list_says_so(
     assert capsys.readouterr() == ("", "No job waits.\n")
 
 
-def test_quotas_are_listed_with_what_is_held(
-    answer: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quotas_are_listed_with_use(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     others = {"project": 1, "user": 16}
     answer({"items": [ADA], "others": others}, {"items": [BOB], "others": others})
     quotas.quotas(url=URL)
@@ -84,9 +80,7 @@ def test_quotas_are_listed_with_what_is_held(
     assert capsys.readouterr() == ("ada\nbob\n", "")
 
 
-def test_no_quotas_and_nobody_who_holds_anything(
-    answer: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quotas_are_empty_without_use(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answer({"items": [], "others": {"project": None, "user": None}})
     quotas.quotas(url=URL)
     assert capsys.readouterr() == ("", "No project or user has devices or a quota.\n")

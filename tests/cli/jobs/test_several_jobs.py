@@ -40,7 +40,7 @@ def pause(monkeypatch: pytest.MonkeyPatch, client: Refusing, *references: str) -
     return refused.value
 
 
-def test_the_others_are_commanded_and_the_first_that_refused_says_how_it_ends(
+def test_several_jobs_continue_after_a_refusal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Refusing(b=WrongStateError("b is paused"), d=NotFoundError("there is no job 'd'"))
@@ -49,7 +49,7 @@ def test_the_others_are_commanded_and_the_first_that_refused_says_how_it_ends(
     assert (printed.out, printed.err) == ("a\nc\n", "trainhall: there is no job 'd'\n")
 
 
-def test_what_was_done_is_told_where_nobody_answers_any_more(
+def test_several_jobs_report_progress_when_disconnected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = Refusing(b=UnreachableError("no coordinator answers"))

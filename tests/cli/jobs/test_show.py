@@ -19,7 +19,7 @@ JOB: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_what_is_told_of_checkpoints_leaves_room_for_the_rest() -> None:
+def test_show_limits_the_checkpoint_list() -> None:
     saves = [*["not_saved"] * 25, *["checkpoint"] * 5]
     kinds = ["state", "failure", *["checkpoint"] * 20, "note", *saves]
     events = [{"seq": seq, "kind": kind} for seq, kind in enumerate(kinds)]
@@ -89,7 +89,7 @@ def test_events_that_are_left_out_are_counted(shown: Any) -> None:
     assert "more;" not in shown(jobs.RECENT_EVENTS)
 
 
-def test_all_events_are_listed_where_they_are_asked_for(shown: Any) -> None:
+def test_show_lists_all_events_on_request(shown: Any) -> None:
     page = shown(48, all_events=True)
     assert " note 0\n" in page
     assert "more;" not in page
@@ -109,6 +109,6 @@ def test_all_events_are_listed_where_they_are_asked_for(shown: Any) -> None:
         ({"strategy": "auto"}, "auto"),
     ],
 )
-def test_the_strategy_is_told_with_its_degrees(asked: dict[str, Any] | None, text: str) -> None:
+def test_show_prints_strategy_and_degrees(asked: dict[str, Any] | None, text: str) -> None:
     spec = {"task": {"name": "digits"}} | ({"parallelism": asked} if asked else {})
     assert jobs._strategy({"spec": spec}) == text

@@ -47,7 +47,7 @@ class Coordinator:
         ({}, ""),  # of an older version
     ],
 )
-def test_a_job_that_does_not_start_now_says_why(
+def test_submit_prints_the_waiting_reason(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

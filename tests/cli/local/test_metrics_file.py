@@ -30,7 +30,7 @@ def test_an_evaluation_stands_on_its_steps_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+def test_metrics_file_drops_a_partial_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "loss": 1.0}\n{"step": 2, "lo')
     file = MetricsFile(path)
@@ -40,7 +40,7 @@ def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     assert lines_of(path) == [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 0.5}]
 
 
-def test_steps_that_are_taken_again_replace_the_old_ones(tmp_path: Path) -> None:
+def test_metrics_file_replaces_repeated_steps(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     file = MetricsFile(path)
     file.add([1, 2, 3, 4], {"loss": [4.0, 3.0, 2.0, 1.0]})
@@ -87,7 +87,7 @@ def test_kills_and_resumes_leave_every_step_once(
     assert [(line["step"], line["loss"]) for line in lines_of(path)] == list(expected.items())
 
 
-def test_the_chain_stands_in_a_file_of_its_own(tmp_path: Path) -> None:
+def test_hash_chain_has_its_own_file(tmp_path: Path) -> None:
     """As rank 0 writes it: metrics of some steps, then their digests, then an evaluation."""
     numbers = {"loss": [2.0, math.nan], "gradient_norm": [0.5, 0.25], "learning_rate": [0.1, 0.1]}
     digests = {"chain_link": [10.0, 11.0], "chain_samples": [2.0**52 - 1, 0.0]}

@@ -188,7 +188,7 @@ def test_a_folder_that_is_not_empty_is_refused(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_goes_on_as_if_nothing_had_happened(
+def test_stopped_run_resumes_identically(
     start: Start, gate: Gate, whole: Run, number: signal.Signals
 ) -> None:
     held = synthetic(gate.task("synthetic"))
@@ -230,9 +230,7 @@ def test_a_second_interrupt_ends_at_once(start: Start, tmp_path: Path) -> None:
     eventually("the ranks to end", lambda: not ranks_in(tmp_path))
 
 
-def test_a_killed_run_leaves_no_process_and_goes_on(
-    start: Start, gate: Gate, tmp_path: Path
-) -> None:
+def test_killed_run_leaves_no_process_and_resumes(start: Start, gate: Gate, tmp_path: Path) -> None:
     task = gate.task("synthetic")
     run = start(synthetic(task, every_steps=30), "out")
     run.wait_for_step(40)
@@ -249,7 +247,7 @@ def test_a_killed_run_leaves_no_process_and_goes_on(
     assert [json.loads(line)["step"] for line in captured] == list(range(10, STEPS + 1, 10))
 
 
-def test_a_checkpoint_that_is_not_saved_is_told(start: Start, gate: Gate, tmp_path: Path) -> None:
+def test_failed_save_is_reported(start: Start, gate: Gate, tmp_path: Path) -> None:
     run = start(synthetic(gate.task("synthetic"), every_steps=60), "out")
     run.wait_for_step(5)
     # Its name is taken, and none is ever overwritten.
@@ -260,7 +258,7 @@ def test_a_checkpoint_that_is_not_saved_is_told(start: Start, gate: Gate, tmp_pa
     assert "Note: the checkpoint of step 60 was not saved: " in printed
 
 
-def test_what_is_complete_is_left_alone(start: Start, output: Path) -> None:
+def test_complete_run_is_not_repeated(start: Start, output: Path) -> None:
     before = (output / "result.json").read_bytes()
     code, printed = start(SPEC, "out", "--resume").finish()
     assert code == 0
@@ -283,9 +281,7 @@ def test_a_damaged_checkpoint_is_passed_over(start: Start, output: Path) -> None
     assert "step-00000030-a1-g1" in printed
 
 
-def test_a_rank_that_dies_ends_the_run_and_is_named(
-    start: Start, gate: Gate, tmp_path: Path
-) -> None:
+def test_dead_rank_ends_the_run(start: Start, gate: Gate, tmp_path: Path) -> None:
     run = start(synthetic(gate.task("synthetic")), "out")
     run.wait_for_step(5)
     victim = next(p for p in ranks_in(tmp_path) if p.environ().get("RANK") == "1")
@@ -314,7 +310,7 @@ def test_a_wrong_spec_creates_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_strategy_is_planned_first_and_the_plan_is_kept(tmp_path: Path) -> None:
+def test_auto_strategy_is_planned_once(tmp_path: Path) -> None:
     spec = tmp_path / "job.yaml"
     spec.write_text(SPEC + "parallelism: {strategy: auto}\n")
     output = tmp_path / "out"

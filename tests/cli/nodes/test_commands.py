@@ -68,7 +68,7 @@ def test_jobs_that_would_move_are_named_once(
     assert printed.count("j1  one") == printed.count("j2  two") == 1
 
 
-def test_no_is_no_and_nobody_is_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_confirmation_defaults_to_no(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator("j1", "j2")
     with pytest.raises(CliError, match="gpu-07 stays"):
         remove(coordinator, monkeypatch, answer=False)
@@ -123,7 +123,7 @@ def test_a_drain_is_waited_for(
     assert printed.err == "waiting for j1\n", "once"
 
 
-def test_a_drain_that_takes_too_long_is_still_a_drain(draining: Callable[..., Draining]) -> None:
+def test_drain_continues_after_its_timeout(draining: Callable[..., Draining]) -> None:
     draining("draining")
     with pytest.raises(typer.Exit) as ended:
         nodes.drain("gpu-07", wait=True, timeout=0.0, url="http://lab:8000")

@@ -122,7 +122,7 @@ def test_a_coordinator_that_answers(coordinator: tuple[str, type[Coordinator]]) 
         (502, b"", "{url}: the coordinator answered 502: Bad Gateway"),
     ],
 )  # fmt: skip
-def test_what_answers_otherwise_is_told(
+def test_doctor_reports_unexpected_servers(
     coordinator: tuple[str, type[Coordinator]], status: int, body: bytes, message: str
 ) -> None:
     url, handler = coordinator
@@ -137,7 +137,7 @@ def test_what_answers_otherwise_is_told(
     assert [(c.name, c.status) for c in found] == [("coordinator", "warn"), ("port", "ok")]
 
 
-def test_nodes_that_take_no_jobs_are_told(coordinator: tuple[str, type[Coordinator]]) -> None:
+def test_doctor_reports_unschedulable_nodes(coordinator: tuple[str, type[Coordinator]]) -> None:
     url, handler = coordinator
     nodes = [
         {"name": "alpha", "state": "ready", "reason": "it reports"},
@@ -160,7 +160,7 @@ def test_nodes_that_take_no_jobs_are_told(coordinator: tuple[str, type[Coordinat
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[", "nonsense"])
-def test_no_coordinator_is_a_failure_only_where_one_was_named(url: str) -> None:
+def test_doctor_needs_a_coordinator_only_if_named(url: str) -> None:
     (needed,) = checks.check_coordinator(url, 8000, needed=True)
     assert seen(needed)[0] == "fail"
     with socket.socket() as holder:
@@ -212,11 +212,11 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("port", ["abc", "99999"])
-def test_a_url_with_a_bad_port_is_one_of_no_coordinator(port: str) -> None:
+def test_doctor_reports_a_bad_port(port: str) -> None:
     assert data_dir_of(f"http://localhost:{port}") is None
 
 
-def test_the_options_of_a_coordinator_are_read_from_its_arguments() -> None:
+def test_doctor_reads_options_from_command_line() -> None:
     split = ["python", "/venv/bin/trainhall", "server", "--port=9", "--data-dir", "/srv/hall"]
     assert server_options(split) == {"--port": "9", "--data-dir": "/srv/hall"}
     module = ["python", "-m", "trainhall.cli.main", "server"]
@@ -240,7 +240,7 @@ def run_doctor(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
-def test_the_command_tells_all_and_exits_by_the_worst(
+def test_doctor_exit_code_is_the_worst_result(
     coordinator: tuple[str, type[Coordinator]], tmp_path: Path
 ) -> None:
     url, _ = coordinator

@@ -56,7 +56,7 @@ def line_of(text: str, *words: str) -> str:
     return found
 
 
-def test_a_device_that_its_host_no_longer_has_is_told_as_gone() -> None:
+def test_top_marks_missing_devices() -> None:
     held = [GPU | {"gone": False}, GPU | {"index": 1, "gone": True}]
     seen = SEEN | {"nodes": [{"name": "gpu-09", "state": "ready", "devices": held}]}
     text = drawn(seen, 180)
@@ -80,7 +80,7 @@ def test_a_wide_window_shows_everything() -> None:
     assert "1 CPU" in text
 
 
-def test_a_long_reason_gives_way_to_what_a_job_is_and_does() -> None:
+def test_top_shortens_reasons_first() -> None:
     long = "needs 900 CPU slots; the whole cluster has 2 CPU slots: " * 4
     seen = {**SEEN, "jobs": [JOB | {"reason": long}]}
     line = line_of(drawn(seen, 130), JOB["id"], "120/500")
@@ -88,14 +88,14 @@ def test_a_long_reason_gives_way_to_what_a_job_is_and_does() -> None:
         assert word in line, word
 
 
-def test_a_script_that_reports_no_samples_has_the_speed_of_its_steps() -> None:
+def test_top_shows_steps_without_samples() -> None:
     script = JOB | {"metrics": {"loss": 1.0}, "pace": 0.25}
     line = line_of(drawn({**SEEN, "jobs": [script]}, 180), JOB["id"], "120/500")
     assert "4 steps/s" in line
     assert "1m35s" in line
 
 
-def test_a_narrow_window_leaves_out_what_can_be_missed() -> None:
+def test_top_drops_optional_columns_when_narrow() -> None:
     text = drawn(SEEN, 80)
     assert "WORKERS" not in text
     assert "120/500  24%" in text
@@ -103,7 +103,7 @@ def test_a_narrow_window_leaves_out_what_can_be_missed() -> None:
 
 
 @pytest.mark.parametrize("height", [4, 10, 24])
-def test_a_low_window_counts_what_does_not_fit(height: int) -> None:
+def test_top_counts_rows_that_do_not_fit(height: int) -> None:
     many = {**SEEN, "jobs": [JOB | {"id": f"{i:012}"} for i in range(50)],
             "nodes": [{"name": "n", "state": "ready", "devices": [GPU] * 40}]}  # fmt: skip
     text = drawn(many, 180, height)
@@ -112,7 +112,7 @@ def test_a_low_window_counts_what_does_not_fit(height: int) -> None:
     assert len(text.splitlines()) <= max(height + 4, 16)
 
 
-def test_nothing_is_told_as_nothing_and_a_problem_is_told() -> None:
+def test_top_shows_empty_cluster_and_problems() -> None:
     empty = {**SEEN, "jobs": [], "finished": [], "nodes": []}
     text = drawn(empty, 100, problem="it does not answer")
     assert "No jobs. Submit one" in text
@@ -152,7 +152,7 @@ def test_without_a_terminal_one_table_is_printed() -> None:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("leave", ["key", "signal"])
-def test_it_looks_again_and_leaves_the_terminal_as_it_was(leave: str) -> None:
+def test_top_refreshes_and_restores_the_terminal(leave: str) -> None:
     answers = bodies()
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))

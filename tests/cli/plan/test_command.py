@@ -25,7 +25,9 @@ SCRIPT = "name: mine\nscript: {path: /job.py}\n"
         (SCRIPT, [], "a script distributes its own model"),
     ],
 )
-def test_wrong_input_is_told(tmp_path: Path, spec: str, options: list[str], message: str) -> None:
+def test_plan_refuses_wrong_input(
+    tmp_path: Path, spec: str, options: list[str], message: str
+) -> None:
     (tmp_path / "job.yaml").write_text(spec)
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), *options])
     assert isinstance(result.exception, CliError)
@@ -34,7 +36,7 @@ def test_wrong_input_is_told(tmp_path: Path, spec: str, options: list[str], mess
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
-def test_degrees_may_be_for_the_spec_s_own_workers_or_for_those_planned_for(
+def test_plan_accepts_degrees_for_either_worker_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tensor: int
 ) -> None:
     given: list[int] = []
@@ -59,14 +61,14 @@ def test_degrees_may_be_for_the_spec_s_own_workers_or_for_those_planned_for(
         assert "the number of workers, 2, is not divisible by" in str(result.exception)
 
 
-def test_an_unknown_gpu_is_told_with_those_known(tmp_path: Path) -> None:
+def test_plan_lists_known_gpus_for_unknown(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(TASK)
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), "--gpu", "Voodoo 2"])
     assert isinstance(result.exception, CliError)
     assert "name one of B200, H200" in result.exception.message
 
 
-def test_a_table_says_what_is_missing_and_groups_what_is_impossible() -> None:
+def test_plan_table_groups_impossible_meshes() -> None:
     kinds = ("parameters", "gradients", "optimizer", "activations", "buffers")
     item = {
         "strategy": "ddp", "mesh": {"data": 2}, "microbatches": None, "fits": False,
@@ -86,7 +88,7 @@ def test_a_table_says_what_is_missing_and_groups_what_is_impossible() -> None:
     assert lines[-1] == "  tensor (tensor 4; tensor 2 × data 2): why"
 
 
-def test_a_job_s_plan_shows_what_was_predicted_beside_what_was_measured() -> None:
+def test_plan_of_job_compares_prediction_and_measurement() -> None:
     plan = {
         "reason": "fsdp (shard 2) has the shortest step",
         "prediction": {"peak_memory_bytes": 2 << 30, "step_seconds": 0.5},

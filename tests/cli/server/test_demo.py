@@ -21,7 +21,7 @@ def advice_after(*names: str) -> str | None:
     return going_on(newest_first)
 
 
-def test_the_jobs_that_go_on_are_named() -> None:
+def test_demo_names_jobs_still_running() -> None:
     assert advice_after() is None
     assert advice_after("a") == "Going on with a job that has not ended: a (id-a)"
     assert advice_after("a", "b") == "Going on with 2 jobs that have not ended: a (id-a), b (id-b)"
@@ -30,7 +30,7 @@ def test_the_jobs_that_go_on_are_named() -> None:
     assert seven.endswith("e (id-e) and 2 more")
 
 
-def test_a_place_behind_others_is_told() -> None:
+def test_demo_shows_the_queue_position() -> None:
     queue: Any = Lists({"job_id": "x", "position": 1}, {"job_id": "y", "position": 2})
     assert place_in_queue(queue, {"id": "x"}) is None
     place = place_in_queue(queue, {"id": "y"})

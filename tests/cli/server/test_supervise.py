@@ -76,7 +76,7 @@ time.sleep(600)
 
 
 @pytest.mark.processes
-def test_a_stubborn_child_is_killed_when_there_is_hurry(
+def test_hurried_stop_kills_a_stubborn_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervise, "HURRY_SECONDS", 0.2)
@@ -90,7 +90,7 @@ def test_a_stubborn_child_is_killed_when_there_is_hurry(
 
 
 @pytest.mark.processes
-def test_a_child_that_keeps_ending_is_given_up(tmp_path: Path) -> None:
+def test_crash_looping_child_is_not_restarted(tmp_path: Path) -> None:
     child = child_of(tmp_path, "print('no luck'); raise SystemExit(7)")
     child.start()
     for _ in range(supervise.READY_RESTARTS):
@@ -104,7 +104,7 @@ def test_a_child_that_keeps_ending_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_sweep_finds_what_escaped_into_another_session(tmp_path: Path) -> None:
+def test_sweep_finds_processes_of_other_sessions(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
         "if os.fork() == 0:\n"

@@ -155,9 +155,7 @@ def test_a_signal_while_it_starts_ends_everything(start: Start) -> None:
 @pytest.mark.parametrize(
     "message", ["to the coordinator", pytest.param("to the next one", marks=pytest.mark.slow)]
 )
-def test_the_next_up_goes_on_where_the_last_one_saved_and_a_kill_ends_all_of_it(
-    start: Start, message: str
-) -> None:
+def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     up = start()
     job = up.running_job()
     if message == "to the next one":
@@ -201,7 +199,7 @@ def test_the_next_up_goes_on_where_the_last_one_saved_and_a_kill_ends_all_of_it(
     eventually("everything to end", lambda: not again.left(), timeout=PATIENCE)
 
 
-def test_what_dies_is_started_again_where_it_was(start: Start) -> None:
+def test_up_restarts_dead_processes(start: Start) -> None:
     up = start()
     job = up.running_job()
     old = up.child("server")
@@ -243,7 +241,7 @@ def test_the_demo_ends_with_the_job(start: Start, tmp_path: Path) -> None:
     assert up.left() == []
 
 
-def test_after_the_demo_it_goes_on_and_says_so(start: Start, tmp_path: Path) -> None:
+def test_up_keeps_running_after_demo(start: Start, tmp_path: Path) -> None:
     (tmp_path / "quick.yaml").write_text(QUICK)
     up = start("--demo", str(tmp_path / "quick.yaml"))
     goes_on = f"Trainhall goes on at {up.url()}; Ctrl-C ends it.\n"

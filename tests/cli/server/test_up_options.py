@@ -21,14 +21,14 @@ def test_a_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -
     serve.check_slots(0)
 
 
-def test_more_slots_than_an_agent_takes_are_refused_at_once() -> None:
+def test_up_refuses_too_many_slots() -> None:
     result = CliRunner().invoke(app, ["up", "--slots", "99999999"])
     assert result.exit_code == 2
     assert "must be at most 4,096 (given: 99999999)" in result.output
     assert cli_options.MAX_SLOTS == agent_options.MAX_SLOTS
 
 
-def test_an_address_of_another_host_is_blamed_and_not_the_port() -> None:
+def test_up_blames_a_foreign_address() -> None:
     with (
         pytest.raises(CliError, match="no address of this host; give another --host"),
         up._listening("192.0.2.1", 0),
@@ -37,7 +37,7 @@ def test_an_address_of_another_host_is_blamed_and_not_the_port() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7"])
-def test_who_listens_for_others_is_told_that_they_are_refused(host: str) -> None:
+def test_up_warns_when_listening_for_others(host: str) -> None:
     warning = up._who_is_refused(host, insecure=False)
     assert warning is not None
     assert "of other hosts are refused" in warning

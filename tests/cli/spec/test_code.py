@@ -36,12 +36,12 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_what_is_never_needed_stays_behind(folder: Path, tmp_path: Path) -> None:
+def test_code_archive_excludes_default_patterns(folder: Path, tmp_path: Path) -> None:
     sent = {"train.py", "pkg/a.py", "data/big.bin", "data/keep.txt", "notes.md"}
     assert names(folder, tmp_path) == sent
 
 
-def test_an_ignore_file_is_read_as_git_reads_it(folder: Path, tmp_path: Path) -> None:
+def test_ignore_file_follows_git_rules(folder: Path, tmp_path: Path) -> None:
     (folder / ".gitignore").write_text("*.md\n/data/*\n!/data/keep.txt\n")
     assert names(folder, tmp_path) == {"train.py", "pkg/a.py", "data/keep.txt", ".gitignore"}
     (folder / ".trainhallignore").write_text("pkg/\n")
@@ -49,7 +49,7 @@ def test_an_ignore_file_is_read_as_git_reads_it(folder: Path, tmp_path: Path) ->
                                        ".gitignore", ".trainhallignore"}  # fmt: skip
 
 
-def test_the_script_must_be_among_what_is_sent(folder: Path) -> None:
+def test_script_must_be_in_the_archive(folder: Path) -> None:
     (folder / ".gitignore").write_text("/notes.md\n")
     (folder / "linked").symlink_to("pkg")
     packed = code.packed(folder)
@@ -80,9 +80,7 @@ if True:
 """
 
 
-def test_a_task_must_be_in_the_module_that_is_sent(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_task_must_be_in_its_module(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pkg" / "__init__.py").write_text("from lab import Letters as Words\n")
     (folder / "pkg" / "tasks.py").write_text(OWN_TASKS.removeprefix("from lab import *\n"))
     (folder / "starred.py").write_text(OWN_TASKS)
@@ -121,12 +119,12 @@ def test_a_task_must_be_in_the_module_that_is_sent(
     ],
     ids=["globals", "global", "setattr", "modules", "exec", "walrus"],
 )
-def test_a_task_that_only_running_makes_is_not_refused(folder: Path, text: str) -> None:
+def test_dynamically_defined_task_is_accepted(folder: Path, text: str) -> None:
     (folder / "dynamic.py").write_text(text)
     code.packed(folder).check_task("dynamic:Digits1")
 
 
-def test_a_task_beside_files_like_its_name_is_found(
+def test_task_is_found_beside_similar_files(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "run").write_text("#!/bin/sh\n")
@@ -142,7 +140,7 @@ def test_a_task_beside_files_like_its_name_is_found(
 
 
 @pytest.mark.parametrize("text", ["-" * 100_000 + "1", "+".join("1" * 30_000)], ids=["-", "+"])
-def test_a_module_too_deep_to_be_read_is_no_fault(
+def test_deeply_nested_module_is_accepted(
     folder: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (folder / "deep.py").write_text(f"class Digits: ...\nx = {text}\n")
@@ -165,7 +163,7 @@ def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.Monk
         code.packed(folder)
 
 
-def test_what_cannot_be_sent_is_named(folder: Path, tmp_path: Path) -> None:
+def test_unsendable_file_is_named(folder: Path, tmp_path: Path) -> None:
     def refused(why: str, what: Path = folder) -> None:
         with pytest.raises(UsageError, match=why):
             code.packed(what)
@@ -184,7 +182,7 @@ def test_what_cannot_be_sent_is_named(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
+def test_unreadable_file_is_named(folder: Path) -> None:
     (folder / "notes.md").chmod(0)
     with pytest.raises(UsageError, match=r"notes\.md cannot be read: Permission denied"):
         code.packed(folder)

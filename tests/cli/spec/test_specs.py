@@ -31,7 +31,7 @@ def usage_error(path: Path, text: str, *overrides: str) -> UsageError:
     return caught.value
 
 
-def test_each_problem_has_its_line_and_what_is_allowed(tmp_path: Path) -> None:
+def test_spec_problems_have_line_and_allowed_values(tmp_path: Path) -> None:
     error = usage_error(tmp_path / "job.yaml", WRONG)
     assert error.message == f"{tmp_path / 'job.yaml'} is not a valid job spec: 5 problems"
     assert error.details == [
@@ -44,7 +44,7 @@ def test_each_problem_has_its_line_and_what_is_allowed(tmp_path: Path) -> None:
     ]
 
 
-def test_a_truth_value_is_no_number_and_is_told_as_it_was_written(tmp_path: Path) -> None:
+def test_boolean_is_refused_as_number(tmp_path: Path) -> None:
     text = (
         "name: x\n"
         "task:\n  name: synthetic\n  params: {hidden: [8, true]}\n"
@@ -72,12 +72,12 @@ def test_json_has_lines_as_well(tmp_path: Path) -> None:
     assert line.startswith("line 4: task.name: unknown task; known tasks: ")
 
 
-def test_what_is_missing_is_told_at_the_mapping_around_it(tmp_path: Path) -> None:
+def test_missing_key_is_reported_at_its_parent(tmp_path: Path) -> None:
     error = usage_error(tmp_path / "job.yaml", "task:\n  params: {}\n")
     assert error.details == ["name: is missing", "line 1: task.name: is missing"]
 
 
-def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path) -> None:
+def test_override_is_blamed_instead_of_line(tmp_path: Path) -> None:
     text = "name: x\ntask: {name: digits}\ntraining:\n  steps: 3\n"
     error = usage_error(tmp_path / "job.yaml", text, "training.steps=none of these", "priority=1.5")
     assert error.details == [
@@ -86,12 +86,12 @@ def test_an_override_is_blamed_and_not_the_line_that_it_replaced(tmp_path: Path)
     ]
 
 
-def test_broken_yaml_is_told_by_line_and_column(tmp_path: Path) -> None:
+def test_broken_yaml_is_located(tmp_path: Path) -> None:
     (line,) = usage_error(tmp_path / "job.yaml", "name: x\ntask: {name: digits\n").details
     assert line == "not valid YAML: line 2, column 7: this '{' is not closed"
 
 
-def test_from_python_a_wrong_field_is_told_without_the_option_of_the_command(
+def test_python_client_errors_omit_cli_options(
     tmp_path: Path,
 ) -> None:
     document = {"name": "x", "task": {"name": "digits"}, "training": {"steps": 1}}
@@ -111,7 +111,7 @@ def test_from_python_a_wrong_field_is_told_without_the_option_of_the_command(
         assert "--set" not in str(caught.value)
 
 
-def test_submit_of_a_script_says_which_spec_to_write(
+def test_submit_of_script_shows_required_spec(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"

@@ -217,7 +217,7 @@ def agreeing(start: Start, text: str, *arguments: str) -> dict[str, Any]:
     }
 
 
-def test_an_mlp_is_compared_under_every_strategy_that_fits(start: Start, tmp_path: Path) -> None:
+def test_verify_compares_mlp_under_every_strategy(start: Start, tmp_path: Path) -> None:
     plot = tmp_path / "errors.svg"
     arguments = "--strategies", "ddp,tensor,pipeline", "--workers", "2", "--steps", "4"
     code, out, err = finished(start(MLP, "-o", "json", *arguments, "--plot", str(plot)))
@@ -275,9 +275,7 @@ def test_a_resnet_is_compared(start: Start, tmp_path: Path) -> None:
     assert found["fsdp, shard 2"]["baseline_microbatches"] == 2
 
 
-def test_batch_norm_is_measured_by_the_parts_that_a_strategy_cuts_a_batch_into(
-    start: Start, tmp_path: Path
-) -> None:
+def test_verify_measures_batch_norm_per_part(start: Start, tmp_path: Path) -> None:
     (tmp_path / "normed.py").write_text(NORMED)
     spec = """
     name: normed
@@ -304,7 +302,7 @@ def test_batch_norm_is_measured_by_the_parts_that_a_strategy_cuts_a_batch_into(
     }
 
 
-def test_a_gpt_is_compared_on_meshes_of_two_dimensions(start: Start, tmp_path: Path) -> None:
+def test_verify_compares_gpt_on_2d_meshes(start: Start, tmp_path: Path) -> None:
     write_text(tmp_path / "text.txt")
     spec = """
     name: gpt
@@ -336,9 +334,7 @@ def test_planted_bugs_are_found_and_their_layers_named(start: Start, tmp_path: P
     assert "\n      the model has 2 layers, fewer than the 4 stages of pipeline 2 × 2" in out
 
 
-def test_a_job_that_makes_rounding_grow_is_not_held_against_a_strategy(
-    start: Start, tmp_path: Path
-) -> None:
+def test_verify_allows_for_growing_rounding(start: Start, tmp_path: Path) -> None:
     (tmp_path / "planted.py").write_text(CHAOTIC)
     # With small steps the last digits of gradients change those of no weight on some processors.
     job = JOB.replace("planted:Planted", "planted:Chaotic").replace("clip: 0.1", "clip: 10")
@@ -352,7 +348,7 @@ def test_a_job_that_makes_rounding_grow_is_not_held_against_a_strategy(
     assert err.count("differ in their last digits") == 1
 
 
-def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
+def test_interrupted_verify_leaves_nothing(start: Start, tmp_path: Path) -> None:
     process = start(MLP, "--strategies", "ddp", "--workers", "2", "--steps", "1000000")
     temporary = tmp_path / "temporary"
     wait_for_steps(temporary)
@@ -363,7 +359,7 @@ def test_an_interrupted_comparison_leaves_nothing_behind(start: Start, tmp_path:
     assert list(temporary.glob("trainhall-verify-*")) == []
 
 
-def test_a_killed_comparison_leaves_no_process_behind(start: Start, tmp_path: Path) -> None:
+def test_killed_verify_leaves_no_process(start: Start, tmp_path: Path) -> None:
     process = start(MLP, "--strategies", "ddp", "--workers", "2", "--steps", "1000000")
     temporary = tmp_path / "temporary"
     wait_for_steps(temporary)
@@ -386,7 +382,9 @@ def test_a_killed_comparison_leaves_no_process_behind(start: Start, tmp_path: Pa
         (MLP, ["--strategies", "tensor", "--workers", "5"], "no strategy fits this job and number"),
     ],
 )
-def test_wrong_input_is_told(start: Start, text: str, arguments: list[str], message: str) -> None:
+def test_verify_refuses_wrong_input(
+    start: Start, text: str, arguments: list[str], message: str
+) -> None:
     code, _, err = finished(start(text, *arguments))
     assert code == 2
     assert message in err

@@ -98,7 +98,7 @@ def test_the_newest_link_needs_no_other_series() -> None:
 
 
 @pytest.mark.parametrize("line", ['{"loss": 1.0}', '{"step": "1"}', "7", "[]"])
-def test_a_line_that_is_no_step_is_told_with_its_number(tmp_path: Path, line: str) -> None:
+def test_malformed_step_line_is_numbered(tmp_path: Path, line: str) -> None:
     one = folder(tmp_path / "one", 1.0)
     path = tmp_path / "one" / "chain.jsonl"
     path.write_text(path.read_text() + line + "\n")

@@ -4,7 +4,7 @@ from trainhall.cli.verify.command import _page
 from trainhall.cli.verify.runs import Result
 
 
-def test_many_that_are_unclear_for_one_reason_are_told_once() -> None:
+def test_verify_groups_unclear_results_by_reason() -> None:
     def unclear(strategy: str, number: int, reason: str) -> list[Result]:
         meshes = [f"data {i}" for i in range(1, number + 1)]
         return [Result(strategy, mesh, {}, "unclear", reason) for mesh in meshes]

@@ -41,7 +41,7 @@ def coded() -> Launch:
     return launch.model_copy(update={"checkpoint": CheckpointPlan(folder="", upload=False)})
 
 
-async def test_a_cancelled_attempt_leaves_no_code_behind(
+async def test_cancelled_attempt_leaves_no_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -70,7 +70,7 @@ async def test_a_cancelled_attempt_leaves_no_code_behind(
     await attempts.close()
 
 
-async def test_the_agent_goes_on_while_many_files_are_removed(
+async def test_agent_stays_responsive_during_file_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed_by: list[int] = []
@@ -134,9 +134,7 @@ async def late(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> AttemptFo
     return attempt.folder
 
 
-async def test_a_shim_that_comes_when_it_was_given_up_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_late_shim_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = made(tmp_path)
     folder = await late(attempts, monkeypatch)
     folder_ipc.log_path(folder).write_text("no processor for you")
@@ -156,7 +154,7 @@ async def test_a_shim_that_comes_when_it_was_given_up_starts_nothing(
     await attempts.close()
 
 
-async def test_a_shim_that_takes_its_folder_at_the_last_moment_is_looked_after(
+async def test_shim_that_claims_at_last_moment_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempts = made(tmp_path)
@@ -206,7 +204,7 @@ def supervised(tmp_path: Path, launch: Launch) -> AttemptFolder:
     return folder
 
 
-async def test_a_process_that_begins_while_its_generation_lasts_is_heard(
+async def test_process_started_within_generation_is_shipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its predecessor left when the generation before had no place for it; see `Members.renew`."""
@@ -260,7 +258,7 @@ async def test_a_full_disk_puts_off_a_regrouping(
     await attempts.close()
 
 
-async def test_ranks_that_begin_anew_do_so_at_what_their_attempt_saved(
+async def test_restarted_ranks_resume_from_their_attempts_save(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that had the state may fall before the others get it."""

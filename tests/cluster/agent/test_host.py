@@ -34,7 +34,7 @@ def test_the_ranks_of_all_devices_share_the_cores(monkeypatch: pytest.MonkeyPatc
     assert found == {0: 6, 1: 6, 2: 3, 4: 1, 6: 1, 12: 1, None: 1}
 
 
-def test_use_is_measured_by_the_ranks_of_a_slot() -> None:
+def test_slot_use_counts_its_ranks() -> None:
     found = Devices(slots=2)
     first, second = [d.index for d in found.infos if d.kind == "cpu"]
     use = {u.index: u for u in found.use({first: [os.getpid()], second: [2**22 + 1]})}
@@ -47,7 +47,7 @@ def test_use_is_measured_by_the_ranks_of_a_slot() -> None:
     assert (use[second].memory_used, use[second].utilization) == (0, 0.0)
 
 
-def test_a_share_of_a_slot_is_one_since_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slot_use_covers_time_since_last_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     clock, spent = [100.0], {7: 50.0, 8: 9.0}
     monkeypatch.setattr(devices.time, "monotonic", lambda: clock[0])
@@ -71,7 +71,7 @@ def test_a_share_of_a_slot_is_one_since_the_last_look(monkeypatch: pytest.Monkey
     assert look() == [(2000, 100.0), (1000, 0.0)], "the first pid is another process's by now"
 
 
-def test_what_a_process_takes_is_what_psutil_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_use_matches_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     process = psutil.Process()
     used = processes.use(process.pid)
     assert used is not None
@@ -120,7 +120,7 @@ class FakeNvml:
         devices.has_nvml.cache_clear()
 
 
-def test_gpus_are_told_as_far_as_they_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_report_available_properties(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeNvml(monkeypatch)
     try:
         found = Devices(slots=None)
@@ -142,7 +142,7 @@ def test_gpus_are_told_as_far_as_they_tell(monkeypatch: pytest.MonkeyPatch) -> N
     [("1", [1]), ("1,0", [0, 1]), ("GPU-1", [1]), ("GPU-", []), ("0,7,1", [0]), ("MIG-a", []),
      ("-1", []), ("", [])],
 )  # fmt: skip
-def test_the_agent_offers_the_gpus_that_it_may_use(
+def test_devices_list_only_visible_gpus(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     visible: str,
@@ -159,7 +159,7 @@ def test_the_agent_offers_the_gpus_that_it_may_use(
         devices.has_nvml.cache_clear()
 
 
-def test_a_board_without_memory_of_its_own_is_offered_and_a_lost_one_is_passed_over(
+def test_devices_list_shared_memory_boards_but_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     FakeNvml(monkeypatch)
@@ -228,7 +228,7 @@ def test_a_credential_is_for_one_coordinator_and_secret(tmp_path: Path) -> None:
     assert not (tmp_path / "agent.json").exists()
 
 
-def test_what_was_launched_is_remembered_within_bounds(tmp_path: Path) -> None:
+def test_launched_attempts_are_remembered_within_bounds(tmp_path: Path) -> None:
     folder = DataDir(tmp_path)
     assert folder.read_launched() == {}
     folder.write_launched({str(i): (1, i + 1) for i in range(REMEMBERED_JOBS + 5)})
@@ -286,7 +286,7 @@ def test_outcomes(codes: tuple[int, ...], how: outcome.AttemptContext, expected:
     assert outcome.outcome_of(ranks, how, None)[0] is expected
 
 
-def test_the_rank_that_a_signal_ended_is_to_blame() -> None:
+def test_failure_blames_rank_ended_by_signal() -> None:
     found = outcome.first_failing([ended(1, rank=0), ended(number=9, rank=1)], work())
     assert found is not None
     assert found.rank == 1

@@ -68,7 +68,7 @@ async def test_a_task_runs_from_start_to_forgotten(
         await nothing_is_left(agent, launch)
 
 
-async def test_a_rank_computes_with_the_share_of_its_slot(
+async def test_rank_uses_the_threads_of_its_slot(
     coordinator: FakeCoordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent has two slots. Somebody else's job may come to the other one."""
@@ -151,7 +151,7 @@ async def test_the_end_comes_while_the_coordinator_is_away(tmp_path: Path) -> No
             assert coordinator.joins == 1
 
 
-async def test_a_stop_ends_a_whole_tree(coordinator: FakeCoordinator, tmp_path: Path) -> None:
+async def test_stop_ends_the_process_tree(coordinator: FakeCoordinator, tmp_path: Path) -> None:
     note = tmp_path / "grandchild"
     text = """
 import os, signal, sys, time
@@ -181,7 +181,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 600])
-async def test_a_task_is_stopped_without_waiting_for_its_step(
+async def test_stop_does_not_wait_for_the_step(
     coordinator: FakeCoordinator, tmp_path: Path, seconds: float
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
@@ -193,7 +193,7 @@ async def test_a_task_is_stopped_without_waiting_for_its_step(
         assert not agent.rank_pids()
 
 
-async def test_a_pause_saves_and_a_later_attempt_goes_on(
+async def test_pause_saves_and_later_attempt_resumes(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN) as agent:
@@ -216,7 +216,7 @@ async def test_a_pause_saves_and_a_later_attempt_goes_on(
         assert f"step-{started[1]['resumed_from']:08d}-a1-g1" == name
 
 
-async def test_a_checkpoint_that_cannot_be_had_fails_the_attempt(
+async def test_unavailable_checkpoint_fails_the_attempt(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN):
@@ -228,7 +228,7 @@ async def test_a_checkpoint_that_cannot_be_had_fails_the_attempt(
 
 
 @pytest.mark.parametrize("task", [True, False])
-async def test_the_first_failing_rank_is_told(
+async def test_first_failing_rank_is_reported(
     coordinator: FakeCoordinator, tmp_path: Path, task: bool
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN, warm=task) as agent:
@@ -263,7 +263,7 @@ async def test_a_killed_shim_takes_its_ranks_along(
         await nothing_is_left(agent, launch)
 
 
-async def test_a_checkpoint_that_a_killed_rank_did_not_tell_is_told_before_the_end(
+async def test_checkpoint_of_killed_rank_is_reported_before_end(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
@@ -289,7 +289,7 @@ async def test_a_checkpoint_that_a_killed_rank_did_not_tell_is_told_before_the_e
         assert saved == [committed.event()]
 
 
-async def test_a_checkpoint_that_nobody_told_is_where_the_next_attempt_starts(
+async def test_next_attempt_starts_from_unreported_checkpoint(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     plan = CheckpointPlan(folder=str(tmp_path / "shared"), upload=False)
@@ -391,7 +391,7 @@ def ended_with_its_agent(coordinator: FakeCoordinator, *launches: Launch) -> boo
     )
 
 
-async def test_an_agent_told_to_end_has_its_ranks_save_and_says_so(
+async def test_stopping_agent_has_its_ranks_save(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN, stop_ranks=True) as agent:
@@ -416,7 +416,7 @@ async def test_an_agent_told_to_end_has_its_ranks_save_and_says_so(
 
 
 @pytest.mark.processes
-async def test_an_end_that_nobody_heard_is_told_by_the_next_agent(tmp_path: Path) -> None:
+async def test_unreported_end_is_sent_by_next_agent(tmp_path: Path) -> None:
     coordinator = FakeCoordinator()
     with contextlib.ExitStack() as stack:
         async with coordinator.serving():
@@ -469,7 +469,7 @@ async def test_an_agent_waits_for_no_task_for_ever(
             assert coordinator.reported(task).agent_stopped
 
 
-async def test_what_a_second_signal_killed_is_told_too(
+async def test_ranks_killed_by_second_signal_are_reported(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN, stop_ranks=True) as agent:
@@ -507,7 +507,7 @@ async def test_a_removed_node_ends_with_one_sentence(
         assert not (agent.data_dir / "agent.json").exists()
 
 
-async def test_what_cannot_work_is_told_in_one_line(
+async def test_agent_reports_unusable_options_in_one_line(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path / "bad", coordinator.url, "wrong", warm=False) as agent:
@@ -529,7 +529,7 @@ async def test_what_cannot_work_is_told_in_one_line(
         assert "Traceback" not in agent.output()
 
 
-async def test_a_new_token_replaces_a_credential_that_is_void(
+async def test_new_token_replaces_a_refused_credential(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     with agent_process(tmp_path, coordinator.url, TOKEN, warm=False) as agent:
@@ -544,7 +544,7 @@ async def test_a_new_token_replaces_a_credential_that_is_void(
         assert coordinator.joins == 2
 
 
-async def test_checkpoints_that_were_given_up_are_removed(
+async def test_deleted_checkpoints_are_removed_from_host(
     coordinator: FakeCoordinator, tmp_path: Path
 ) -> None:
     checkpoint = tmp_path / "shared" / "step-00000010-a1-g1"

@@ -127,7 +127,7 @@ happenings = st.lists(
 
 @given(happenings, desired)
 @settings(max_examples=400)
-def test_nothing_starts_twice_and_the_last_word_wins(
+def test_reconcile_starts_once_and_follows_latest_command(
     story: list[tuple[str, object]], final: Desired
 ) -> None:
     host = Host()
@@ -186,7 +186,7 @@ def test_silence_changes_nothing() -> None:
     assert decide(None, found, {}) == []
 
 
-def test_an_unlisted_attempt_is_stopped_and_kept_until_it_is_shipped() -> None:
+def test_reconcile_keeps_unlisted_attempt_until_shipped() -> None:
     token = ("a", 1, 1)
     assert decide({}, {token: ObservedAttempt(Stage.LIVE)}, {}) == [
         SendCommand(token, Command.STOP)
@@ -206,7 +206,7 @@ def test_a_further_host_waits_for_the_meeting_place() -> None:
     ]
 
 
-def test_the_next_attempt_waits_for_the_devices_of_the_last() -> None:
+def test_reconcile_waits_for_devices_of_last_attempt() -> None:
     old, new = ("a", 1, 1), ("a", 2, 1)
     found = {old: ObservedAttempt(Stage.LIVE, Command.STOP)}
     assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == []
@@ -214,7 +214,7 @@ def test_the_next_attempt_waits_for_the_devices_of_the_last() -> None:
     assert decide({new: DesiredAttempt("run")}, found, {"a": (1, 1)}) == [Prepare(new)]
 
 
-def test_a_request_for_gradients_is_passed_on_once_to_ranks_that_run() -> None:
+def test_reconcile_forwards_gradient_requests_once() -> None:
     token = ("a", 1, 1)
     wanted = {token: DesiredAttempt("run", gradients=2)}
     assert decide(wanted, {token: ObservedAttempt(Stage.LIVE)}, {}) == [RequestGradients(token, 2)]
@@ -246,7 +246,7 @@ def test_a_strategy_is_planned_before_anything_is_prepared() -> None:
     assert decide({token: DesiredAttempt("run", waits=True)}, {}, {}) == [], "another host plans"
 
 
-def test_what_is_being_planned_can_be_paused_stopped_and_taken_back() -> None:
+def test_reconcile_pauses_stops_and_withdraws_planning() -> None:
     token = TOKENS[0]
     planning = {token: ObservedAttempt(Stage.PLANNING)}
     for goal, outcome in (("pause", Outcome.PAUSED), ("stop", Outcome.STOPPED)):
@@ -259,26 +259,26 @@ def test_what_is_being_planned_can_be_paused_stopped_and_taken_back() -> None:
 EARLIER, LATER = ("a", 1, 2), ("a", 1, 4)
 
 
-def test_what_runs_goes_on_as_a_later_generation_of_its_attempt() -> None:
+def test_reconcile_regroups_a_running_attempt() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
     assert decide(wanted, live, {"a": (1, 2)}) == [Regroup(EARLIER, LATER)]
     assert decide(wanted, {LATER: ObservedAttempt(Stage.LIVE)}, {"a": (1, 4)}) == []
 
 
-def test_it_runs_on_until_the_meeting_place_is_known() -> None:
+def test_reconcile_waits_for_the_rendezvous_address() -> None:
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
     assert decide({LATER: DesiredAttempt("run", in_place=True, waits=True)}, live, {}) == []
 
 
-def test_what_is_to_pause_joins_the_others_first() -> None:
+def test_reconcile_joins_before_pausing() -> None:
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
     assert decide({LATER: DesiredAttempt("pause", in_place=True)}, live, {}) == [
         Regroup(EARLIER, LATER)
     ]
 
 
-def test_what_is_to_stop_or_cannot_regroup_is_ended() -> None:
+def test_reconcile_ends_attempt_that_cannot_regroup() -> None:
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}
     for wanted in (DesiredAttempt("stop", in_place=True), DesiredAttempt("run")):
         assert decide({LATER: wanted}, live, {"a": (1, 2)}) == [SendCommand(EARLIER, Command.STOP)]
@@ -286,13 +286,13 @@ def test_what_is_to_stop_or_cannot_regroup_is_ended() -> None:
     assert decide({LATER: DesiredAttempt("run", in_place=True)}, stopping, {"a": (1, 2)}) == []
 
 
-def test_a_host_whose_processes_have_ended_begins_anew() -> None:
+def test_reconcile_restarts_a_host_without_processes() -> None:
     ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
     assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
 
 
-def test_what_ended_before_it_took_up_a_generation_ended_as_that() -> None:
+def test_reconcile_counts_early_end_as_later_generation() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True)}
     oldest, ended = ("a", 1, 1), ObservedAttempt(Stage.ENDED, shipped=True)
     found = {oldest: ended, EARLIER: ended}
@@ -304,20 +304,20 @@ def test_what_ended_before_it_took_up_a_generation_ended_as_that() -> None:
     assert decide(wanted, found, {"a": (1, 4)}) == [Regroup(EARLIER, LATER), CleanUp(oldest)]
 
 
-def test_what_ended_since_its_host_joined_ended_as_the_generation_it_is_told_of() -> None:
+def test_reconcile_counts_end_as_the_desired_generation() -> None:
     found = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
     for waits in (False, True):
         wanted = {LATER: DesiredAttempt("run", waits=waits, in_place=True, joined=2)}
         assert decide(wanted, found, {"a": (1, 2)}) == [EndAsGeneration(EARLIER, LATER)]
 
 
-def test_a_host_that_joins_again_begins_anew() -> None:
+def test_reconcile_restarts_a_host_that_rejoins() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True, joined=3)}
     ended = {EARLIER: ObservedAttempt(Stage.ENDED, shipped=True)}
     assert decide(wanted, ended, {"a": (1, 2)}) == [Prepare(LATER), CleanUp(EARLIER)]
 
 
-def test_a_host_that_has_nothing_to_leave_has_left() -> None:
+def test_reconcile_reports_empty_host_as_left() -> None:
     wanted = {LATER: DesiredAttempt("run", in_place=True, leaves=True)}
     assert decide(wanted, {}, {}) == [ReportNotStarted(LATER, Outcome.STOPPED)]
     live = {EARLIER: ObservedAttempt(Stage.LIVE)}

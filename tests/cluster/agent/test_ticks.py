@@ -8,7 +8,7 @@ from trainhall.cluster.agent.ticks import until_tick
 from trainhall.cluster.simulator.loop import VirtualLoop
 
 
-def test_what_looks_from_time_to_time_wakes_its_host_once() -> None:
+def test_ticks_share_one_wake_up() -> None:
     loop = VirtualLoop()
     woken: set[float] = set()
 

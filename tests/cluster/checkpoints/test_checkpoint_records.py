@@ -63,7 +63,7 @@ async def steps_of(hall: SimulatedCluster, job_id: str) -> list[int]:
     return [view.step for view in page.items]
 
 
-async def test_upload_mode_records_only_what_was_committed(hall: SimulatedCluster) -> None:
+async def test_upload_mode_records_only_committed_checkpoints(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, path=None)
     service = hall.coordinator.checkpoints
     (node,) = hall.nodes.values()
@@ -103,7 +103,7 @@ async def test_a_revoked_token_commits_nothing(hall: SimulatedCluster) -> None:
         await service.uploads.commit("nothing", NAME)
 
 
-async def test_what_is_committed_while_its_token_is_revoked_does_not_stay(
+async def test_commit_under_revoked_token_is_removed(
     hall: SimulatedCluster,
 ) -> None:
     job_id = await running_job(hall, path=None)
@@ -124,7 +124,7 @@ async def test_what_is_committed_while_its_token_is_revoked_does_not_stay(
     assert await store.committed() == {(job_id, NAME)}
 
 
-async def test_what_another_database_knows_is_left_alone(hall: SimulatedCluster) -> None:
+async def test_housekeeping_keeps_checkpoints_of_another_database(hall: SimulatedCluster) -> None:
     await upload_and_commit(hall.coordinator.store)
     await hall.coordinator.checkpoints.uploads.remove_unrecorded()
     assert await hall.coordinator.store.committed() == {("job", NAME)}
@@ -157,7 +157,7 @@ async def test_the_newest_and_the_pinned_are_kept(hall: SimulatedCluster) -> Non
         await service.list(job_id, cursor="x")
 
 
-async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
+async def test_next_attempt_looks_for_unreported_checkpoints(
     hall: SimulatedCluster,
 ) -> None:
     job_id = await running_job(hall, path="/shared")
@@ -184,7 +184,7 @@ async def test_the_next_attempt_looks_for_what_the_last_one_did_not_tell(
     assert await next_one() == Unrecorded(attempt=2, generation=1, after_step=-1)
 
 
-async def test_what_is_told_late_of_an_earlier_attempt_is_gone_back_to(
+async def test_late_report_of_earlier_attempt_is_resumed_from(
     hall: SimulatedCluster,
 ) -> None:
     """The second attempt goes on from what the first had saved and not told, and falls before it
@@ -225,7 +225,7 @@ async def test_what_is_told_late_of_an_earlier_attempt_is_gone_back_to(
     assert (await next_one())[0] == [saved, second, first]
 
 
-async def test_a_revoked_attempt_passes_on_what_it_was_to_look_for(
+async def test_revoked_attempt_passes_on_its_unrecorded_checkpoints(
     hall: SimulatedCluster,
 ) -> None:
     job_id = await running_job(hall, path="/shared")
@@ -254,7 +254,7 @@ async def test_a_revoked_attempt_passes_on_what_it_was_to_look_for(
     assert await next_one() is None
 
 
-async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: SimulatedCluster) -> None:
+async def test_restore_restarts_a_finished_job_at_older_step(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=10)
     for step in (10, 20, 30):
         await hall.save_checkpoint(job_id, step)
@@ -285,7 +285,7 @@ async def test_restore_takes_up_a_finished_job_from_an_older_step(hall: Simulate
     assert await start_again(hall, job_id) == ["step-00000025-a2-g1", *names]
 
 
-async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
+async def test_restore_with_other_strategy_drops_the_algorithm(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha", 2)
@@ -305,7 +305,7 @@ async def test_a_restored_job_leaves_its_algorithm_behind_with_its_strategy(
 
 
 @pytest.mark.parametrize("stored_is_bad", [False, True])
-async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
+async def test_damaged_host_copy_does_not_mark_the_store(
     hall: SimulatedCluster, stored_is_bad: bool
 ) -> None:
     job_id, folder = await stored(hall)
@@ -317,7 +317,7 @@ async def test_a_host_s_damaged_copy_says_nothing_of_the_stored_one(
     assert view.state == ("corrupt" if stored_is_bad else "committed")
 
 
-async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
+async def test_removed_stored_checkpoint_is_marked(
     hall: SimulatedCluster,
 ) -> None:
     job_id, folder = await stored(hall)
@@ -332,7 +332,7 @@ async def test_a_stored_checkpoint_that_somebody_removed_is_marked(
     assert "the folder: expected a folder, found nothing" in events[-1].reason
 
 
-async def test_a_job_that_is_resumed_in_another_way_keeps_its_lineage(
+async def test_resume_with_changes_keeps_the_lineage(
     hall: SimulatedCluster,
 ) -> None:
     """It was to go back to an older checkpoint, and was paused before it did."""
@@ -355,7 +355,7 @@ async def test_a_job_that_is_resumed_in_another_way_keeps_its_lineage(
     assert launch.checkpoint.resume == [older.location.rpartition("/")[2]]
 
 
-async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> None:
+async def test_unloadable_checkpoint_is_marked(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=4)
     for step in (5, 10, 20, 30):
         await hall.save_checkpoint(job_id, step)
@@ -378,7 +378,7 @@ async def test_what_could_not_be_loaded_is_marked(hall: SimulatedCluster) -> Non
         await hall.coordinator.checkpoints.restore(corrupt.id)
 
 
-async def test_a_job_whose_checkpoints_are_all_damaged_does_not_start_over(
+async def test_job_with_only_damaged_checkpoints_is_not_restarted(
     hall: SimulatedCluster,
 ) -> None:
     """Its ranks verify what they load, so they tell why, or find files that are whole again."""
@@ -408,7 +408,7 @@ async def test_a_job_whose_checkpoints_are_all_damaged_does_not_start_over(
     assert await start_again(hall, job_id) == []
 
 
-async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
+async def test_stored_checkpoint_is_verified_after_failed_use(
     hall: SimulatedCluster,
 ) -> None:
     job_id, folder = await stored(hall)
@@ -432,7 +432,7 @@ async def test_a_stored_checkpoint_that_a_host_could_not_use_is_verified(
         await service.verify_stored(job_id, "step-00000099-a1-g1")
 
 
-async def test_a_corrupt_checkpoint_whose_files_are_back_is_one_to_start_from_again(
+async def test_verify_clears_the_mark_of_restored_files(
     hall: SimulatedCluster,
 ) -> None:
     job_id, folder = await stored(hall)
@@ -476,7 +476,7 @@ async def test_storage_that_is_away_marks_nothing(hall: SimulatedCluster) -> Non
     ("error", "state"),
     [(errno.EIO, "committed"), (errno.EACCES, "committed"), (errno.ENOENT, "corrupt")],
 )
-async def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
+async def test_verify_reports_an_unreadable_file(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, error: int, state: str
 ) -> None:
     job_id, _ = await stored(hall)
@@ -491,7 +491,7 @@ async def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
     assert view.state == state
 
 
-async def test_all_hosts_that_ask_at_once_have_a_checkpoint_hashed_once(
+async def test_concurrent_verifications_hash_a_checkpoint_once(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id, _ = await stored(hall)

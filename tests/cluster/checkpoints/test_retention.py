@@ -54,7 +54,7 @@ async def test_the_best_are_kept_beside_the_newest(hall: SimulatedCluster) -> No
     ]
 
 
-async def test_what_was_unpinned_goes_when_asked(hall: SimulatedCluster) -> None:
+async def test_collect_deletes_unpinned_checkpoints(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=1)
     service = hall.coordinator.checkpoints
     await hall.save_checkpoint(job_id, 10)
@@ -76,7 +76,7 @@ async def test_what_was_unpinned_goes_when_asked(hall: SimulatedCluster) -> None
         await service.collect("nothing", dry_run=True)
 
 
-async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCluster) -> None:
+async def test_retention_keeps_corrupt_and_restored_checkpoints(hall: SimulatedCluster) -> None:
     job_id = await running_job(hall, keep_latest=3)
     for step in (10, 20, 30):
         await hall.save_checkpoint(job_id, step)
@@ -95,7 +95,7 @@ async def test_a_corrupt_one_and_one_about_to_be_restored_stay(hall: SimulatedCl
     }
 
 
-async def test_what_a_restored_job_goes_back_to_stays_until_there_is_newer(
+async def test_retention_keeps_restored_checkpoint_until_newer_save(
     hall: SimulatedCluster,
 ) -> None:
     job_id = await running_job(hall, keep_latest=1)
@@ -123,7 +123,7 @@ async def test_what_a_restored_job_goes_back_to_stays_until_there_is_newer(
 
 
 @pytest.mark.parametrize("command", ["pin", "delete", "restore"])
-async def test_what_changed_while_a_command_waited_for_the_job_counts(
+async def test_collect_uses_state_after_waiting_for_job(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     job_id = await running_job(hall)
@@ -208,7 +208,7 @@ async def test_the_files_of_a_checkpoint_are_read(
 
 
 @pytest.mark.parametrize("name", ["elsewhere", "x" * 300], ids=["absent", "refused by the system"])
-async def test_files_that_the_coordinator_does_not_see_are_not_read(
+async def test_invisible_checkpoint_files_are_not_read(
     hall: SimulatedCluster, tmp_path: Path, name: str
 ) -> None:
     job_id = await running_job(hall, path=str(tmp_path / name))

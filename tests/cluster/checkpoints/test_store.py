@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> CheckpointStore:
     return CheckpointStore(tmp_path, CountingIds(), max_file_bytes=10_000)
 
 
-async def test_a_whole_upload_becomes_a_checkpoint(store: CheckpointStore, tmp_path: Path) -> None:
+async def test_complete_upload_becomes_a_checkpoint(store: CheckpointStore, tmp_path: Path) -> None:
     await upload(store)
     assert not store.has("job", NAME)
     with pytest.raises(NotFoundError):
@@ -74,9 +74,7 @@ async def test_half_a_checkpoint_is_never_committed(store: CheckpointStore) -> N
     await store.commit("job", NAME)
 
 
-async def test_a_file_that_is_not_what_was_promised_is_not_kept(
-    store: CheckpointStore, tmp_path: Path
-) -> None:
+async def test_file_with_wrong_hash_is_not_kept(store: CheckpointStore, tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="send it again"):
         await store.put("job", NAME, "a", pieces(b"one"), sha256="0" * 64)
     with pytest.raises(TooLargeError, match="10000"):
@@ -141,7 +139,7 @@ def test_no_path_leads_out(tmp_path_factory: pytest.TempPathFactory, path: str) 
     assert written.resolve().is_relative_to(root / "uploads" / "job" / NAME)
 
 
-async def test_what_is_here_is_not_written_again(store: CheckpointStore, tmp_path: Path) -> None:
+async def test_existing_file_is_not_written_again(store: CheckpointStore, tmp_path: Path) -> None:
     """Whoever missed the answer sends all of a checkpoint again."""
     await upload(store)
     uploads = tmp_path / "uploads" / "job" / NAME
@@ -162,7 +160,7 @@ async def test_what_is_here_is_not_written_again(store: CheckpointStore, tmp_pat
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "rename"])
-async def test_a_full_disk_is_told_and_the_upload_succeeds_later(
+async def test_upload_succeeds_after_a_full_disk(
     store: CheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     def full(*_: object) -> None:

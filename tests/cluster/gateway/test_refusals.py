@@ -21,7 +21,7 @@ async def refused(hall: SimulatedCluster, node: SimulatedNode, *texts: str) -> t
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", "{}", '{"type":"report"}', "1", "null"])
-async def test_what_is_no_report(hall: SimulatedCluster, text: str) -> None:
+async def test_gateway_refuses_malformed_reports(hall: SimulatedCluster, text: str) -> None:
     node = await hall.add_node("alpha")
     code, reason = await refused(hall, node, text)
     assert code == CloseCode.INVALID
@@ -29,7 +29,7 @@ async def test_what_is_no_report(hall: SimulatedCluster, text: str) -> None:
     await hall.heartbeat()
 
 
-async def test_a_fault_in_listening_is_no_silent_end(hall: SimulatedCluster) -> None:
+async def test_gateway_reports_an_error_while_receiving(hall: SimulatedCluster) -> None:
     class Faulty(MemoryChannel):
         async def receive_text(self) -> str:
             text = await super().receive_text()
@@ -45,14 +45,14 @@ async def test_a_fault_in_listening_is_no_silent_end(hall: SimulatedCluster) -> 
         await asyncio.wait_for(hall.coordinator.gateway.serve(channel, node.node_id), 10)
 
 
-async def test_another_version_is_told_before_anything_else(hall: SimulatedCluster) -> None:
+async def test_gateway_checks_the_version_first(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     code, reason = await refused(hall, node, json.dumps({"protocol_version": 2, "new": 1}))
     assert code == CloseCode.PROTOCOL
     assert "upgrade the coordinator" in reason
 
 
-async def test_a_connection_that_says_nothing_is_closed(hall: SimulatedCluster) -> None:
+async def test_gateway_closes_a_connection_without_report(hall: SimulatedCluster) -> None:
     hall.options = ClusterOptions(hello_seconds=0.01)
     node = await hall.add_node("alpha")
     await hall.stop_coordinator()
@@ -62,7 +62,7 @@ async def test_a_connection_that_says_nothing_is_closed(hall: SimulatedCluster) 
     assert "no report" in reason
 
 
-async def test_a_removed_node_is_told(hall: SimulatedCluster) -> None:
+async def test_gateway_notifies_a_removed_node(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     await hall.coordinator.nodes.remove(node.node_id)
     await hall.settle()
@@ -73,7 +73,7 @@ async def test_a_removed_node_is_told(hall: SimulatedCluster) -> None:
     assert code == CloseCode.REMOVED
 
 
-async def test_a_coordinator_that_stops_tells_its_agents(hall: SimulatedCluster) -> None:
+async def test_stopping_coordinator_notifies_agents(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     await hall.coordinator.stop()
     assert node.channel is not None

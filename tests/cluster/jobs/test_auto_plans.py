@@ -29,7 +29,7 @@ async def plan_of(hall: SimulatedCluster, job_id: str) -> JobPlan:
     return plan
 
 
-async def test_a_host_plans_and_every_host_runs_what_it_chose(hall: SimulatedCluster) -> None:
+async def test_auto_plan_of_one_host_runs_on_all(hall: SimulatedCluster) -> None:
     nodes = [await hall.add_node(name) for name in ("alpha", "beta")]
     job_id = await submitted(hall, workers=4)
     job = await hall.job(job_id)
@@ -56,7 +56,7 @@ async def test_a_host_plans_and_every_host_runs_what_it_chose(hall: SimulatedClu
     await hall.check()
 
 
-async def test_what_it_measured_stands_beside_and_corrects_the_next(hall: SimulatedCluster) -> None:
+async def test_auto_plan_measurement_calibrates_the_next(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     for _ in range(2):
         job_id = await submitted(hall)
@@ -93,7 +93,7 @@ def test_measurements_of_an_earlier_plan_are_not_kept() -> None:
     assert job.plan["measured"] == MEASURED | {"attempt": 2}
 
 
-async def test_a_plan_that_fails_fails_the_job_at_once(hall: SimulatedCluster) -> None:
+async def test_auto_plan_failure_fails_the_job(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     why = "its strategy cannot be planned: nothing fits: fsdp (shard 2) lacks 3.0 GiB"
     node.answer = Failure(message=why, final=True)
@@ -122,7 +122,7 @@ async def test_restarts_and_resumes_keep_the_plan(hall: SimulatedCluster) -> Non
     assert "keeps its plan: fsdp of a test" in [e.reason for e in events if e.attempt == 3][1]
 
 
-async def test_another_world_size_is_planned_anew_and_a_named_strategy_is_not(
+async def test_auto_plan_is_remade_for_another_world_size(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha")
@@ -145,7 +145,7 @@ async def test_another_world_size_is_planned_anew_and_a_named_strategy_is_not(
     assert (strategies(node, job_id), job.plan) == (["fsdp"], None)
 
 
-async def test_a_coordinator_that_ends_while_a_host_plans_goes_on(hall: SimulatedCluster) -> None:
+async def test_auto_plan_survives_a_coordinator_restart(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     job_id = await submitted(hall)
     node.work()  # it knows the plan, and nobody has heard
@@ -156,7 +156,7 @@ async def test_a_coordinator_that_ends_while_a_host_plans_goes_on(hall: Simulate
     assert (strategies(node, job_id), (await hall.job(job_id)).attempt) == (["fsdp"], 1)
 
 
-async def test_an_agent_that_forgets_what_it_planned_plans_again(hall: SimulatedCluster) -> None:
+async def test_auto_plan_is_repeated_by_forgetful_agent(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     job_id = await submitted(hall)
     node.work()
@@ -176,7 +176,7 @@ async def test_a_user_need_not_wait_for_the_plan(hall: SimulatedCluster) -> None
         await hall.check()
 
 
-async def test_the_plan_of_a_revoked_attempt_is_not_kept(hall: SimulatedCluster) -> None:
+async def test_auto_plan_of_revoked_attempt_is_dropped(hall: SimulatedCluster) -> None:
     lost = await hall.add_node("alpha")
     job_id = await submitted(hall)
     await hall.disconnect(lost)

@@ -43,7 +43,7 @@ async def steps(hall: SimulatedCluster, job_id: str, most: int = 512) -> list[tu
     return [(each.attempt, each.step) for each in found]
 
 
-async def test_a_request_is_told_until_it_is_answered(hall: SimulatedCluster) -> None:
+async def test_gradient_request_is_sent_until_answered(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
     service = hall.coordinator.gradients
     assert await service.ask(job_id) == gradients.Asked(1, 0)
@@ -69,7 +69,7 @@ async def test_a_request_is_told_until_it_is_answered(hall: SimulatedCluster) ->
     assert (await hall.coordinator.gradients.ask(job_id)).asked == 2
 
 
-async def test_a_recovered_attempt_hears_of_what_the_lost_one_left_unanswered(
+async def test_gradient_request_is_passed_to_recovered_attempt(
     hall: SimulatedCluster,
 ) -> None:
     job_id = await running(hall)
@@ -81,7 +81,7 @@ async def test_a_recovered_attempt_hears_of_what_the_lost_one_left_unanswered(
     assert requests(hall, job_id) == 1
 
 
-async def test_only_a_task_that_takes_steps_can_be_asked(hall: SimulatedCluster) -> None:
+async def test_gradient_request_needs_a_training_task(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
     await hall.coordinator.jobs.cancel(job_id)
     await hall.run_until(job_id, "cancelled")
@@ -98,7 +98,7 @@ async def test_only_a_task_that_takes_steps_can_be_asked(hall: SimulatedCluster)
         await service.one(job_id, 7)
 
 
-async def test_a_record_is_kept_as_it_was_told(hall: SimulatedCluster) -> None:
+async def test_gradient_record_is_stored_unchanged(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
     service = hall.coordinator.gradients
     asked = await service.ask(job_id)
@@ -116,7 +116,7 @@ async def test_a_record_is_kept_as_it_was_told(hall: SimulatedCluster) -> None:
     assert await steps(hall, job_id) == [(1, 3)]
 
 
-async def test_what_is_kept_of_a_job_is_bounded(
+async def test_gradient_records_of_a_job_are_bounded(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradients, "KEPT_RECORDS", 8)
@@ -138,7 +138,7 @@ async def test_what_is_kept_of_a_job_is_bounded(
     assert len(await steps(hall, job_id, 3)) == 3
 
 
-async def test_an_answer_is_there_however_many_steps_are_kept(
+async def test_gradient_answer_survives_thinning(
     hall: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gradients, "KEPT_RECORDS", 4)
@@ -172,7 +172,7 @@ async def test_a_large_model_takes_little_room(hall: SimulatedCluster) -> None:
         assert len(row.columns) < 32 * MAX_GRADIENTS
 
 
-async def test_of_steps_that_were_taken_again_the_newest_count(hall: SimulatedCluster) -> None:
+async def test_gradient_records_prefer_repeated_steps(hall: SimulatedCluster) -> None:
     job_id = await running(hall)
     for step in (10, 20, 30):
         await hall.tell(job_id, "gradients", record(step))
@@ -197,7 +197,7 @@ def captured(step: int, **norms: float | str) -> gradients.Captured:
     return gradients.Captured(1, step, NOW, 0, False, list(norms), values, values)
 
 
-def test_what_is_remarkable_is_told() -> None:
+def test_gradient_anomalies_are_reported() -> None:
     usual = {"sound": 1.0, "loud": 1.0, "dead": 0.1, "faint": 0.1, "broken": 1.0}
     now: dict[str, float | str] = {
         "sound": 2.0,

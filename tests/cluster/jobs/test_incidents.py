@@ -36,7 +36,7 @@ def attempt(number: int, started: float, **columns: Any) -> Attempt:
     return Attempt(**{**given, **columns})
 
 
-def test_an_attempt_that_was_replaced_tells_every_part_of_the_way_back() -> None:
+def test_incident_of_replaced_attempt_has_every_phase() -> None:
     first = attempt(
         1, 0, failure=failed(100, step=132), finished_at=at(100.9),
         node_outcomes={"a": {"ended_at": at(100.5).timestamp()}},
@@ -58,7 +58,7 @@ def test_an_attempt_that_was_replaced_tells_every_part_of_the_way_back() -> None
     )
 
 
-def test_what_is_not_known_yet_is_left_out() -> None:
+def test_incident_omits_unknown_times() -> None:
     only = attempt(1, 0, failure=failed(10), finished_at=at(11))
     (incident,) = incidents_of(only, None)
     assert incident.detect_seconds == 1.0
@@ -70,7 +70,7 @@ def test_what_is_not_known_yet_is_left_out() -> None:
     assert incidents_of(attempt(1, 0), None) == []
 
 
-def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
+def test_incident_is_detected_when_node_is_lost() -> None:
     lost = attempt(
         1, 0, state="lost", failure=failed(10, cause=Cause.NODE_LOST), finished_at=at(100),
         node_outcomes={"other": {"ended_at": at(20).timestamp()}},
@@ -79,7 +79,7 @@ def test_a_lost_node_is_detected_when_it_is_given_up() -> None:
     assert incident.detect_seconds == 90.0
 
 
-def test_how_it_ended_is_not_told_by_a_host_that_it_had_left() -> None:
+def test_incident_ignores_reports_of_left_out_host() -> None:
     """Its ranks had ended long before."""
     first = attempt(
         1, 0, failure=failed(100), finished_at=at(101), allocation=ALONE,
@@ -91,7 +91,7 @@ def test_how_it_ended_is_not_told_by_a_host_that_it_had_left() -> None:
     assert incident.detect_seconds == 0.5
 
 
-def test_the_queue_is_no_part_of_the_way_back_of_a_job_that_was_moved() -> None:
+def test_incident_of_moved_job_excludes_queue_time() -> None:
     moved = failed(10, cause=Cause.PREEMPTED, step=40, time=None)
     first = attempt(1, 0, state="paused", failure=moved, finished_at=at(11))
     second = attempt(2, 3600, state="running")
@@ -101,7 +101,7 @@ def test_the_queue_is_no_part_of_the_way_back_of_a_job_that_was_moved() -> None:
     assert (incident.load_seconds, incident.steps_redone) == (1.0, 0)
 
 
-def test_a_regrouping_in_place_is_an_incident_of_its_own() -> None:
+def test_incident_covers_regrouping_in_place() -> None:
     def generation(number: int, seconds: float, size: int, failure: Any = None) -> GenerationRecord:
         return GenerationRecord(number, at(seconds), "x", size, Allocation(), failure)
 

@@ -24,7 +24,7 @@ def test_a_validation_metric_comes_before_a_loss(metrics: dict[str, Any], name: 
     assert (found.name, found.value) == (name, metrics[name])
 
 
-def test_the_spec_names_the_metric_before_it_is_reported() -> None:
+def test_main_metric_comes_from_spec_before_reports() -> None:
     spec = {"metric": {"name": "psnr", "goal": "max"}}
     assert main_metric(spec, {"loss": 0.5}) == MainMetric("psnr", None, MetricMode.MAX)
     assert main_metric(spec, {"psnr": "NaN"}) == MainMetric("psnr", "NaN", MetricMode.MAX)

@@ -19,7 +19,7 @@ async def warnings(hall: SimulatedCluster, job_id: str) -> list[str]:
     return list(one.warnings)
 
 
-async def test_a_checkpoint_that_could_not_be_saved_is_told_until_the_next_is(
+async def test_warning_of_failed_save_lasts_until_next(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha", 2)
@@ -59,7 +59,7 @@ async def test_only_a_later_checkpoint_takes_it_back(hall: SimulatedCluster) -> 
     assert await warnings(hall, job_id) == []
 
 
-async def test_a_checkpoint_that_the_coordinator_refuses_is_not_saved(
+async def test_warning_covers_refused_checkpoint(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha")
@@ -70,7 +70,7 @@ async def test_a_checkpoint_that_the_coordinator_refuses_is_not_saved(
     assert warning.startswith("a checkpoint was refused: name: step-00000010-a1-g1 was told")
 
 
-async def test_what_an_ended_job_did_not_save_is_no_warning(hall: SimulatedCluster) -> None:
+async def test_warning_is_empty_for_ended_job(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -83,7 +83,7 @@ async def test_what_an_ended_job_did_not_save_is_no_warning(hall: SimulatedClust
     assert await warnings(hall, job_id) == []
 
 
-async def test_a_job_says_which_of_its_hosts_is_silent(hall: SimulatedCluster) -> None:
+async def test_warning_names_the_unreachable_host(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", 1)
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")

@@ -71,7 +71,7 @@ async def test_uploads(replaced: Outdated) -> None:
     assert await replaced.truth() == before
 
 
-async def test_metrics_and_logs_are_kept_and_void(replaced: Outdated) -> None:
+async def test_fenced_metrics_and_logs_are_kept_as_void(replaced: Outdated) -> None:
     before = await replaced.truth()
     hall, job_id = replaced.hall, replaced.job_id
     body = frame(1, table([90], loss=[0.0]))

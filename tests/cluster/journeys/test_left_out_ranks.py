@@ -193,7 +193,7 @@ async def test_uploads_are_refused(left_out: LeftOut) -> None:
     assert await left_out.truth() == before
 
 
-async def test_what_they_measured_counts_up_to_where_the_others_went_on(left_out: LeftOut) -> None:
+async def test_left_out_metrics_count_until_others_continue(left_out: LeftOut) -> None:
     """One frame has steps of before and of after."""
     before = await left_out.truth()
     first = LEFT_AT - 1
@@ -207,7 +207,7 @@ async def test_what_they_measured_counts_up_to_where_the_others_went_on(left_out
         assert voids.all()[-3:] == [False, True, True]
 
 
-async def test_gradients_count_up_to_where_the_others_went_on(left_out: LeftOut) -> None:
+async def test_left_out_gradients_count_until_others_continue(left_out: LeftOut) -> None:
     before = await left_out.truth()
     for step in (LEFT_AT + 2, 90):
         await left_out.tell("gradients", gradients(step))
@@ -216,7 +216,7 @@ async def test_gradients_count_up_to_where_the_others_went_on(left_out: LeftOut)
     assert (await left_out.truth())["gradients"] == [(1, LEFT_AT, [9.0]), *before["gradients"]]
 
 
-async def test_logs_are_kept_and_void(left_out: LeftOut) -> None:
+async def test_left_out_logs_are_kept_as_void(left_out: LeftOut) -> None:
     before = await left_out.truth()
     ingest = left_out.hall.coordinator.ingest
     for origin, text in (
@@ -251,7 +251,7 @@ async def test_reports(left_out: LeftOut, outcome: Outcome | None) -> None:
     assert len(away.launched) == 1, "nothing was launched there again"
 
 
-async def test_before_the_next_generation_begins_nobody_knows_better(
+async def test_left_out_reports_count_before_next_generation(
     hall: SimulatedCluster,
 ) -> None:
     """All had taken the last step, and rank 0's host was drained just then. Or else those that are
@@ -272,7 +272,7 @@ async def test_before_the_next_generation_begins_nobody_knows_better(
     assert after == before
 
 
-async def test_a_process_that_begins_anew_in_a_later_generation_than_it_began_counts(
+async def test_process_restarted_in_later_generation_counts(
     hall: SimulatedCluster,
 ) -> None:
     """It had joined in the second generation, and met nobody who had the state."""

@@ -48,7 +48,7 @@ async def sizes(hall: SimulatedCluster, job_id: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("resources", [{"workers": 2}, {"min_workers": 1, "max_workers": 2}])
-async def test_a_data_parallel_job_changes_its_size_in_place(
+async def test_resize_changes_data_parallel_job_in_place(
     hall: SimulatedCluster, resources: dict[str, int]
 ) -> None:
     node = await hall.add_node("alpha", slots=4)
@@ -67,7 +67,7 @@ async def test_a_data_parallel_job_changes_its_size_in_place(
     await hall.check()
 
 
-async def test_another_job_saves_and_goes_on_at_its_new_size(hall: SimulatedCluster) -> None:
+async def test_resize_restarts_other_job_from_its_save(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=4)
     job_id = await running(hall, workers=2, parallelism={"strategy": "fsdp", "shard": 2})
     saved = await hall.save_checkpoint(job_id, 10)
@@ -89,9 +89,7 @@ async def test_another_job_saves_and_goes_on_at_its_new_size(hall: SimulatedClus
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-async def test_a_job_keeps_its_size_until_there_is_room(
-    hall: SimulatedCluster, strategy: str
-) -> None:
+async def test_resize_waits_for_free_devices(hall: SimulatedCluster, strategy: str) -> None:
     await hall.add_node("alpha", slots=4)
     job_id = await running(hall, workers=2, parallelism={"strategy": strategy})
     other = await running(hall, workers=2)
@@ -111,7 +109,7 @@ async def test_a_job_keeps_its_size_until_there_is_room(
     await hall.check()
 
 
-async def test_a_rank_that_falls_before_there_is_room_does_not_end_a_job(
+async def test_resize_survives_rank_failure_while_waiting(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", slots=2)
@@ -125,7 +123,7 @@ async def test_a_rank_that_falls_before_there_is_room_does_not_end_a_job(
     await hall.check()
 
 
-async def test_a_job_that_waits_or_is_paused_starts_at_its_new_size(hall: SimulatedCluster) -> None:
+async def test_resize_applies_when_waiting_job_starts(hall: SimulatedCluster) -> None:
     job_id = await hall.submit(workers=8)
     assert (await resize(hall, job_id, workers=2)).world_size == 2
     await hall.coordinator.jobs.pause(job_id)
@@ -138,7 +136,7 @@ async def test_a_job_that_waits_or_is_paused_starts_at_its_new_size(hall: Simula
     await hall.check()
 
 
-async def test_the_pace_of_another_size_is_not_that_of_a_job_that_waits(
+async def test_resize_discards_pace_of_old_size(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha", slots=2)
@@ -158,7 +156,7 @@ async def test_the_pace_of_another_size_is_not_that_of_a_job_that_waits(
     assert await pace() is None, "backfilled by it, it would keep others waiting for their devices"
 
 
-async def test_a_job_that_pauses_keeps_its_size_until_it_has(hall: SimulatedCluster) -> None:
+async def test_resize_waits_while_the_job_pauses(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=4)
     job_id = await running(hall, workers=2)
     await hall.coordinator.jobs.pause(job_id)
@@ -171,14 +169,14 @@ async def test_a_job_that_pauses_keeps_its_size_until_it_has(hall: SimulatedClus
     await hall.check()
 
 
-def test_degrees_that_do_not_go_with_the_new_number_follow_from_it() -> None:
+def test_resize_adapts_incompatible_degrees() -> None:
     given = spec(4, parallelism={"strategy": "tensor", "tensor": 2, "data": 2})
     larger = resized_spec(given.model_dump(mode="json"), {"workers": 8})
     assert larger.resources.workers == 8
     assert larger.parallelism.data is None
 
 
-def test_the_end_of_a_range_that_is_left_out_stays() -> None:
+def test_resize_keeps_omitted_end_of_range() -> None:
     elastic = spec(resources={"min_workers": 4, "max_workers": 8}).model_dump(mode="json")
     assert list(resized_spec(elastic, {"max_workers": 6}).resources.asked) == [4, 5, 6]
     assert list(resized_spec(elastic, {"min_workers": 7}).resources.asked) == [7, 8]
@@ -186,7 +184,7 @@ def test_the_end_of_a_range_that_is_left_out_stays() -> None:
     assert list(resized_spec(fixed, {"max_workers": 2}).resources.asked) == [1, 2]
 
 
-async def test_what_a_job_cannot_have_is_refused_and_changes_nothing(
+async def test_resize_refuses_impossible_number(
     hall: SimulatedCluster,
 ) -> None:
     jobs = hall.coordinator.jobs

@@ -26,7 +26,7 @@ from trainhall.training.link.events import RankEvent
 from trainhall.training.link.status import Outcome
 
 
-async def test_one_key_one_job_however_many_ask_at_once(hall: SimulatedCluster) -> None:
+async def test_concurrent_submits_with_one_key_make_one_job(hall: SimulatedCluster) -> None:
     jobs = hall.coordinator.jobs
     results = await asyncio.gather(*(jobs.submit(spec(), ("key", "a" * 64)) for _ in range(8)))
     assert len({view.id for view, _ in results}) == 1
@@ -37,7 +37,7 @@ async def test_one_key_one_job_however_many_ask_at_once(hall: SimulatedCluster) 
         await jobs.submit(spec(), ("", "b" * 64))
 
 
-async def test_two_coordinators_on_one_database_give_one_job_per_key(
+async def test_two_coordinators_make_one_job_per_key(
     hall: SimulatedCluster,
 ) -> None:
     first = hall.coordinator
@@ -88,7 +88,7 @@ async def test_jobs_are_listed_newest_first_in_pages(hall: SimulatedCluster) -> 
         await jobs.list(cursor=nodes_cursor)
 
 
-async def test_a_command_in_the_wrong_state_says_what_is_possible(hall: SimulatedCluster) -> None:
+async def test_command_in_wrong_state_lists_allowed_commands(hall: SimulatedCluster) -> None:
     jobs = hall.coordinator.jobs
     job_id = await hall.submit()
     with pytest.raises(
@@ -151,7 +151,7 @@ def join_request(token: str, name: str = "host") -> JoinRequest:
     )
 
 
-async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> None:
+async def test_join_token_works_once_within_a_day(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     late = await nodes.announce("late")
     hall.clock.advance(24 * 3600)
@@ -171,7 +171,7 @@ async def test_a_join_token_is_good_once_for_a_day(hall: SimulatedCluster) -> No
     assert (await nodes.get(second.node_id)).name == "my-host-2"
 
 
-async def test_a_join_whose_answer_was_lost_may_be_asked_for_again(hall: SimulatedCluster) -> None:
+async def test_join_can_be_repeated_after_lost_reply(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     announced = await nodes.announce(None)
     node = SimulatedNode("my-host", 1)
@@ -199,7 +199,7 @@ async def test_a_join_whose_answer_was_lost_may_be_asked_for_again(hall: Simulat
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
-async def test_a_token_that_was_used_expires_all_the_same(hall: SimulatedCluster) -> None:
+async def test_used_join_token_expires(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     announced = await nodes.announce("alpha")
     reply = await nodes.join(join_request(announced.join_token))
@@ -209,7 +209,7 @@ async def test_a_token_that_was_used_expires_all_the_same(hall: SimulatedCluster
     assert await nodes.authenticate(reply.credential) == reply.node_id
 
 
-async def test_a_node_that_has_reported_before_is_joined_anew_once(hall: SimulatedCluster) -> None:
+async def test_known_node_can_join_again_once(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     alpha = await hall.add_node("alpha")
     await hall.disconnect(alpha)
@@ -221,7 +221,7 @@ async def test_a_node_that_has_reported_before_is_joined_anew_once(hall: Simulat
         await nodes.join(join_request(token))
 
 
-async def test_of_two_hosts_with_one_token_one_has_the_node(hall: SimulatedCluster) -> None:
+async def test_join_token_admits_one_of_two_hosts(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     token = (await nodes.announce("alpha")).join_token
     replies = await asyncio.gather(*(nodes.join(join_request(token)) for _ in range(4)))
@@ -232,7 +232,7 @@ async def test_of_two_hosts_with_one_token_one_has_the_node(hall: SimulatedClust
     assert all(isinstance(r, NotAllowedError) for r in results if isinstance(r, Exception))
 
 
-async def test_names_are_unique_and_a_lost_host_is_announced_again(hall: SimulatedCluster) -> None:
+async def test_node_name_is_unique_unless_node_is_lost(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     alpha = await hall.add_node("alpha")
     with pytest.raises(ConflictError, match="is ready"):
@@ -252,7 +252,7 @@ async def test_names_are_unique_and_a_lost_host_is_announced_again(hall: Simulat
     assert await nodes.authenticate(old.credential) == alpha.node_id
 
 
-async def test_a_removed_node_s_credential_is_void_at_once(hall: SimulatedCluster) -> None:
+async def test_credential_of_removed_node_is_refused(hall: SimulatedCluster) -> None:
     nodes = hall.coordinator.nodes
     reply = await nodes.join(join_request((await nodes.announce("alpha")).join_token))
     await nodes.authenticate(reply.credential)
@@ -265,7 +265,7 @@ async def test_a_removed_node_s_credential_is_void_at_once(hall: SimulatedCluste
         await nodes.remove(reply.node_id)
 
 
-async def test_a_lost_node_is_removed_at_once_though_it_holds_devices(
+async def test_lost_node_is_removed_although_it_holds_devices(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha", 1)
@@ -297,7 +297,7 @@ def rank_event(sequence: int, kind: str, **data: object) -> RankEvent:
     return RankEvent(sequence=sequence, time=1.7e9, rank=0, kind=kind, data=data)
 
 
-async def test_rank_events_count_once_however_often_they_are_sent(hall: SimulatedCluster) -> None:
+async def test_repeated_rank_events_count_once(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     accept = hall.coordinator.events
@@ -318,7 +318,7 @@ async def test_rank_events_count_once_however_often_they_are_sent(hall: Simulate
         await accept(job_id, 1, "", events)
 
 
-async def test_what_ranks_tell_becomes_progress(hall: SimulatedCluster) -> None:
+async def test_rank_events_update_progress(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -332,7 +332,7 @@ async def test_what_ranks_tell_becomes_progress(hall: SimulatedCluster) -> None:
     assert job.metrics == {"loss": "NaN", "accuracy": 0.5}
 
 
-async def test_where_a_script_of_its_own_checkpoints_starts_is_left_open(
+async def test_start_step_of_unmanaged_script_is_unknown(
     hall: SimulatedCluster,
 ) -> None:
     """Its earlier attempts' curves must not be hidden: its first reported step tells."""
@@ -359,7 +359,7 @@ async def test_where_a_script_of_its_own_checkpoints_starts_is_left_open(
     assert "goes on from step 40" in await reasons()
 
 
-async def test_a_generation_that_begins_anew_is_not_where_its_attempt_began(
+async def test_restarted_generation_does_not_change_attempts_start(
     hall: SimulatedCluster,
 ) -> None:
     """Else the curve would have the steps of the earlier generation twice: an attempt before had
@@ -378,7 +378,7 @@ async def test_a_generation_that_begins_anew_is_not_where_its_attempt_began(
             assert attempt.first_step == (40 if generation < 3 else 21)
 
 
-async def test_a_generation_that_begins_anew_sets_the_job_back_to_where_it_begins(
+async def test_restarted_generation_resets_the_jobs_step(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha", slots=2)
@@ -404,7 +404,7 @@ async def test_a_generation_that_begins_anew_sets_the_job_back_to_where_it_begin
         assert (attempt.began[2].restart_step, attempt.began[2].step) == (21, 21)
 
 
-async def test_what_a_revoked_attempt_tells_is_void(hall: SimulatedCluster) -> None:
+async def test_events_of_revoked_attempt_are_void(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", 1)
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -443,7 +443,7 @@ async def test_a_failure_while_pausing_leaves_the_job_paused(hall: SimulatedClus
     assert "bad luck" in job.reason
 
 
-async def test_a_clock_that_is_set_back_makes_no_run_time_negative(
+async def test_run_time_is_never_negative(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha")

@@ -47,7 +47,7 @@ async def test_a_failure_restarts_until_none_is_left(hall: SimulatedCluster) -> 
     assert (await hall.history(job_id))[-4:] == ["recovering", "starting", "running", "failed"]
 
 
-async def test_a_failure_that_repeats_without_a_step_is_final(hall: SimulatedCluster) -> None:
+async def test_repeated_failure_without_progress_is_final(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 3})
     for _ in range(2):
@@ -60,7 +60,7 @@ async def test_a_failure_that_repeats_without_a_step_is_final(hall: SimulatedClu
     )
 
 
-async def test_what_is_saved_is_progress_too(hall: SimulatedCluster) -> None:
+async def test_saved_step_counts_as_progress(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(recovery={"max_restarts": 1})
     for step in (10, 20, 30):
@@ -84,7 +84,7 @@ async def test_new_steps_renew_the_restarts(hall: SimulatedCluster) -> None:
     assert (await hall.job(job_id)).attempt == 4
 
 
-async def test_pause_saves_and_resume_goes_on_from_there(hall: SimulatedCluster) -> None:
+async def test_resume_continues_from_the_paused_save(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -110,7 +110,7 @@ async def test_pause_saves_and_resume_goes_on_from_there(hall: SimulatedCluster)
     assert launch.checkpoint.folder == f"/shared/{job_id}"
 
 
-async def test_a_pause_is_not_over_before_its_checkpoint_was_shipped(
+async def test_pause_waits_for_its_checkpoint_upload(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha")
@@ -167,7 +167,7 @@ async def test_one_failing_host_stops_the_others(hall: SimulatedCluster) -> None
     assert "bad luck" in job.reason
 
 
-async def test_a_hang_over_hosts_is_decided_at_once_and_only_while_it_lasts(
+async def test_hang_over_hosts_is_decided_while_it_lasts(
     hall: SimulatedCluster,
 ) -> None:
     nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta")]
@@ -188,7 +188,7 @@ async def test_a_hang_over_hosts_is_decided_at_once_and_only_while_it_lasts(
     assert attempt.reason.startswith("hang: no host's ranks took a step within 30 s; rank 1 (node")
 
 
-async def test_a_lost_node_s_attempt_is_replaced_and_void(hall: SimulatedCluster) -> None:
+async def test_attempt_of_lost_node_is_fenced_and_replaced(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", 1)
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -217,7 +217,7 @@ async def test_a_lost_node_s_attempt_is_replaced_and_void(hall: SimulatedCluster
     await hall.check()
 
 
-async def test_a_restarted_coordinator_goes_on(hall: SimulatedCluster) -> None:
+async def test_restarted_coordinator_continues_jobs(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", 2)
     running, starting = await hall.submit(), await hall.submit()
     await hall.run_until(running, "running")
@@ -239,7 +239,7 @@ async def test_a_restarted_coordinator_goes_on(hall: SimulatedCluster) -> None:
     await hall.check()
 
 
-async def test_an_attempt_whose_data_are_lost_is_not_launched_twice(
+async def test_attempt_with_lost_data_is_not_relaunched(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha")
@@ -276,7 +276,7 @@ async def test_a_removed_node_drains(hall: SimulatedCluster) -> None:
     assert "removed" in alpha.channel.closed[1]
 
 
-async def test_an_agent_that_was_stopped_gets_nothing_until_it_is_back(
+async def test_stopped_agent_gets_no_work(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha")
@@ -329,7 +329,7 @@ async def test_the_queue_explains_itself(hall: SimulatedCluster) -> None:
     assert (await hall.coordinator.queue.list()).items[0].job_id == urgent
 
 
-async def test_a_message_that_is_lost_is_said_again(hall: SimulatedCluster) -> None:
+async def test_lost_message_is_repeated(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     assert node.channel is not None
     view, _ = await hall.coordinator.jobs.submit(spec())
@@ -366,7 +366,7 @@ async def test_the_newest_agent_wins(hall: SimulatedCluster) -> None:
     await old_task
 
 
-async def test_a_node_is_heard_when_its_report_arrives(hall: SimulatedCluster) -> None:
+async def test_heartbeat_is_recorded_on_arrival(hall: SimulatedCluster) -> None:
     """And not when what it said before is stored: the database may take its time."""
     node = await hall.add_node("alpha")
     assert node.channel is not None
@@ -384,7 +384,7 @@ async def test_a_node_is_heard_when_its_report_arrives(hall: SimulatedCluster) -
     assert (view.state, len(view.devices)) == ("suspect", 5)
 
 
-async def test_the_last_report_before_a_connection_ends_is_taken(hall: SimulatedCluster) -> None:
+async def test_last_report_before_disconnect_is_stored(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     async with hall.db.transaction() as session:
         await session.get(Node, node.node_id, with_for_update=True)
@@ -398,7 +398,7 @@ async def test_the_last_report_before_a_connection_ends_is_taken(hall: Simulated
     assert len((await hall.coordinator.nodes.get(node.node_id)).devices) == 4
 
 
-async def test_a_job_whose_host_still_sends_says_so(hall: SimulatedCluster) -> None:
+async def test_job_reports_pending_uploads(hall: SimulatedCluster) -> None:
     """It holds its devices; the coordinator's own disk may be full, or the link slow."""
     node = await hall.add_node("alpha")
     job = await hall.submit(1)

@@ -45,7 +45,7 @@ async def over(hall: SimulatedCluster, job_id: str, state: str) -> str:
     return job.reason
 
 
-async def test_one_that_nobody_was_told_of_ends_and_says_why(hall: SimulatedCluster) -> None:
+async def test_unsent_attempt_of_other_version_ends(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=3)
     other = await hall.submit(1)
     await hall.run_until(other, "running")
@@ -59,7 +59,7 @@ async def test_one_that_nobody_was_told_of_ends_and_says_why(hall: SimulatedClus
     assert await hall.run_until(await hall.submit(3), "running")
 
 
-async def test_one_that_runs_ends_everywhere_and_says_why(hall: SimulatedCluster) -> None:
+async def test_running_attempt_of_other_version_ends_everywhere(hall: SimulatedCluster) -> None:
     nodes = [await hall.add_node(name, slots=1) for name in ("alpha", "beta")]
     job_id = await hall.submit(2)
     await hall.run_until(job_id, "running")
@@ -110,7 +110,7 @@ async def test_a_cancel_ends(hall: SimulatedCluster, early: bool, runs: bool) ->
     await over(hall, job_id, "cancelled" if early else "failed")
 
 
-async def test_a_pause_ends_and_a_resume_says_why_it_cannot(hall: SimulatedCluster) -> None:
+async def test_resume_of_other_version_reports_why_not(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(2)
     await hall.run_until(job_id, "running")

@@ -7,7 +7,7 @@ from trainhall.training.spec.parse import validate_spec
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "auto", None])
-def test_a_stored_spec_regroups_in_place_as_the_spec_says(strategy: str | None) -> None:
+def test_stored_spec_regroups_in_place_like_the_spec(strategy: str | None) -> None:
     what = {"script": {"path": "/a.py"}} if strategy is None else {"task": {"name": "synthetic"}}
     more = {} if strategy is None else {"parallelism": {"strategy": strategy}}
     training = {} if strategy is None else {"training": {"steps": 1}}

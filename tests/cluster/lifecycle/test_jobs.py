@@ -56,7 +56,7 @@ def new_attempt(job_id: str) -> Attempt:
     )  # fmt: skip
 
 
-def test_the_table_is_whole() -> None:
+def test_job_edge_table_is_complete() -> None:
     reached = {JobState.QUEUED} | {end for _, end in JOB_EDGES}
     assert reached == set(JobState)
     assert {start for start, _ in JOB_EDGES} == set(JobState)
@@ -81,7 +81,7 @@ async def test_only_listed_edges(database: Database) -> None:
                     await move_job(session, "nobody", start, end, reason=WHY, now=NOW, attempt=0)
 
 
-async def test_of_two_that_move_a_job_one_is_first(database: Database) -> None:
+async def test_concurrent_job_transitions_are_ordered(database: Database) -> None:
     async with database.transaction() as session:
         await create_job(session, new_job("a", 1), now=NOW)
 
@@ -100,7 +100,7 @@ async def test_of_two_that_move_a_job_one_is_first(database: Database) -> None:
         assert len(events) == 2
 
 
-async def test_a_goal_only_grows_and_a_revoked_token_changes_nothing(database: Database) -> None:
+async def test_goal_only_grows_and_ignores_revoked_token(database: Database) -> None:
     token = FencingToken("a", 1, 1)
     async with database.transaction() as session:
         await create_job(session, new_job("a", 1), now=NOW)

@@ -52,7 +52,7 @@ def new_node(name: str) -> Node:
     )
 
 
-def test_the_table_is_whole() -> None:
+def test_node_edge_table_is_complete() -> None:
     assert {end for _, end in NODE_EDGES} | {NodeState.PENDING} == set(NodeState)
     assert {start for start, _ in NODE_EDGES} == set(NodeState)
     assert all(start is not end for start, end in NODE_EDGES)
@@ -60,7 +60,7 @@ def test_the_table_is_whole() -> None:
 
 
 @given(STATES, st.booleans(), st.booleans(), st.booleans())
-def test_a_node_that_is_heard_takes_a_listed_edge(
+def test_reporting_node_takes_a_listed_edge(
     state: NodeState, drains: bool, holds: bool, agent_stops: bool
 ) -> None:
     end = state_when_reachable(state, drains=drains, holds=holds, agent_stops=agent_stops)
@@ -220,7 +220,7 @@ async def test_a_drained_node_s_job_saves_and_moves(hall: SimulatedCluster) -> N
     await hall.check()
 
 
-async def test_nothing_is_placed_on_a_node_that_is_drained_at_that_moment(
+async def test_placement_excludes_a_node_drained_meanwhile(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha")
@@ -252,7 +252,7 @@ async def _waits_for_a_lock(database: Database, task: "asyncio.Task[bool]") -> N
                     return
 
 
-async def test_a_drained_node_that_was_lost_is_drained_when_it_returns(
+async def test_drained_node_stays_drained_after_loss(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha")
@@ -295,7 +295,7 @@ async def test_a_node_may_be_drained_before_it_joins(hall: SimulatedCluster) -> 
     assert (await nodes.undrain(announced.id)).state == "pending", "twice is harmless"
 
 
-async def test_what_is_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
+async def test_node_being_removed_cannot_be_undrained(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha")
     job_id = await hall.submit()
     await hall.run_until(job_id, "running")
@@ -311,7 +311,7 @@ async def test_what_is_being_removed_cannot_be_undrained(hall: SimulatedCluster)
             await change("nobody")
 
 
-async def test_a_lost_node_is_removed_once_its_attempt_has_ended_everywhere(
+async def test_lost_node_is_removed_after_its_attempt_ended(
     hall: SimulatedCluster,
 ) -> None:
     """Until then the attempt holds the devices of all its hosts."""
@@ -348,7 +348,7 @@ async def test_labels_change_one_by_one(hall: SimulatedCluster) -> None:
     assert (await nodes.get(node.id)).labels == changed.labels
 
 
-async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedCluster) -> None:
+async def test_repeated_device_fault_quarantines_the_node(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha")
     nodes = hall.coordinator.nodes
     job_id = await hall.submit(recovery={"max_restarts": 9})
@@ -373,7 +373,7 @@ async def test_a_node_whose_device_fails_again_is_set_aside(hall: SimulatedClust
 
 @pytest.mark.parametrize("steps", [True, False])
 @pytest.mark.parametrize("end", ["pause", "cancel"])
-async def test_an_attempt_that_trained_here_ends_a_row_of_failed_starts(
+async def test_training_ends_a_row_of_failed_starts(
     hall: SimulatedCluster, end: str, steps: bool
 ) -> None:
     alpha = await hall.add_node("alpha")
@@ -406,7 +406,7 @@ async def test_an_attempt_that_trained_here_ends_a_row_of_failed_starts(
     ("kind", "state"),
     [("NoGoodCheckpointError", "ready"), ("UnreadableCheckpointError", "drained")],
 )
-async def test_damaged_checkpoints_of_several_jobs_set_no_node_aside(
+async def test_damaged_checkpoints_do_not_quarantine_a_node(
     hall: SimulatedCluster, kind: str, state: str
 ) -> None:
     """Unless it is their node that does not read them."""
@@ -423,7 +423,7 @@ async def test_damaged_checkpoints_of_several_jobs_set_no_node_aside(
     assert (await hall.coordinator.nodes.get(alpha.node_id)).state == state
 
 
-async def test_what_is_no_fault_of_a_node_has_no_attempts_looked_through(
+async def test_quarantine_skips_failures_that_are_no_fault(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha")

@@ -37,7 +37,7 @@ def indices(node: SimulatedNode, job_id: str) -> list[int]:
     return [place.device_index for place in node.running(job_id).assignment.launch.ranks]
 
 
-async def test_they_are_held_to_the_end_and_never_granted_again(hall: SimulatedCluster) -> None:
+async def test_missing_device_is_held_and_not_granted_again(hall: SimulatedCluster) -> None:
     alpha, first, second = await contended(hall)
     await with_slots(hall, alpha, 2)
     assert TOO_SMALL in (await hall.job(second)).reason
@@ -69,7 +69,7 @@ async def test_devices_name_the_job_that_holds_them(hall: SimulatedCluster) -> N
     assert held == [(job, name), (None, None)]
 
 
-async def test_one_that_comes_back_is_as_good_as_before(hall: SimulatedCluster) -> None:
+async def test_returned_device_is_granted_again(hall: SimulatedCluster) -> None:
     alpha, first, second = await contended(hall)
     await with_slots(hall, alpha, 2)
     await with_slots(hall, alpha, 4)
@@ -79,7 +79,7 @@ async def test_one_that_comes_back_is_as_good_as_before(hall: SimulatedCluster) 
     await hall.check()
 
 
-async def test_nobody_knows_what_they_do(hall: SimulatedCluster) -> None:
+async def test_missing_device_has_no_readings(hall: SimulatedCluster) -> None:
     class Measured(SimulatedNode):
         def device_use(self) -> Sequence[DeviceUse]:  # type: ignore[override]
             return [
@@ -124,7 +124,7 @@ async def test_an_elastic_job_leaves_them(hall: SimulatedCluster) -> None:
     await hall.check()
 
 
-async def test_a_job_that_fails_on_one_waits_for_another(hall: SimulatedCluster) -> None:
+async def test_job_waits_for_another_after_missing_device(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(2)
     await hall.run_until(job_id, "running")

@@ -21,7 +21,7 @@ def at(minutes: float, cause: Cause | None, job: str = "a", message: str = "") -
     return Ended(NOW - timedelta(minutes=minutes), job, cause, message)
 
 
-def test_the_second_device_fault_sets_a_node_aside() -> None:
+def test_fault_policy_quarantines_after_second_device_fault() -> None:
     once = [at(90, Cause.DEVICE_FAULT, message="uncorrectable ECC")]
     assert quarantine_reason(NOW, once) is None
     reason = quarantine_reason(NOW, [*once, at(5, Cause.DEVICE_FAULT, message="Xid 79")])
@@ -32,7 +32,7 @@ def test_the_second_device_fault_sets_a_node_aside() -> None:
     assert quarantine_reason(NOW, [*once, at(50, None), at(5, Cause.DEVICE_FAULT)])
 
 
-def test_faults_of_long_ago_and_of_before_a_user_brought_it_back_do_not_count() -> None:
+def test_fault_policy_ignores_faults_before_release() -> None:
     faults = [at(25 * 60, Cause.DEVICE_FAULT), at(30, Cause.DEVICE_FAULT)]
     assert quarantine_reason(NOW, faults) is None
     both = [at(40, Cause.DEVICE_FAULT), at(30, Cause.DEVICE_FAULT)]
@@ -40,7 +40,7 @@ def test_faults_of_long_ago_and_of_before_a_user_brought_it_back_do_not_count() 
     assert quarantine_reason(NOW, both, since=NOW - timedelta(minutes=35)) is None
 
 
-def test_failed_starts_count_in_a_row_and_over_jobs() -> None:
+def test_fault_policy_counts_consecutive_failed_starts() -> None:
     starts = [at(n, Cause.NOT_STARTED) for n in (30, 20, 10)]
     assert quarantine_reason(NOW, starts) is None
     mixed = [at(30, Cause.NOT_STARTED), at(20, Cause.NOT_STARTED, "b"), at(10, Cause.NOT_STARTED)]
@@ -48,7 +48,7 @@ def test_failed_starts_count_in_a_row_and_over_jobs() -> None:
     assert quarantine_reason(NOW, [*mixed, at(15, None, "c")]) is None
 
 
-def test_ranks_that_die_here_in_different_jobs_have_the_node_in_common() -> None:
+def test_fault_policy_counts_deaths_of_different_jobs() -> None:
     deaths = [
         at(40, Cause.KILLED),
         at(30, Cause.CRASH, "b"),
@@ -62,7 +62,7 @@ def test_ranks_that_die_here_in_different_jobs_have_the_node_in_common() -> None
     assert quarantine_reason(NOW, one_job) is None
 
 
-def test_the_faults_of_jobs_and_networks_never_set_a_node_aside() -> None:
+def test_fault_policy_ignores_faults_of_jobs_and_networks() -> None:
     causes = (
         Cause.USER_ERROR, Cause.OUT_OF_MEMORY, Cause.NETWORK, Cause.PREEMPTED, Cause.BAD_CHECKPOINT,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def test_the_faults_of_jobs_and_networks_never_set_a_node_aside() -> None:
         )
     )
 )
-def test_the_order_in_which_ends_are_given_does_not_matter(
+def test_fault_policy_ignores_the_order_of_ends(
     given_ends: list[tuple[int, Cause | None, str]],
 ) -> None:
     # At one moment two ends have no order.
@@ -96,7 +96,7 @@ def test_the_order_in_which_ends_are_given_does_not_matter(
     st.sampled_from([None, *(cause for cause in Cause if not can_quarantine(cause))]),
     st.integers(0, 1600),
 )
-def test_what_may_not_set_a_node_aside_never_does(
+def test_fault_policy_never_quarantines_for_excluded_causes(
     before: list[tuple[int, Cause | None, str]], cause: Cause | None, later: int
 ) -> None:
     """Neither such an end nor the time that passes."""

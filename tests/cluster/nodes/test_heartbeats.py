@@ -4,7 +4,7 @@ from trainhall.cluster.nodes.heartbeats import HeartbeatMonitor
 from trainhall.cluster.simulator.clock import SimulatedClock
 
 
-def test_a_process_that_slept_holds_it_against_nobody() -> None:
+def test_heartbeats_ignore_time_the_coordinator_slept() -> None:
     clock = SimulatedClock()
     heartbeats = HeartbeatMonitor(clock)
     heartbeats.start(stall_threshold_seconds=6)

@@ -120,7 +120,7 @@ def test_how_an_attempt_ends(
     assert (end.job_path[-1], end.attempt_end) == (job_end, attempt_end)
 
 
-def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
+def test_decide_accepts_any_exit_of_paused_script() -> None:
     # The second host's ranks fail since those of the first were sent SIGTERM earlier.
     hosts = (ended(Outcome.PAUSED), ended(Outcome.FAILED))
     end = the_end(attempt(*hosts, goal="pause", script=True), job(JobState.PAUSING))
@@ -130,7 +130,7 @@ def test_a_script_that_is_paused_may_leave_in_any_way() -> None:
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_script_is_told_on_when_it_could_not_save(begun: bool) -> None:
+def test_decide_reports_a_scripts_failed_save(begun: bool) -> None:
     lost = Failure(message="rank 0 failed: NotSavedError: the disk is full", node="a")
     paused = ended(Outcome.FAILED, failure=lost)
     end = the_end(attempt(paused, goal="pause", script=True, begun=begun), job(JobState.PAUSING))
@@ -150,7 +150,7 @@ def test_the_first_failure_of_several_hosts_counts() -> None:
     assert end.failure.signal == 9
 
 
-def test_no_end_before_what_was_written_is_here() -> None:
+def test_decide_waits_for_uploads_before_the_end() -> None:
     for outcome in (Outcome.COMPLETED, Outcome.FAILED, Outcome.PAUSED):
         unshipped = attempt(ended(outcome, shipped=False), goal="run")
         assert decisions(unshipped, job()) == []
@@ -162,7 +162,7 @@ def test_no_end_before_what_was_written_is_here() -> None:
 
 
 @pytest.mark.parametrize("known", [None, live("preparing"), live()])
-def test_what_cannot_be_told_is_stopped_and_not_tried_again(known: HostReport | None) -> None:
+def test_decide_stops_undeliverable_attempt_for_good(known: HostReport | None) -> None:
     unknown = attempt(known, live(), not_understood="training.step: unknown key")
     (stop,) = decisions(unknown, job(), node("a"), node("b"))
     assert isinstance(stop, StopAttempt)
@@ -183,7 +183,7 @@ def test_what_cannot_be_told_is_stopped_and_not_tried_again(known: HostReport | 
     assert end.job_path == (JobState.CANCELLED,)
 
 
-def test_a_job_says_that_its_end_waits_for_what_its_hosts_send() -> None:
+def test_decide_explains_waiting_for_uploads() -> None:
     def explained(*hosts: HostReport, later: float, **more: Any) -> list[Decision]:
         facts = ClusterFacts(
             nodes=(node("a"), node("b")), jobs=(job(**more),), attempts=(attempt(*hosts),)
@@ -216,7 +216,7 @@ def test_restarts_are_counted_since_the_last_new_step() -> None:
     assert (back.restarts, back.restarts_step) == (2, 9)
 
 
-def test_a_failure_that_repeats_ends_the_job_and_says_so() -> None:
+def test_decide_ends_job_after_repeated_failure() -> None:
     failed = attempt(ended(Outcome.FAILED))
     again = job(restarts=1, max_restarts=3, failed_before=BROKE)
     end = the_end(failed, again)
@@ -243,7 +243,7 @@ def test_silence() -> None:
     assert decide(NOW, ClusterFacts(nodes=(node(seconds_since_heartbeat=14.9),)), OPTIONS) == []
 
 
-def test_it_is_known_when_a_silence_will_ask_for_something() -> None:
+def test_decide_returns_time_of_next_silence_limit() -> None:
     def until(*nodes: NodeFacts, attempts: tuple[AttemptFacts, ...] = ()) -> float:
         return seconds_until_silent(ClusterFacts(nodes=nodes, attempts=attempts), OPTIONS)
 
@@ -274,12 +274,12 @@ def test_a_lost_host_loses_its_attempt(state: JobState, end: JobState) -> None:
         assert lost.lost_nodes == ("b",)
 
 
-def test_a_host_that_told_its_end_may_be_lost_afterwards() -> None:
+def test_decide_accepts_loss_of_an_ended_host() -> None:
     done = attempt(ended(Outcome.COMPLETED, shipped=False))
     assert the_end(done, job(), node("a", state=NodeState.LOST)).job_path == (JobState.COMPLETED,)
 
 
-def test_a_host_that_told_its_end_may_be_removed_while_others_run() -> None:
+def test_decide_accepts_removal_of_an_ended_host() -> None:
     half = attempt(ended(Outcome.COMPLETED), live())
     assert decisions(half, job(), node("b")) == []
 
@@ -308,7 +308,7 @@ def test_an_agent_that_was_stopped_costs_no_restart(
     assert (end.restarts, end.restarts_step) == (None, None)
 
 
-def test_a_script_that_saves_is_told_to_have_saved() -> None:
+def test_decide_reports_a_scripts_save() -> None:
     script = attempt(by_agent(Outcome.PAUSED), script=True, begun=True)
     assert (
         the_end(script, job()).attempt_reason.text
@@ -316,14 +316,14 @@ def test_a_script_that_saves_is_told_to_have_saved() -> None:
     )
 
 
-def test_a_pause_that_a_stopped_agent_cuts_short_says_so() -> None:
+def test_decide_reports_pause_cut_by_stopped_agent() -> None:
     cut = attempt(by_agent(Outcome.STOPPED), goal="pause")
     end = the_end(cut, job(JobState.PAUSING))
     assert end.job_path == (JobState.PAUSED,)
     assert end.reason.text == "paused; the agent on a was stopped before the ranks had saved"
 
 
-def test_what_failed_before_its_agent_was_stopped_counts() -> None:
+def test_decide_counts_failure_before_agent_stopped() -> None:
     failing = attempt(by_agent(Outcome.STOPPED), goal="stop", failure=BROKE)
     assert the_end(failing, job()).restarts == 1
 
@@ -342,7 +342,7 @@ def test_the_other_hosts_end_with_a_stopped_agent(outcome: Outcome, goal: str) -
     assert the_end(attempt(by_agent(outcome), other, goal=goal), job()).restarts is None
 
 
-def test_ranks_that_wait_for_a_host_that_never_starts_are_not_waited_for() -> None:
+def test_decide_ends_ranks_of_unstarted_host() -> None:
     paused = attempt(
         live("starting"), ended(Outcome.PAUSED), state=AttemptState.STOPPING, goal="pause"
     )
@@ -357,7 +357,7 @@ def test_ranks_that_wait_for_a_host_that_never_starts_are_not_waited_for() -> No
     assert decisions(joins, job(JobState.PAUSING), node("a"), node("b")) == [stop]
 
 
-def test_ranks_that_join_a_job_which_others_have_completed_end_with_it() -> None:
+def test_decide_completes_ranks_joining_completed_job() -> None:
     """A host that was cut off completed an earlier generation, and tells it for the present one."""
     joined = attempt(ended(Outcome.COMPLETED), live(), generation=2, begun=True, stepped=False)
     (stop,) = decisions(joined, job())
@@ -379,7 +379,7 @@ def test_ranks_that_join_a_job_which_others_have_completed_end_with_it() -> None
     ({"script": True, "begun": True}, "it saves and moves"),
     ({"script": True}, "its script is sent SIGTERM and starts again elsewhere"),
 ])  # fmt: skip
-def test_a_drain_tells_whether_its_jobs_save(more: dict[str, Any], how: str) -> None:
+def test_decide_reports_whether_drained_jobs_save(more: dict[str, Any], how: str) -> None:
     of = replace(attempt(live(), live()), **more)
     draining = node("a", state=NodeState.DRAINING)
     (stop,) = decisions(of, job(JobState.RUNNING), draining, node("b"))
@@ -387,7 +387,7 @@ def test_a_drain_tells_whether_its_jobs_save(more: dict[str, Any], how: str) -> 
     assert (stop.goal, stop.reason.text) == ("pause", f"node a is being drained: {how}")
 
 
-def test_a_drained_node_is_not_left_while_ranks_regroup() -> None:
+def test_decide_delays_drain_during_regroup() -> None:
     draining = node("a", state=NodeState.DRAINING)
     meets = attempt(live(), live(), in_place=True, begun=True, stepped=False)
     assert decisions(meets, job(JobState.RUNNING), draining, node("b")) == []
@@ -422,7 +422,7 @@ LATE = NOW + timedelta(seconds=OPTIONS.start_limit_seconds)
          "that training began"),
     ],
 )  # fmt: skip
-def test_an_attempt_that_does_not_start_ends_and_says_who_is_missing(
+def test_decide_names_hosts_missing_at_start(
     hosts: tuple[HostReport | None, ...], more: dict[str, object], why: str
 ) -> None:
     late = replace(started(*hosts), **more)  # type: ignore[arg-type]
@@ -437,7 +437,7 @@ def test_an_attempt_that_does_not_start_ends_and_says_who_is_missing(
     assert the_end(over, job(JobState.STARTING), now=LATE).restarts == 1
 
 
-def test_a_start_that_takes_its_time_is_waited_for() -> None:
+def test_decide_waits_for_a_slow_start() -> None:
     preparing = started(live(), live("preparing"))
     assert decisions(preparing, job(JobState.STARTING), now=LATE - timedelta(seconds=1)) == []
     deaf = ClusterFacts(

@@ -52,7 +52,7 @@ def node(name: str, silent: float = 0.0, state: NodeState = NodeState.READY) -> 
     ("promised", "silent", "lost"),
     [(None, 29, False), (None, 31, True), (90.0, 89, False), (90.0, 91, True), (20.0, 29, False)],
 )
-def test_a_node_is_lost_after_what_its_attempts_rely_on(
+def test_node_is_lost_after_isolation_limit(
     promised: float | None, silent: float, lost: bool
 ) -> None:
     """A coordinator that was restarted with a shorter limit keeps the word of the one before."""
@@ -83,7 +83,7 @@ def test_the_other_hosts_end_before_it_moves() -> None:
     assert isinstance(at_once, EndAttempt), "those that are kept running are fenced off alone"
 
 
-def test_what_its_node_forgot_has_the_time_to_end_by_itself() -> None:
+def test_forgotten_attempt_has_time_to_end() -> None:
     for since, waits in ((10, True), (89, True), (91, False)):
         gone = HostReport(
             "gone", Outcome.FAILED, shipped=True, ended_at=NOW - timedelta(seconds=since)
@@ -100,7 +100,7 @@ def test_ranks_that_ended_in_isolation_cost_no_restart() -> None:
     assert "did not reach the coordinator" in end.reason.text
 
 
-async def test_the_limit_is_told_with_the_launch(hall: SimulatedCluster) -> None:
+async def test_launch_carries_the_isolation_limit(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha")
     keeps = await hall.submit()
     stops = await hall.submit(recovery={"on_isolation": "stop"})

@@ -46,7 +46,7 @@ def ranks(attempt: RunningAttempt) -> list[tuple[int, int]]:
     return [(p.rank, p.device_index) for p in attempt.assignment.launch.ranks]
 
 
-async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluster) -> None:
+async def test_regroup_replaces_failed_rank_on_its_device(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=3)
     job_id = await running(hall, {"workers": 3})
     before = node.running(job_id)
@@ -74,7 +74,7 @@ async def test_a_fallen_rank_is_replaced_on_its_own_device(hall: SimulatedCluste
     await hall.check()
 
 
-async def test_a_job_that_is_whole_again_tells_what_it_is_and_not_what_it_was(
+async def test_regroup_updates_reason_at_full_size(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", slots=3)
@@ -91,7 +91,7 @@ async def test_a_job_that_is_whole_again_tells_what_it_is_and_not_what_it_was(
     assert attempt.generations[-1].reason == why, "the history keeps it"
 
 
-async def test_what_a_user_asked_for_since_a_regrouping_stays_told(hall: SimulatedCluster) -> None:
+async def test_regroup_keeps_reason_of_user_request(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2})
     node.running(job_id).fall(1)
@@ -105,7 +105,7 @@ async def test_what_a_user_asked_for_since_a_regrouping_stays_told(hall: Simulat
     assert (await hall.job(job_id)).reason == asked
 
 
-async def test_a_rank_that_joins_may_start_from_what_this_attempt_saved(
+async def test_joining_rank_may_start_from_own_attempts_save(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", slots=2)
@@ -122,7 +122,7 @@ async def test_a_rank_that_joins_may_start_from_what_this_attempt_saved(
     assert (await hall.save_checkpoint(job_id, 60)).endswith("-a1-g2")
 
 
-async def test_what_an_attempt_saved_is_later_than_what_it_was_to_look_for(
+async def test_attempts_save_precedes_unrecorded_checkpoints(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", slots=2)
@@ -159,7 +159,7 @@ async def test_the_budget_of_restarts_counts_regroupings(hall: SimulatedCluster)
     assert "no restart is left" in job.reason
 
 
-async def test_a_node_whose_device_fails_again_is_left_and_set_aside(
+async def test_regroup_leaves_and_quarantines_failing_node(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha", slots=2)
@@ -182,7 +182,7 @@ async def test_a_node_whose_device_fails_again_is_left_and_set_aside(
     await hall.check()
 
 
-async def test_what_a_user_got_wrong_is_not_tried_again(hall: SimulatedCluster) -> None:
+async def test_regroup_does_not_retry_user_errors(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await running(hall, {"workers": 2})
     node.running(job_id).fall(0, Failure(rank=0, exit_code=1, message="no such file", final=True))
@@ -191,7 +191,7 @@ async def test_what_a_user_got_wrong_is_not_tried_again(hall: SimulatedCluster) 
     assert (await hall.job(job_id)).state == "failed"
 
 
-async def test_ranks_that_have_not_begun_have_nothing_to_keep(hall: SimulatedCluster) -> None:
+async def test_unstarted_ranks_restart_instead_of_regroup(hall: SimulatedCluster) -> None:
     node = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(workers=2)
     await hall.run_until(job_id, "running")
@@ -202,7 +202,7 @@ async def test_ranks_that_have_not_begun_have_nothing_to_keep(hall: SimulatedClu
     assert (job.attempt, job.generation) == (2, 1)
 
 
-async def test_a_job_goes_on_smaller_when_a_node_is_lost_and_grows_again(
+async def test_job_shrinks_on_lost_node_and_grows(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha", slots=2)
@@ -267,7 +267,7 @@ async def test_a_drained_node_is_left_without_a_checkpoint(hall: SimulatedCluste
     await hall.check()
 
 
-async def test_devices_that_are_given_up_stay_granted_until_nothing_runs_there(
+async def test_released_devices_stay_granted_while_in_use(
     hall: SimulatedCluster,
 ) -> None:
     alpha = await hall.add_node("alpha", slots=4)
@@ -290,7 +290,7 @@ async def test_devices_that_are_given_up_stay_granted_until_nothing_runs_there(
     await hall.check()
 
 
-async def test_nothing_grows_into_what_a_waiting_job_needs(hall: SimulatedCluster) -> None:
+async def test_job_does_not_grow_into_waiting_jobs_needs(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha", slots=3)
     job_id = await running(hall, ELASTIC | {"max_workers": 3})
     large = await hall.submit(resources={"workers": 2})
@@ -302,7 +302,7 @@ async def test_nothing_grows_into_what_a_waiting_job_needs(hall: SimulatedCluste
     await hall.check()
 
 
-async def test_an_attempt_of_several_hosts_ends_when_nobody_is_left(hall: SimulatedCluster) -> None:
+async def test_attempt_ends_without_remaining_ranks(hall: SimulatedCluster) -> None:
     nodes = [await hall.add_node("alpha", slots=1), await hall.add_node("beta", slots=1)]
     job_id = await running(hall, {"workers": 2})
     for rank, node in enumerate(sorted(nodes, key=lambda n: n.running(job_id).token)):
@@ -319,7 +319,7 @@ async def test_an_attempt_of_several_hosts_ends_when_nobody_is_left(hall: Simula
     await hall.check()
 
 
-async def test_a_host_that_was_left_out_is_told_at_once_that_its_attempt_ends(
+async def test_left_out_host_is_notified_of_the_end(
     hall: SimulatedCluster,
 ) -> None:
     """Ranks that wait there for the others to regroup have nobody to wait for any more."""
@@ -367,7 +367,7 @@ async def test_a_stale_token_changes_nothing(hall: SimulatedCluster) -> None:
     assert await rows(hall, job_id) == before
 
 
-async def test_a_decision_of_before_a_fall_does_not_give_up_what_alone_has_the_state(
+async def test_outdated_decision_keeps_only_rank_with_state(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", slots=2)
@@ -424,7 +424,7 @@ async def test_the_end_of_an_earlier_generation_counts(hall: SimulatedCluster) -
     assert job.attempt == 2 or job.state == "recovering", job.reason
 
 
-async def test_a_job_of_another_strategy_starts_at_the_size_that_is_free(
+async def test_job_of_other_strategy_starts_at_free_size(
     hall: SimulatedCluster,
 ) -> None:
     await hall.add_node("alpha", slots=2)
@@ -452,7 +452,7 @@ async def test_a_job_of_another_strategy_starts_at_the_size_that_is_free(
 
 
 @pytest.mark.parametrize("measured", [False, True])
-async def test_the_next_attempt_says_how_far_the_job_is_whichever_rank_is_heard_first(
+async def test_next_attempt_sets_step_whichever_rank_reports(
     hall: SimulatedCluster, measured: bool
 ) -> None:
     """The attempt before had come further than its checkpoints."""

@@ -111,7 +111,7 @@ def regrouped(found: Decision | None) -> dict[str, tuple[int, ...]]:
     return {node.node_id: node.device_indices for node in found.placed}
 
 
-def test_a_healthy_attempt_of_its_largest_size_asks_for_nothing() -> None:
+def test_resize_leaves_full_size_attempt_alone() -> None:
     assert decision(attempt({"a": (0, 1)}), job(1, 2), node("a", 4)) is None
 
 
@@ -123,7 +123,7 @@ def test_a_fallen_rank_is_replaced_where_it_was() -> None:
     assert (found.restarts, found.restarts_step) == (1, 10)
 
 
-def test_a_lost_host_is_told_as_what_failed_and_costs_no_restart() -> None:
+def test_resize_reports_lost_host_without_restart_cost() -> None:
     held = attempt({"a": (0,), "b": (0,)})
     found = decision(held, job(1, 2), node("a", 1), node("b", 1, NodeState.LOST))
     assert isinstance(found, Regroup)
@@ -142,14 +142,14 @@ def test_a_lost_host_is_told_as_what_failed_and_costs_no_restart() -> None:
     assert found.failure.signal == KILLED.signal
 
 
-def test_of_a_smaller_size_are_those_that_have_the_state() -> None:
+def test_resize_keeps_ranks_with_state() -> None:
     hurt = with_report(attempt({"a": (0, 1, 2), "b": (0,)}), "a", fallen=fallen(0, 1))
     nodes = (node("a", 3), node("b", 1, NodeState.LOST))
     assert regrouped(decision(hurt, job(1, 2, 4), *nodes)) == {"a": (0, 2)}
     assert regrouped(decision(hurt, job(1, 4), *nodes)) == {"a": (2,)}
 
 
-def test_what_fell_in_an_earlier_generation_was_answered() -> None:
+def test_resize_ignores_failures_of_earlier_generation() -> None:
     hurt = with_report(attempt({"a": (0, 1)}), "a", generation=2, fallen=fallen(1, generation=2))
     assert decision(hurt, job(2), node("a", 2)) is None
 
@@ -160,7 +160,7 @@ def test_a_device_that_is_gone_is_left() -> None:
     assert regrouped(found) == {"a": (0, 1)}
 
 
-def test_devices_that_are_gone_are_left_by_those_who_live_there_if_the_job_can_go_on() -> None:
+def test_resize_leaves_missing_devices_if_possible() -> None:
     hurt = with_report(attempt({"a": (0, 1, 2)}), "a", fallen=fallen(0))
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 2))) == {"a": (0, 1)}
     # It needs them: what fell is replaced where it was.
@@ -181,7 +181,7 @@ def test_devices_that_are_gone_are_left_by_those_who_live_there_if_the_job_can_g
     assert regrouped(decision(hurt, job(1, 2, 3), node("a", 0))) == {"a": (0, 1)}
 
 
-def test_what_cannot_regroup_stops() -> None:
+def test_resize_stops_attempt_that_cannot_regroup() -> None:
     whole = attempt({"a": (0, 1)})
     of_all = with_report(whole, "a", fallen=fallen(0, 1))
     final = with_report(
@@ -203,7 +203,7 @@ def test_what_cannot_regroup_stops() -> None:
         assert found.failure is not None
 
 
-def test_the_same_error_twice_without_a_step_is_not_tried_again() -> None:
+def test_resize_stops_after_same_error_twice() -> None:
     error = Failure(rank=1, exit_code=1, message="rank 1 failed: KeyError: 'x'")
     hurt = with_report(attempt({"a": (0, 1)}), "a", fallen=fallen(1, failure=error))
     again = replace(hurt, failed_before=error)
@@ -213,7 +213,7 @@ def test_the_same_error_twice_without_a_step_is_not_tried_again() -> None:
     assert isinstance(decision(again, job(2), node("a", 2)), Regroup)
 
 
-def test_ranks_of_a_lost_node_go_to_free_devices_or_nowhere() -> None:
+def test_resize_moves_lost_ranks_to_free_devices() -> None:
     whole = attempt({"a": (0, 1), "b": (0, 1)})
     lost = node("b", 2, NodeState.LOST)
     assert regrouped(decision(whole, job(4), node("a", 2), lost, node("c", 3))) == {
@@ -226,7 +226,7 @@ def test_ranks_of_a_lost_node_go_to_free_devices_or_nowhere() -> None:
     assert regrouped(first_lost) == {"b": (0, 1)}
 
 
-def test_a_host_whose_shim_died_is_left_and_counts() -> None:
+def test_resize_leaves_a_host_with_dead_shim() -> None:
     hurt = with_report(
         attempt({"a": (0,), "b": (0,)}), "b", phase="exited", outcome=Outcome.FAILED, failure=KILLED
     )
@@ -236,13 +236,13 @@ def test_a_host_whose_shim_died_is_left_and_counts() -> None:
     assert found.restarts == 1
 
 
-def test_a_silent_node_is_waited_for() -> None:
+def test_resize_waits_for_a_suspect_node() -> None:
     whole = attempt({"a": (0, 1), "b": (0, 1)})
     suspect = node("b", 2, NodeState.SUSPECT)
     assert decision(whole, job(2, 4), node("a", 2), suspect, node("c", 2)) is None
 
 
-def test_growth_takes_the_largest_size_and_hosts_that_are_there_first() -> None:
+def test_growth_takes_largest_size_on_present_hosts_first() -> None:
     small = attempt({"b": (1,)})
     found = decision(small, job(1, 2, 4), node("a", 1), node("b", 2), node("c", 3))
     assert regrouped(found) == {"b": (1, 0), "c": (0, 1)}
@@ -260,7 +260,7 @@ def test_growth_waits() -> None:
     assert decision(small, job(1, 4, state=JobState.PAUSING), *nodes) is None
 
 
-def test_what_a_waiting_job_could_use_is_left_for_it() -> None:
+def test_growth_leaves_devices_for_waiting_jobs() -> None:
     small, nodes = attempt({"a": (0,)}), (node("a", 4, labels={"rack": "1"}),)
     other = job(4, id="other", state=JobState.QUEUED)
     assert decision(small, job(1, 4), *nodes, waiting=(other,)) is None
@@ -285,7 +285,7 @@ def test_quotas_hold() -> None:
     assert decision(small, of_lab, node("a", 4), quotas=spent) is None
 
 
-def test_what_is_replaced_is_within_the_quota_already() -> None:
+def test_replacement_stays_within_the_quota() -> None:
     spent, nodes = Quotas(projects={"lab": 2}), (node("a", 1), node("c", 4))
     pair, of_lab = attempt({"a": (0,), "b": (0,)}), job(2, project="lab")
     assert regrouped(decision(pair, of_lab, *nodes, quotas=spent)) == {"a": (0,), "c": (0,)}
@@ -293,7 +293,7 @@ def test_what_is_replaced_is_within_the_quota_already() -> None:
     assert regrouped(decision(pair, more, *nodes, quotas=spent)) == {"a": (0,), "c": (0,)}
 
 
-def test_what_a_lost_host_still_holds_is_not_held_against_those_that_went_on() -> None:
+def test_quota_ignores_devices_of_lost_host() -> None:
     alone, of_lab = attempt({"a": (0,)}), job(1, 2, project="lab")
     whole = facts(alone, of_lab, node("a", 2), node("b", 1, NodeState.LOST))
     held = replace(whole, grants=(*whole.grants, GrantFacts("b", 0, "job", 1)))
@@ -301,7 +301,7 @@ def test_what_a_lost_host_still_holds_is_not_held_against_those_that_went_on() -
     assert regrouped(decide_size(NOW, alone, of_lab, spare, OPTIONS)) == {"a": (0, 1)}
 
 
-def test_what_a_waiting_job_could_use_of_a_quota_is_left_for_it() -> None:
+def test_growth_leaves_quota_for_waiting_jobs() -> None:
     lab, nodes = Quotas(projects={"lab": 3}), (node("a", 4), node("b", 3, labels={"rack": "1"}))
     small, of_lab = attempt({"a": (0,)}), job(1, 3, project="lab")
     other = job(3, id="other", state=JobState.QUEUED, project="lab", selector={"rack": "1"})
@@ -313,7 +313,7 @@ def test_what_a_waiting_job_could_use_of_a_quota_is_left_for_it() -> None:
         assert regrouped(found) == {"a": (0, 1, 2)}
 
 
-def test_ranks_that_end_by_themselves_are_not_replaced_in_place() -> None:
+def test_isolated_ranks_are_not_replaced_in_place() -> None:
     """A node that knows nothing of them any more is no proof that they have ended."""
     lost = Failure(message="node b no longer knows attempt 1")
     gone = with_report(attempt({"a": (0,), "b": (0,)}), "b", outcome=Outcome.FAILED, failure=lost)
@@ -322,7 +322,7 @@ def test_ranks_that_end_by_themselves_are_not_replaced_in_place() -> None:
     assert decision(replace(gone, isolation_seconds=90.0), job(2), *nodes) is None
 
 
-def test_other_strategies_grow_by_a_restart_that_is_worth_it() -> None:
+def test_growth_by_restart_must_be_worth_it() -> None:
     plain = attempt({"a": (0,)}, in_place=False)
     found = decision(plain, job(1, 2), node("a", 2))
     assert isinstance(found, StopAttempt)
@@ -349,7 +349,7 @@ def test_making_room_keeps_the_first_ranks() -> None:
     assert isinstance(shrink(replace(whole, in_place=False), job(2, 4), 2, WAITING), StopAttempt)
 
 
-def test_a_device_has_been_left_once_its_host_says_so() -> None:
+def test_device_is_released_after_its_hosts_report() -> None:
     now = attempt({"a": (0,)})
     host = now.hosts[0]
     assert not has_left(now, host, "a", 0)
@@ -389,7 +389,7 @@ def clusters(draw: st.DrawFn) -> tuple[AttemptFacts, JobFacts, tuple[NodeFacts, 
 
 
 @given(clusters())
-def test_a_regrouping_holds_what_it_may(
+def test_regroup_keeps_its_invariants(
     drawn: tuple[AttemptFacts, JobFacts, tuple[NodeFacts, ...]],
 ) -> None:
     before, its_job, nodes = drawn
@@ -431,7 +431,7 @@ def test_nothing_flaps(drawn: tuple[AttemptFacts, JobFacts, tuple[NodeFacts, ...
     assert decision(much_later, its_job, *nodes) is None
 
 
-def test_nobody_who_has_the_state_is_sent_away_before_the_others_have_it() -> None:
+def test_ranks_with_state_leave_after_transfer() -> None:
     """Before the ranks of a generation have taken a step, those that it began with may be the only
     ones that have the state."""
     meets = attempt({"a": (0,), "b": (0,)}, stepped=False)

@@ -43,12 +43,12 @@ def test_a_broken_device_costs_no_restart_however_often() -> None:
     assert (after.goes_on, after.restarts, after.is_free) == (True, 3, True)
 
 
-def test_the_same_failure_without_a_step_ends_the_job() -> None:
+def test_restart_policy_ends_after_same_failure() -> None:
     after = after_failure(job(restarts=1, failed_before=NO_MODULE), NO_MODULE)
     assert (after.goes_on, after.repeated) == (False, True)
 
 
-def test_what_the_user_has_to_change_is_not_tried_again() -> None:
+def test_restart_policy_does_not_retry_user_errors() -> None:
     failed = failure(
         "rank 1 failed: BadDataError: params.root: there is no folder /data on this host"
     )
@@ -66,7 +66,7 @@ def test_new_steps_give_the_budget_back() -> None:
     assert (after.goes_on, after.restarts, after.step) == (True, 1, 40)
 
 
-def test_other_failures_use_the_whole_budget() -> None:
+def test_restart_policy_uses_budget_for_other_failures() -> None:
     other = failure("rank 1 ended with exit code 1: OSError: the file server is away")
     for restarts in (1, 2):
         assert after_failure(job(restarts=restarts, failed_before=NO_MODULE), other).goes_on
@@ -74,7 +74,7 @@ def test_other_failures_use_the_whole_budget() -> None:
     assert (last.goes_on, last.repeated) == (False, False)
 
 
-def test_a_job_that_was_resumed_since_is_not_held_to_what_failed_before() -> None:
+def test_restart_policy_forgets_failures_before_resume() -> None:
     assert after_failure(job(restarts=0, failed_before=NO_MODULE), NO_MODULE).goes_on
 
 
@@ -89,7 +89,7 @@ def test_a_job_that_was_resumed_since_is_not_held_to_what_failed_before() -> Non
         ("got <Net object at 0x7f01ab>", "got <Net object at 0x7fee03>"),
     ],
 )  # fmt: skip
-def test_what_differs_between_two_reports_of_one_fault(one: str, other: str) -> None:
+def test_restart_policy_matches_variants_of_one_failure(one: str, other: str) -> None:
     assert in_vain(failure(one), failure(other))
 
 
@@ -113,11 +113,11 @@ def test_what_differs_between_two_reports_of_one_fault(one: str, other: str) -> 
         failure("rank 0 ended with exit code 1").model_copy(update={"wordless": True}),
     ],
 )
-def test_what_may_pass_is_tried_again(one: Failure) -> None:
+def test_restart_policy_retries_transient_failures(one: Failure) -> None:
     assert not in_vain(one, one)
 
 
-def test_a_damaged_checkpoint_is_not_started_from_for_a_third_time() -> None:
+def test_restart_policy_stops_third_damaged_start() -> None:
     failed = Failure(
         message="no checkpoint to start from is whole: step-00000010-a1-g1: state.json",
         cause=Cause.BAD_CHECKPOINT,

@@ -8,7 +8,7 @@ from support.cluster.simulated import SimulatedCluster, spec
 from trainhall.cluster.quotas import Quotas
 
 
-async def test_a_job_saves_makes_room_and_goes_on_afterwards(hall: SimulatedCluster) -> None:
+async def test_preempted_job_saves_and_resumes_afterwards(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha", 2)
     low = await hall.submit(workers=2)
     await hall.run_until(low, "running")
@@ -33,7 +33,7 @@ async def test_a_job_saves_makes_room_and_goes_on_afterwards(hall: SimulatedClus
     await hall.check()
 
 
-async def test_a_dry_run_tells_when(hall: SimulatedCluster) -> None:
+async def test_dry_run_forecasts_the_start(hall: SimulatedCluster) -> None:
     asked = hall.coordinator.queue
     outlook = await asked.outlook(spec(workers=2))
     assert outlook.when == "never"
@@ -50,7 +50,7 @@ async def test_a_dry_run_tells_when(hall: SimulatedCluster) -> None:
     assert (await asked.list()).total == 0, "nothing was submitted"
 
 
-async def test_a_dry_run_just_after_a_start_waits_for_the_nodes_of_before(
+async def test_dry_run_waits_for_nodes_after_restart(
     hall: SimulatedCluster,
 ) -> None:
     node = await hall.add_node("alpha", 4)
@@ -67,7 +67,7 @@ async def test_a_dry_run_just_after_a_start_waits_for_the_nodes_of_before(
     assert shortage.result() == outlook.result().reason
 
 
-async def test_a_dry_run_does_not_wait_for_nodes_that_stay_away(hall: SimulatedCluster) -> None:
+async def test_dry_run_ignores_absent_nodes(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha", 4)
     await hall.stop_coordinator()
     hall.start_coordinator()
@@ -77,7 +77,7 @@ async def test_a_dry_run_does_not_wait_for_nodes_that_stay_away(hall: SimulatedC
     assert "the whole cluster has 4 CPU slots" in outlook.reason
 
 
-async def test_quotas_selectors_and_one_host_come_from_spec_and_options(
+async def test_scheduling_reads_quotas_and_selectors_from_options(
     hall: SimulatedCluster,
 ) -> None:
     hall.coordinator.queue._options = replace(hall.options, quotas=Quotas(projects={"vision": 1}))

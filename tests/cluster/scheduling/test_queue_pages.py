@@ -7,7 +7,7 @@ from trainhall.cluster import pagination
 from trainhall.cluster.errors import InvalidCursorError
 
 
-async def test_what_starts_between_two_pages_hides_nobody(hall: SimulatedCluster) -> None:
+async def test_queue_pages_skip_no_job_between_pages(hall: SimulatedCluster) -> None:
     queue = hall.coordinator.queue
     ids = [await hall.submit(workers=1) for _ in range(5)]
     last = await hall.submit(workers=1, priority=-1)
@@ -33,7 +33,7 @@ async def test_one_job_is_found_wherever_it_is(hall: SimulatedCluster) -> None:
     assert (nobody.items, nobody.total) == ([], 3)
 
 
-async def test_an_entry_says_whether_the_job_could_ever_start(hall: SimulatedCluster) -> None:
+async def test_queue_entry_shows_whether_start_is_possible(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha", slots=2)
     running = await hall.submit(workers=2)
     await hall.run_until(running, "running")

@@ -37,7 +37,7 @@ def reason_for(nodes: Sequence[NodeFacts], runs: Sequence[Runs], waiting: JobFac
 # When
 
 
-def test_every_sentence_tells_times_in_utc_and_the_day_if_it_is_another_one() -> None:
+def test_reasons_show_utc_times_and_other_days() -> None:
     late = NOW.replace(hour=23, minute=59, second=58)
     again = job(
         1, 1, state=JobState.RECOVERING, restarts=4, last_failure="it broke", last_ended_at=late
@@ -50,7 +50,7 @@ def test_every_sentence_tells_times_in_utc_and_the_day_if_it_is_another_one() ->
     assert entry.reason.endswith("; expected at 00:00 UTC on Jan 02")
 
 
-def test_the_end_of_what_runs_is_the_start_of_what_waits() -> None:
+def test_forecast_starts_waiting_job_at_running_end() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     entry = queue([gpus("a")], runs, job(2, 8, one_host=True))["job2"]
     assert entry.reason == (
@@ -59,7 +59,7 @@ def test_the_end_of_what_runs_is_the_start_of_what_waits() -> None:
     assert entry.earliest_start == NOW + timedelta(minutes=10)
 
 
-def test_who_makes_room_is_not_waited_for_but_the_one_who_gets_it_is() -> None:
+def test_forecast_waits_for_beneficiary_of_preemption() -> None:
     found = queue([gpus("a")], [running("r", 1, {"a": range(8)})], job(2, 8, priority=9), job(3, 2))
     assert "job r is being preempted for it; expected at 00:00 UTC" in found["job2"].reason
     assert found["job3"].reason == (
@@ -68,14 +68,14 @@ def test_who_makes_room_is_not_waited_for_but_the_one_who_gets_it_is() -> None:
     )
 
 
-def test_a_job_ahead_of_which_nobody_knows_how_long_it_takes_is_named() -> None:
+def test_forecast_names_job_of_unknown_duration() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     found = queue([gpus("a", 4)], runs, job(2, 4), job(3, 1))
     assert found["job2"].reason.endswith("expected at 00:10 UTC")
     assert found["job3"].reason.endswith("when is not known, as job job2 may take any time")
 
 
-def test_only_who_holds_what_the_job_could_use_is_named() -> None:
+def test_reason_names_only_relevant_holders() -> None:
     runs = [running("r", 1, {"a": range(8)}), running("s", 2, {"b": range(8)})]
     zone = {"zone": "x"}
     reason = reason_for([gpus("a", labels=zone), gpus("b")], runs, job(3, 1, selector=zone))
@@ -85,7 +85,7 @@ def test_only_who_holds_what_the_job_could_use_is_named() -> None:
 # Quotas
 
 
-def test_a_full_quota_names_who_holds_it_and_when_it_has_room() -> None:
+def test_reason_names_holders_of_full_quota() -> None:
     options = ClusterOptions(quotas=Quotas(users={"*": 5}))
     runs = [
         running("r", 1, {"a": [0, 1, 2]}, user="ada", seconds_left=300),
@@ -102,7 +102,7 @@ def test_a_full_quota_names_who_holds_it_and_when_it_has_room() -> None:
     assert found["job5"].earliest_start is None
 
 
-def test_of_two_quotas_the_one_that_has_room_last_counts() -> None:
+def test_reason_uses_the_quota_freed_last() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 2}, projects={"vision": 2}))
     runs = [
         running("r", 1, {"a": [0, 1]}, user="ada", seconds_left=300),
@@ -114,7 +114,7 @@ def test_of_two_quotas_the_one_that_has_room_last_counts() -> None:
     assert entry.reason.endswith("not before 00:15 UTC")
 
 
-def test_what_a_pass_grants_counts_against_a_quota_without_an_end() -> None:
+def test_reason_counts_new_grants_against_quota() -> None:
     options = ClusterOptions(quotas=Quotas(users={"ada": 2}))
     found = queue([gpus("a")], [], job(1, 2, user="ada"), job(2, 1, user="ada"), options=options)
     assert found["job2"].reason.endswith(
@@ -157,13 +157,13 @@ LABELLED = [
          "or label a node with `trainhall nodes label NODE 'rack=b; rm'`"),
     ],
 )  # fmt: skip
-def test_a_selector_that_no_node_has_is_told_with_what_there_is(
+def test_reason_lists_labels_for_unmatched_selector(
     selector: Mapping[str, str], reason: str
 ) -> None:
     assert reason_for(LABELLED, [], job(1, 2, selector=selector)).endswith(f"; {reason}")
 
 
-def test_a_host_that_has_the_labels_and_has_not_joined_is_expected() -> None:
+def test_reason_names_announced_host_with_labels() -> None:
     announced = node("p", 0, state=NodeState.PENDING, labels={"rack": "c"})
     reason = reason_for([gpus("a"), announced], [], job(1, 2, selector={"rack": "c"}))
     assert reason == (
@@ -172,13 +172,13 @@ def test_a_host_that_has_the_labels_and_has_not_joined_is_expected() -> None:
     )
 
 
-def test_hosts_that_have_not_joined_are_told_of_where_the_others_are_too_few() -> None:
+def test_reason_names_announced_hosts_if_needed() -> None:
     announced = node("p", 0, state=NodeState.PENDING)
     reason = reason_for([gpus("a"), announced], [], job(1, 9))
     assert "the whole cluster has 8 GPUs (p has not joined yet): add a node" in reason
 
 
-def test_the_only_host_that_a_selector_allows_is_named() -> None:
+def test_reason_names_the_only_matching_host() -> None:
     runs = [running("r", 1, {"a": [0, 1, 2]})]
     reason = reason_for(LABELLED, runs, job(2, 6, selector={"rack": "b"}))
     assert reason.startswith("needs 6 GPUs on hosts with rack=b; a has 5 of 8 free, job r holds 3;")
@@ -193,14 +193,14 @@ def test_the_only_host_that_a_selector_allows_is_named() -> None:
 # Drains and silence
 
 
-def test_a_drained_host_is_named_with_the_command_that_brings_it_back() -> None:
+def test_reason_names_undrain_command() -> None:
     reason = reason_for([gpus("a"), gpus("b", state=DRAINED)], [], job(1, 16))
     assert "(b is drained): undrain it with `trainhall nodes undrain b`, add" in reason
     two = [gpus("a"), gpus("b", state=DRAINED), gpus("c", state=DRAINING)]
     assert "undrain a node with `trainhall nodes undrain`" in reason_for(two, [], job(1, 32))
 
 
-def test_hosts_that_would_serve_a_job_and_may_not_are_told_of() -> None:
+def test_reason_names_excluded_hosts() -> None:
     runs = [running("r", 1, {"a": [0, 1]}, seconds_left=600)]
     nodes = [gpus("a"), gpus("b", state=DRAINED), gpus("c", 4, state=LOST), node("d", 2)]
     assert reason_for(nodes, runs, job(2, 8, one_host=True)) == (
@@ -212,7 +212,7 @@ def test_hosts_that_would_serve_a_job_and_may_not_are_told_of() -> None:
     assert "n2 is drained, 2 more nodes take no work; " in reason_for(many, runs, job(2, 8))
 
 
-def test_what_is_held_on_a_host_that_drains_frees_nothing_for_others() -> None:
+def test_reason_ignores_devices_on_draining_host() -> None:
     runs = [running("r", 1, {"a": [0, 1]}), running("t", 2, {"b": [0, 1, 2]})]
     reason = reason_for([gpus("a"), gpus("b", state=DRAINING)], runs, job(3, 8))
     assert reason == (
@@ -224,7 +224,7 @@ def test_what_is_held_on_a_host_that_drains_frees_nothing_for_others() -> None:
 # What to do
 
 
-def test_one_host_is_to_be_given_up_where_several_would_do() -> None:
+def test_reason_suggests_several_hosts() -> None:
     reason = reason_for([gpus("a"), gpus("b")], [], job(1, 16, one_host=True))
     assert reason == (
         "needs 16 GPUs on one host; the largest host has 8 GPUs: add a node with "
@@ -234,7 +234,7 @@ def test_one_host_is_to_be_given_up_where_several_would_do() -> None:
     assert "leave out" not in reason
 
 
-def test_a_sentence_does_not_depend_on_the_order_of_the_nodes() -> None:
+def test_reason_is_independent_of_node_order() -> None:
     for selector in ({"rack": "z"}, {"site": "x"}):
         waiting = job(1, 2, selector=selector)
         assert reason_for(LABELLED, [], waiting) == reason_for(LABELLED[::-1], [], waiting)

@@ -10,7 +10,7 @@ from trainhall.cluster.scheduling.quota_use import devices_held, quota_table
 from trainhall.cluster.scheduling.views import QuotaView
 
 
-def test_everybody_who_holds_waits_or_has_a_quota_is_in_the_table() -> None:
+def test_quota_table_lists_holders_waiters_and_quotas() -> None:
     facts = cluster(
         [node("a", 8)],
         [
@@ -35,7 +35,7 @@ def test_everybody_who_holds_waits_or_has_a_quota_is_in_the_table() -> None:
     assert without.others == {"project": None, "user": None}
 
 
-def test_what_is_given_up_is_held_against_nobody() -> None:
+def test_quota_ignores_superseded_grants() -> None:
     facts = cluster([node("a", 8)], [running("r", 1, {"a": [0, 1, 2]}, in_place=True)], [])
     assert devices_held(facts) == {"r": 3}
     smaller = attempt("r", {"a": [0]}, in_place=True, started_at=NOW)
@@ -44,7 +44,7 @@ def test_what_is_given_up_is_held_against_nobody() -> None:
     assert devices_held(replace(facts, jobs=(next_one,))) == {}
 
 
-async def test_quotas_follow_what_starts_and_ends(hall: SimulatedCluster) -> None:
+async def test_quotas_follow_starts_and_ends(hall: SimulatedCluster) -> None:
     hall.coordinator.queue._options = replace(hall.options, quotas=Quotas(users={"*": 3}))
     await hall.add_node("alpha", 2)
     first = await hall.submit(workers=2, user="ada")

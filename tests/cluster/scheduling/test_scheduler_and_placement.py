@@ -49,7 +49,7 @@ def test_fewest_hosts_then_best_fit(
 
 
 @given(st.integers(1, 20), st.lists(st.integers(0, 8), max_size=6))
-def test_a_placement_is_whole_minimal_and_in_order(count: int, counts: list[int]) -> None:
+def test_placement_is_complete_minimal_and_ordered(count: int, counts: list[int]) -> None:
     nodes = free(*counts)
     placed = place(count, nodes)
     if sum(counts) < count:
@@ -106,7 +106,7 @@ def placed_ids(facts: ClusterFacts, now: datetime = NOW) -> list[str]:
 
 
 @given(st.lists(st.integers(1, 12), max_size=8), st.lists(st.integers(0, 8), max_size=6))
-def test_a_pool_gives_what_each_placement_alone_would(counts: list[int], free: list[int]) -> None:
+def test_pool_matches_single_placements(counts: list[int], free: list[int]) -> None:
     left = {f"node-{number}": tuple(range(count)) for number, count in enumerate(free)}
 
     def nodes() -> list[FreeDevices]:
@@ -133,7 +133,7 @@ def test_priority_then_order_of_queueing() -> None:
     assert placed_ids(facts) == ["job3", "job2"]
 
 
-def test_what_is_behind_does_not_overtake() -> None:
+def test_later_job_does_not_overtake() -> None:
     facts = ClusterFacts(
         nodes=(node("a", 4),),
         jobs=(job(1, 4), job(2, 1)),
@@ -147,7 +147,7 @@ def test_what_is_behind_does_not_overtake() -> None:
     )
 
 
-def test_what_can_never_start_blocks_nobody() -> None:
+def test_impossible_job_blocks_nobody() -> None:
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 8, priority=9), job(2, 2)))
     assert placed_ids(facts) == ["job2"]
     reason = schedule(NOW, facts, OPTIONS)[0].reason
@@ -157,14 +157,12 @@ def test_what_can_never_start_blocks_nobody() -> None:
 
 
 @pytest.mark.parametrize(("asked", "has"), [("cpu", "cuda"), ("cuda", "cpu")])
-def test_a_job_for_a_kind_of_device_that_is_not_there_is_told_of_the_other(
-    asked: str, has: str
-) -> None:
+def test_reason_names_available_device_kind(asked: str, has: str) -> None:
     facts = ClusterFacts(nodes=(node("a", 2, has),), jobs=(job(1, 1, device=asked),))
     assert schedule(NOW, facts, OPTIONS)[0].reason.endswith(f"or set resources.device to {has}")
 
 
-def test_a_job_is_told_of_a_drain_that_keeps_devices_of_its_kind_from_it() -> None:
+def test_reason_names_drain_of_device_kind() -> None:
     def reason(*nodes: NodeFacts, device: str = "cpu") -> str:
         facts = ClusterFacts(nodes=nodes, jobs=(job(1, 3, device=device),))
         return schedule(NOW, facts, OPTIONS)[0].reason
@@ -180,7 +178,7 @@ def test_a_job_is_told_of_a_drain_that_keeps_devices_of_its_kind_from_it() -> No
     assert reason(node("a", 4, state=NodeState.LOST)).endswith(f"(a is lost): {add}")
 
 
-def test_a_shortage_is_told_of_a_job_that_the_cluster_could_not_hold() -> None:
+def test_reason_names_shortage_of_the_cluster() -> None:
     grants = (GrantFacts("a", 0, "runs", 1), GrantFacts("a", 1, "runs", 1))
     facts = ClusterFacts(nodes=(node("a", 2),), jobs=(job(1, 2),), grants=grants)
     assert shortage(NOW, facts, OPTIONS, job(9, 2)) is None
@@ -251,7 +249,7 @@ def test_restarts_in_a_row_wait_ever_longer() -> None:
 
 
 @given(st.data())
-def test_every_waiting_job_is_placed_or_told_why(data: st.DataObject) -> None:
+def test_waiting_job_is_placed_or_has_reason(data: st.DataObject) -> None:
     nodes = tuple(
         node(f"n{i}", data.draw(st.integers(0, 4)), data.draw(st.sampled_from(["cpu", "cuda"])))
         for i in range(data.draw(st.integers(0, 4)))

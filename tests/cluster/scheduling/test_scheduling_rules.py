@@ -45,7 +45,7 @@ def granted(entries: Sequence[QueueEntry]) -> list[tuple[str, int]]:
 
 
 @given(busy_clusters())
-def test_nothing_is_granted_twice_and_a_job_gets_all_or_nothing(facts: ClusterFacts) -> None:
+def test_scheduler_grants_once_and_all_or_nothing(facts: ClusterFacts) -> None:
     entries = schedule(NOW, facts, OPTIONS)
     taken = granted(entries) + [(g.node_id, g.device_index) for g in facts.grants]
     assert len(taken) == len(set(taken))
@@ -92,7 +92,7 @@ def test_quotas_are_never_exceeded(facts: ClusterFacts, project: int, user: int)
         assert not granted(mine) or before + len(granted(mine)) <= limit
 
 
-def test_a_job_over_its_quota_says_so_and_keeps_nobody_waiting() -> None:
+def test_job_over_quota_blocks_nobody() -> None:
     facts = cluster(
         [node("a", 4)],
         [running("r", 1, {"a": [0]}, user="ada")],
@@ -118,7 +118,7 @@ def test_a_job_over_its_quota_says_so_and_keeps_nobody_waiting() -> None:
         ({"gpu": "a100"}, {"gpu": "a100"}, "its host a has 2 CPU slots"),
     ],
 )
-def test_a_selector_that_nothing_serves_is_told(
+def test_unmatched_selector_is_reported(
     selector: dict[str, str], labels: dict[str, str], reason: str
 ) -> None:
     facts = cluster([node("a", 2, labels=labels), node("b", 9)], [], [job(1, 4, selector=selector)])
@@ -127,7 +127,7 @@ def test_a_selector_that_nothing_serves_is_told(
     assert entry.never
 
 
-def test_one_host_is_told_of_with_its_host() -> None:
+def test_one_host_job_names_its_host() -> None:
     facts = cluster(
         [node("a", 8), node("b", 8)],
         [running("r", 1, {"a": [0, 1]}), running("s", 2, {"b": [0, 1, 2]})],
@@ -139,13 +139,13 @@ def test_one_host_is_told_of_with_its_host() -> None:
     assert {host.node_id for host in second.placed} == {"b"}
 
 
-def test_an_elastic_job_takes_the_largest_size_that_is_free() -> None:
+def test_elastic_job_takes_the_largest_free_size() -> None:
     facts = cluster([node("a", 4), node("b", 3)], [], [job(1, 8, sizes=(2, 4, 6, 8))])
     (entry,) = schedule(NOW, facts, OPTIONS)
     assert sum(len(host.device_indices) for host in entry.placed or ()) == 6
 
 
-def test_an_elastic_job_leaves_what_waiting_jobs_of_its_priority_could_start_on() -> None:
+def test_elastic_job_leaves_devices_for_equal_priority() -> None:
     elastic = job(1, 6, sizes=tuple(range(1, 7)))
     impossible = job(2, 9)
     late = job(3, 2, restarts=9, last_ended_at=NOW)
@@ -167,7 +167,7 @@ def test_an_elastic_job_leaves_what_waiting_jobs_of_its_priority_could_start_on(
 # Order
 
 
-def test_waiting_counts_as_priority_and_order_never_changes_with_time() -> None:
+def test_queue_order_ages_without_changing() -> None:
     day = timedelta(seconds=OPTIONS.priority_ageing_seconds)
     old = job(1, 1, queued_at=NOW - 2 * day)
     jobs = (job(3, 1, priority=3), job(2, 1, priority=1), old)
@@ -199,7 +199,7 @@ def test_ageing_lets_every_job_run_in_the_end(priorities: list[int], arrivals: i
 # Reservations and backfill
 
 
-def test_what_ends_before_may_use_what_is_kept() -> None:
+def test_short_job_may_use_reserved_devices() -> None:
     facts = cluster(
         [node("a", 4)],
         [running("r", 1, {"a": [0, 1]}, seconds_left=600)],
@@ -217,7 +217,7 @@ def test_what_ends_before_may_use_what_is_kept() -> None:
     assert found["job5"].reason.endswith("waiting for job job2 (4 CPU slots), ahead in the queue")
 
 
-def test_what_a_reservation_does_not_need_is_free_for_all() -> None:
+def test_unneeded_reserved_devices_are_free() -> None:
     facts = cluster(
         [node("a", 8), node("b", 2)],
         [running("r", 1, {"a": list(range(8))}, seconds_left=600)],
@@ -228,7 +228,7 @@ def test_what_a_reservation_does_not_need_is_free_for_all() -> None:
 
 @settings(max_examples=60)
 @given(busy_clusters(estimates=True))
-def test_a_reservation_is_never_delayed_while_the_estimates_hold(facts: ClusterFacts) -> None:
+def test_reservation_is_not_delayed_by_backfill(facts: ClusterFacts) -> None:
     """Whatever starts, the first job that waits starts at the latest when it would have, if no
     other had been started."""
     options = ClusterOptions(preemption=False)
@@ -249,7 +249,7 @@ def test_a_reservation_is_never_delayed_while_the_estimates_hold(facts: ClusterF
     assert again.reservations[0].at <= first.at
 
 
-def test_a_large_job_does_not_starve_among_small_ones() -> None:
+def test_large_job_does_not_starve() -> None:
     """Eight devices, small jobs of unknown length that come faster than they end, and one that
     needs all eight."""
     nodes = (node("a", 4), node("b", 4))
@@ -334,7 +334,7 @@ def test_an_elastic_job_shrinks_rather_than_pauses() -> None:
     assert entry.make_room == ()
 
 
-def test_who_could_take_what_is_given_does_not_have_to_be_feared() -> None:
+def test_preemption_ignores_jobs_that_cannot_start() -> None:
     """A job that comes before it waits for other hosts' devices as well: nobody pauses in vain."""
     facts = cluster(
         [node("a", 4)],
@@ -364,7 +364,7 @@ def test_who_could_take_what_is_given_does_not_have_to_be_feared() -> None:
 @example(1, False, [(0, 1, 1, 0, True), (0, 1, 0, -1, False)])
 @example(1, False, [(0, 1, -2, 0, True)])
 @example(2, False, [(0, 1, -1, -2, True), (0, 1, 0, -1, False)])
-def test_nobody_who_makes_room_could_be_spared(
+def test_preemption_is_minimal(
     count: int, one_host: bool, held: list[tuple[int, int, int, int, bool]]
 ) -> None:
     candidates, used = [], Counter[int]()
@@ -406,7 +406,7 @@ def test_nobody_who_makes_room_could_be_spared(
         assert not any(enough([*others, helper.shrunk(n)]) for n in larger)
 
 
-def test_the_host_that_is_cleared_is_the_one_on_which_the_least_is_given_up() -> None:
+def test_preemption_clears_the_cheapest_host() -> None:
     """Where the lowest priority runs, three would have to pause; elsewhere one is enough."""
     runs = [
         running("alone", 1, {"b": [0, 1]}, priority=5),
@@ -421,7 +421,7 @@ def test_the_host_that_is_cleared_is_the_one_on_which_the_least_is_given_up() ->
     assert [helper.job.id for helper in entry.make_room] == ["alone"]
 
 
-def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
+def test_preemption_does_not_serve_returning_job() -> None:
     """Job r303 goes back to its old place in the queue, which is before job 1001's."""
     nodes = [node("n2", 1, labels={"zone": "y"}), node("n3", 1, labels={"zone": "x"})]
     before = NOW - timedelta(hours=36)
@@ -440,7 +440,7 @@ def test_nobody_makes_room_that_one_who_returns_would_take() -> None:
 
 @settings(max_examples=60)
 @given(busy_clusters())
-def test_preemption_lets_the_other_start_and_comes_to_rest(facts: ClusterFacts) -> None:
+def test_preemption_starts_the_job_and_settles(facts: ClusterFacts) -> None:
     """Those who make room go back to the queue at once, keeping their time; nothing else happens.
     Then the other starts, and after a few passes nobody is asked any more."""
     paused: list[str] = []

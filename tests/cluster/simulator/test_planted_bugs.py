@@ -75,7 +75,7 @@ def test_a_missing_check_of_the_generation(monkeypatch: pytest.MonkeyPatch) -> N
     assert (first_problem(likely=19).problem or "").startswith(lineages.VOID)
 
 
-def test_progress_that_anybody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_progress_by_any_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank's first word puts the job a step further than its ranks are."""
     started = RankEvents._started
 
@@ -120,7 +120,7 @@ def test_an_agent_that_forgets_its_launches(monkeypatch: pytest.MonkeyPatch) -> 
     assert (first_problem().problem or "").startswith(invariants.LAUNCHES)
 
 
-def test_shims_that_go_on_however_long_they_hear_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_shims_without_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of `on_isolation: stop` alone, on hosts of which some are not heard."""
     spec_of = world._spec
 
@@ -138,7 +138,7 @@ def test_shims_that_go_on_however_long_they_hear_nobody(monkeypatch: pytest.Monk
     assert (first_problem(likely=14).problem or "").startswith(invariants.ISOLATED)
 
 
-def test_quotas_that_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_uncounted_quotas(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a project holds already is not held against its next job. Nothing else goes wrong."""
     spec_of = world._spec
 
@@ -169,7 +169,7 @@ def test_a_shim_that_forgets_who_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first_problem().problem or "").startswith(regroupings.SURVIVORS)
 
 
-def test_ranks_that_are_numbered_anew_on_each_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_ranks_numbered_per_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """In later generations, of which some span hosts."""
     allocation_of = regroup.allocation_of
 
@@ -184,7 +184,7 @@ def test_ranks_that_are_numbered_anew_on_each_host(monkeypatch: pytest.MonkeyPat
     assert (first_problem(likely=6).problem or "").startswith(regroupings.MEMBERS)
 
 
-def test_an_attempt_that_hides_a_step_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_an_attempt_hiding_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first step is told a step too early. All that goes wrong is that shims are killed."""
     started = RankEvents._started
 
@@ -207,7 +207,7 @@ def test_a_revoked_attempt_of_which_nothing_counts(monkeypatch: pytest.MonkeyPat
     assert (first_problem(likely=106).problem or "").startswith(regroupings.STEPS)
 
 
-def test_an_agent_that_keeps_what_nobody_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulator_detects_an_agent_keeping_leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its host was not heard for long, and the job went on without it."""
 
     def kept(token, state, desired):  # type: ignore[no-untyped-def]
@@ -221,7 +221,7 @@ def test_an_agent_that_keeps_what_nobody_wants(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("urgent", "invariant"), [(0.0, room.TURNS), (1.0, room.ROOM)], ids=["equal", "urgent"]
 )
-def test_devices_that_are_kept_for_nobody(
+def test_simulator_detects_devices_kept_forever(
     monkeypatch: pytest.MonkeyPatch, urgent: float, invariant: str
 ) -> None:
     """What is reserved for a large job, or was freed for it, the next small one takes. Nothing

@@ -56,7 +56,7 @@ def test_no_step_follows_the_last_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_a_power_cut_ends_what_is_about_to_start(comes_back: bool) -> None:
+def test_power_cut_ends_starting_attempts(comes_back: bool) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         host = World(1, Story(loop.time)).add_host(1)
@@ -76,7 +76,7 @@ def test_a_power_cut_ends_what_is_about_to_start(comes_back: bool) -> None:
     play(work())
 
 
-def test_a_rank_that_comes_after_the_job_was_completed_ends_with_it() -> None:
+def test_model_ends_late_rank_with_completed_job() -> None:
     """A host was told of a later generation, and its ranks met others that were not."""
 
     async def work() -> None:

@@ -32,7 +32,7 @@ pieces = st.binary(max_size=50).flatmap(
 
 
 @given(st.lists(pieces, max_size=8))
-def test_what_is_read_is_what_was_written(sent: list[tuple[BatchItem, bytes]]) -> None:
+def test_batch_round_trip_is_exact(sent: list[tuple[BatchItem, bytes]]) -> None:
     assert decode_batch(encode_batch(sent)) == sent
 
 
@@ -58,6 +58,6 @@ def piece(size: int) -> BatchItem:
         (encode_batch([(piece(0), b"")] * (MAX_BATCH_ITEMS + 1)), f"at most {MAX_BATCH_ITEMS}"),
     ],
 )
-def test_what_is_no_whole_message_is_told_so(message: bytes, why: str) -> None:
+def test_incomplete_batch_is_refused(message: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         decode_batch(message)

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_a_folder_comes_back_as_it_was(folder: Path, tmp_path: Path) -> None:
+def test_archived_folder_is_restored_exactly(folder: Path, tmp_path: Path) -> None:
     sha256 = packed(folder, tmp_path / "a.tar")
     data = (tmp_path / "a.tar").read_bytes()
     assert hashlib.sha256(data).hexdigest() == sha256
@@ -113,7 +113,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_archive_is_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+def test_hostile_archive_is_refused_without_writes(name: str, tmp_path: Path) -> None:
     members, why = HOSTILE[name]
     path = written(tmp_path / "hostile.tar", [member("good.py", b"x"), *members])
     if name == "empty":
@@ -142,7 +142,7 @@ def test_links_within_are_kept(tmp_path: Path) -> None:
         (lambda data: data[:20] + b"\xff" * 300 + data[320:], "no tar archive"),
     ],
 )
-def test_what_is_no_archive_is_refused(
+def test_non_archive_is_refused(
     folder: Path, tmp_path: Path, spoil: Callable[[bytes], bytes], why: str
 ) -> None:
     packed(folder, tmp_path / "a.tar")

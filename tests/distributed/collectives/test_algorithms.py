@@ -47,7 +47,7 @@ def integers(world_size: int, elements: int) -> list[Array]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rank_has_the_exact_sum_in_worlds_of_1_to_64(name: str) -> None:
+def test_allreduce_is_exact_for_1_to_64_ranks(name: str) -> None:
     for world_size in range(1, 65):
         tensors = integers(world_size, 37)  # fewer elements than ranks, and more
         outcome = simulate(laid_out(name, world_size), tensors)
@@ -70,7 +70,7 @@ def collectives(draw: st.DrawFn) -> tuple[Schedule, list[int]]:
 
 @settings(max_examples=100)
 @given(collectives(), st.data())
-def test_any_cuts_and_any_order_of_delivery_give_the_sum(
+def test_allreduce_is_independent_of_cuts_and_order(
     collective: tuple[Schedule, list[int]], data: st.DataObject
 ) -> None:
     schedule, cuts = collective
@@ -83,7 +83,7 @@ def test_any_cuts_and_any_order_of_delivery_give_the_sum(
 
 @settings(max_examples=50)
 @given(collectives(), st.randoms(use_true_random=False))
-def test_floats_are_the_same_bits_on_all_ranks_whatever_comes_first(
+def test_allreduce_is_bit_equal_on_all_ranks(
     collective: tuple[Schedule, list[int]], order: Random
 ) -> None:
     schedule, cuts = collective
@@ -146,7 +146,7 @@ def test_each_rank_sends_the_bytes_of_the_formula(name: str, world_size: int) ->
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7, 8, 13, 16])
-def test_a_tree_sends_the_tensor_up_once_and_to_each_child(world_size: int) -> None:
+def test_tree_sends_once_up_and_down(world_size: int) -> None:
     tensors = [np.zeros(4) for _ in range(world_size)]
     sent = simulate(laid_out("tree", world_size), tensors).sent_bytes
     tensor = tensors[0].nbytes
@@ -154,7 +154,7 @@ def test_a_tree_sends_the_tensor_up_once_and_to_each_child(world_size: int) -> N
     assert sent[0] == max(sent) == ceil(log2(world_size)) * tensor
 
 
-def test_only_the_leaders_of_hosts_send_to_other_hosts() -> None:
+def test_hierarchy_sends_between_host_leaders_only() -> None:
     hosts = ((0, 1, 2, 3), (4, 5, 6), (7,))
     schedule = Hierarchical(8, hosts)
     host = {rank: number for number, ranks in enumerate(hosts) for rank in ranks}
@@ -193,7 +193,7 @@ def test_a_layout_that_cannot_be_is_refused(build: Callable[[], object], message
         build()
 
 
-def test_each_rank_is_told_what_the_others_bring() -> None:
+def test_allgather_delivers_every_contribution() -> None:
     tensors: list[np.ndarray] = [np.zeros(4), np.zeros(5), np.zeros(4), np.zeros(4, np.float32)]
     message = "4 of float64 on ranks 0, 2; 5 of float64 on rank 1; 4 of float32 on rank 3"
     with pytest.raises(CollectiveInputError, match=message):

@@ -45,7 +45,7 @@ def schedules(cluster: Cluster) -> list[Schedule]:
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6, 13, 16, 31])
-def test_the_formula_and_the_walk_through_the_schedule_agree(world_size: int) -> None:
+def test_cost_formula_matches_the_schedule(world_size: int) -> None:
     cluster = layered(world_size)
     for schedule in schedules(cluster):
         for size in (1000, 10**8):
@@ -54,7 +54,7 @@ def test_the_formula_and_the_walk_through_the_schedule_agree(world_size: int) ->
 
 
 @pytest.mark.parametrize("world_size", [2, 6, 13])
-def test_they_agree_where_both_ways_at_once_are_slower_as_well(world_size: int) -> None:
+def test_cost_formula_matches_for_slow_duplex(world_size: int) -> None:
     links = {
         kind: replace(link, one_way=1.7 * link.bandwidth) for kind, link in EXAMPLE_LINKS.items()
     }
@@ -64,7 +64,7 @@ def test_they_agree_where_both_ways_at_once_are_slower_as_well(world_size: int) 
         assert predicted == pytest.approx(walk(schedule, cluster, 10**8)), str(schedule)
 
 
-def test_what_sends_and_receives_at_once_has_the_slower_link() -> None:
+def test_cost_of_duplex_uses_slower_link() -> None:
     """A ring, and not a tree; between hosts, what any of their ranks does counts."""
     links = dict.fromkeys(LinkClass, Link(ALPHA, BANDWIDTH, one_way=2 * BANDWIDTH))
     two = Cluster(world_size=2, links=links)
@@ -78,7 +78,7 @@ def test_what_sends_and_receives_at_once_has_the_slower_link() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 8, 12, 64])
-def test_on_equal_links_the_formulas_are_those_of_the_literature(n: int) -> None:
+def test_cost_formulas_match_literature_on_equal_links(n: int) -> None:
     size = 1e6
     whole, up = size / BANDWIDTH, ceil(log2(n))
     power = 2 ** int(log2(n))
@@ -104,7 +104,7 @@ def test_thousands_of_ranks_are_quick_to_predict() -> None:
     assert predict(all_reduce("tree", 4096), flat(4096), 1e6) == pytest.approx(24 * (ALPHA + whole))
 
 
-def test_two_levels_cost_what_each_of_them_does() -> None:
+def test_cost_of_two_levels_adds_up() -> None:
     cluster = Cluster(world_size=32, devices_per_host=8, hosts_per_rack=4)
     inner, outer = cluster.links[LinkClass.HOST], cluster.links[LinkClass.RACK]
     size = 1e8
@@ -122,7 +122,7 @@ def test_pairs_have_the_link_that_lies_between_them() -> None:
     ]  # fmt: skip
 
 
-def test_ranks_of_a_host_share_its_links_to_other_hosts() -> None:
+def test_cost_shares_links_between_hosts() -> None:
     links = UNIFORM | {LinkClass.HOST: Link(0, 1e12)}
     cluster = Cluster(world_size=8, devices_per_host=4, hosts_per_rack=8, links=links)
     alone = cluster.round_seconds(to_pairs([0], [4]), np.array([1e6]))
@@ -133,7 +133,7 @@ def test_ranks_of_a_host_share_its_links_to_other_hosts() -> None:
     assert both_ways == pytest.approx(alone)
 
 
-def test_a_hierarchy_pays_where_links_between_hosts_are_slow() -> None:
+def test_hierarchy_is_cheaper_on_slow_host_links() -> None:
     links = UNIFORM | {LinkClass.HOST: Link(1e-6, 100e9)}
     cluster = Cluster(world_size=64, devices_per_host=8, hosts_per_rack=8, links=links)
     sizes = np.array([1e5])

@@ -40,7 +40,7 @@ def test_in_the_end_every_rank_holds_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("schedule", [RingReduceScatter(4), RingAllGather(4), TreeBroadcast(4, 2)])
-def test_what_ranks_hold_fits_the_collective(schedule: Schedule) -> None:
+def test_drawing_shows_each_ranks_chunks(schedule: Schedule) -> None:
     first, *_, last = draw.holdings(schedule)
     for rank, held in enumerate(last):
         full = [chunk for chunk, added in enumerate(held) if added]
@@ -48,7 +48,7 @@ def test_what_ranks_hold_fits_the_collective(schedule: Schedule) -> None:
     assert first != last
 
 
-def test_the_picture_has_an_arrow_for_every_message_and_a_box_for_every_chunk() -> None:
+def test_drawing_has_all_messages_and_chunks() -> None:
     picture = ET.fromstring(draw.svg(Ring(4)))
     arrows = picture.findall(f"{SVG}line")
     assert len(arrows) == 6 * 4

@@ -45,7 +45,7 @@ def run_ranks(world_size: int, work: Callable[[Gloo], T]) -> list[T]:
 
 @pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
 @pytest.mark.parametrize("world_size", [2, 5])
-def test_gloo_computes_what_the_simulator_does(world_size: int, segment_bytes: int) -> None:
+def test_gloo_matches_the_simulator(world_size: int, segment_bytes: int) -> None:
     arrays = [
         np.random.default_rng(rank).standard_normal(300).astype(np.float32)
         for rank in range(world_size)
@@ -76,7 +76,7 @@ def test_types_that_numpy_lacks_are_added_up() -> None:
         assert tensor.eq(4.5).all()
 
 
-def test_every_rank_is_told_what_the_others_bring() -> None:
+def test_gloo_allgather_delivers_every_contribution() -> None:
     def work(transport: Gloo) -> str:
         with pytest.raises(CollectiveInputError) as raised:
             Communicator(transport, timeout=PATIENCE).agree(torch.zeros(4 + transport.rank))
@@ -89,7 +89,7 @@ def test_every_rank_is_told_what_the_others_bring() -> None:
     assert run_ranks(2, work) == [message] * 2
 
 
-def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> None:
+def test_gloo_timeout_names_rank_round_and_bytes() -> None:
     given_up = Barrier(2)
 
     def work(transport: Gloo) -> str:
@@ -116,7 +116,7 @@ def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> No
         (100, torch.float32, RingAllGather(2)),
     ],
 )
-def test_a_message_that_is_not_the_one_expected_is_never_added(
+def test_gloo_never_adds_an_unexpected_message(
     elements: int, kind: torch.dtype, schedule: Schedule
 ) -> None:
     def work(transport: Gloo) -> torch.Tensor:
@@ -131,7 +131,7 @@ def test_a_message_that_is_not_the_one_expected_is_never_added(
         assert tensor.eq(1).all()
 
 
-def test_a_rank_that_missed_a_collective_takes_nothing_of_the_next_one() -> None:
+def test_gloo_detects_a_missed_collective() -> None:
     def work(transport: Gloo) -> torch.Tensor:
         communicator = Communicator(transport, timeout=0.05)
         if transport.rank == 0:
@@ -145,7 +145,7 @@ def test_a_rank_that_missed_a_collective_takes_nothing_of_the_next_one() -> None
         assert tensor.eq(1).all()
 
 
-def test_a_rank_that_left_is_lost_to_all_others_at_once() -> None:
+def test_gloo_peers_notice_a_leaving_rank() -> None:
     left = Barrier(3)
 
     def work(transport: Gloo) -> str:
@@ -168,7 +168,7 @@ def test_a_rank_that_left_is_lost_to_all_others_at_once() -> None:
 
 
 @pytest.mark.processes
-def test_a_killed_rank_ends_the_collective_on_all_others(tmp_path: Path) -> None:
+def test_gloo_collective_ends_when_rank_is_killed(tmp_path: Path) -> None:
     with rank_server() as ranks:
         codes = ranks.call("support.groups.collective:lose_one", 4, tmp_path)
     assert codes == [0, -9, 0, 0]

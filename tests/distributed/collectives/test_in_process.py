@@ -30,9 +30,7 @@ PATIENCE = 30.0
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 6])
 @pytest.mark.parametrize("segment_bytes", [1, 64, 1 << 20])
-def test_threads_compute_what_the_simulator_does(
-    name: str, world_size: int, segment_bytes: int
-) -> None:
+def test_in_process_matches_the_simulator(name: str, world_size: int, segment_bytes: int) -> None:
     hosts = [range(a, min(a + 4, world_size)) for a in range(0, world_size, 4)]
     schedule = all_reduce(name, world_size, hosts=hosts)
     tensors = [np.random.default_rng(rank).standard_normal(50) for rank in range(world_size)]
@@ -69,7 +67,7 @@ def failures(world_size: int, work: Callable[[InProcess], object]) -> list[Excep
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dies", [0, 1, 4])
-def test_a_rank_that_dies_ends_the_collective_on_all_others(name: str, dies: int) -> None:
+def test_in_process_collective_ends_when_rank_dies(name: str, dies: int) -> None:
     schedule = all_reduce(name, 5, hosts=[[0, 1, 2], [3, 4]])
 
     def work(transport: InProcess) -> None:
@@ -88,7 +86,7 @@ def test_a_rank_that_dies_ends_the_collective_on_all_others(name: str, dies: int
         assert f"(rank {dies} ended with MemoryError: no room)" in str(error)
 
 
-def test_a_silent_rank_is_named_with_the_round_and_the_bytes_outstanding() -> None:
+def test_in_process_timeout_names_rank_round_and_bytes() -> None:
     given_up = threading.Barrier(2)
 
     def work(transport: InProcess) -> None:
@@ -123,7 +121,7 @@ def test_a_broken_group_stays_broken() -> None:
     assert "an earlier collective broke: rank 1 is gone" in str(error)
 
 
-def test_a_wrong_message_ends_the_collective_on_all_ranks() -> None:
+def test_in_process_collective_ends_on_wrong_message() -> None:
     class Late:
         """Counts one collective more than the others."""
 
@@ -155,7 +153,7 @@ def test_a_wrong_message_ends_the_collective_on_all_ranks() -> None:
     assert all("step: expected" in str(error) for error in errors)
 
 
-def test_every_rank_is_told_what_the_others_bring() -> None:
+def test_in_process_allgather_delivers_every_contribution() -> None:
     with pytest.raises(ExceptionGroup) as raised:
         run_schedule(Ring(3), [np.zeros(4), np.zeros(5), np.zeros(4, np.float32)])
     errors = raised.value.exceptions

@@ -32,7 +32,7 @@ def laid_out(name: str, world_size: int) -> Schedule:
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_piece_is_begun_once_and_then_waited_for_once(name: str, lockstep: bool) -> None:
+def test_plan_starts_and_awaits_each_piece_once(name: str, lockstep: bool) -> None:
     for world_size in range(1, 9):
         schedule = laid_out(name, world_size)
         for rank in range(world_size):
@@ -49,7 +49,7 @@ def test_every_piece_is_begun_once_and_then_waited_for_once(name: str, lockstep:
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_buffer_is_free_when_the_next_piece_comes_into_it(name: str, lockstep: bool) -> None:
+def test_plan_reuses_only_free_buffers(name: str, lockstep: bool) -> None:
     for world_size in range(2, 9):
         for rank in range(world_size):
             taken: set[int] = set()
@@ -63,7 +63,7 @@ def test_a_buffer_is_free_when_the_next_piece_comes_into_it(name: str, lockstep:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("elements", [0, 1, 5, 40])
-def test_in_lockstep_no_two_ranks_wait_for_each_other(name: str, elements: int) -> None:
+def test_plan_in_lockstep_has_no_deadlock(name: str, elements: int) -> None:
     for world_size in range(1, 14):
         schedule = laid_out(name, world_size)
         left = [groups(schedule, rank, elements) for rank in range(world_size)]
@@ -113,7 +113,7 @@ def test_in_lockstep_the_same_numbers_come_out(name: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_added_to_a_place_that_is_still_being_sent(name: str, lockstep: bool) -> None:
+def test_plan_adds_only_after_sending(name: str, lockstep: bool) -> None:
     for world_size in range(2, 9):
         for rank in range(world_size):
             leaving: set[Piece] = set()
@@ -126,7 +126,7 @@ def test_nothing_is_added_to_a_place_that_is_still_being_sent(name: str, lockste
                     assert not any(piece.overlaps(other) for other in leaving)
 
 
-def test_a_ring_of_two_adds_a_piece_once_its_own_is_sent() -> None:
+def test_plan_of_two_ranks_sends_before_adding() -> None:
     actions = planned(all_reduce("ring", 2), 0, elements=6)
     assert [(action, piece.sends, piece.segment) for action, piece in actions] == [
         (Action.BEGIN, False, 0),
@@ -140,7 +140,7 @@ def test_a_ring_of_two_adds_a_piece_once_its_own_is_sent() -> None:
     ]
 
 
-def test_two_passes_between_two_are_ready_for_all_that_comes_before_it_waits() -> None:
+def test_plan_of_two_ranks_receives_early() -> None:
     actions = planned(Ring(2), 0, elements=6)
     assert [(action, piece.sends) for action, piece in actions] == [
         (Action.BEGIN, False),

@@ -28,7 +28,7 @@ from trainhall.distributed.collectives.simulate import Wires, simulate
     bit=st.integers(0, 1000),
     order=st.randoms(use_true_random=False),
 )
-def test_a_lost_repeated_reordered_or_damaged_message_is_always_detected(
+def test_every_message_fault_is_detected(
     name: str, world_size: int, fault: Fault, elements: int, place: float, bit: int, order: Any
 ) -> None:
     schedule = all_reduce(name, world_size, servers=2)
@@ -68,7 +68,7 @@ def test_a_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
         ({"segment": 1}, "segment"),
     ],
 )
-def test_the_first_thing_that_is_wrong_is_named(claims: dict[str, Any], name: str) -> None:
+def test_violation_names_the_first_fault(claims: dict[str, Any], name: str) -> None:
     with pytest.raises(
         ScheduleViolationError, match=rf"^{name}: expected chunk \d of step 7, round 0"
     ) as raised:
@@ -114,7 +114,7 @@ def test_a_schedule_that_waits_for_itself_ends() -> None:
         simulate(circle, [np.ones(2)] * 3)
 
 
-def test_a_message_that_nobody_wants_is_named() -> None:
+def test_violation_names_a_superfluous_message() -> None:
     spam = Listed(2, ((Round(0, Phase.REDUCE, Send(1, range(1))),), ()))
     with pytest.raises(
         ScheduleViolationError, match=r"rank 1 is done, and has another message: chunk 0"

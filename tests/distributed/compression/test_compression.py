@@ -110,7 +110,7 @@ def drawn(seed: int, world_size: int, size: int, dtype: torch.dtype) -> list[Ten
     ),
     seed=st.integers(0, 99),
 )
-def test_what_is_not_sent_is_kept(
+def test_compression_keeps_unsent_residuals(
     name: str, world_size: int, ratio: float, shapes: dict[str, tuple[int, ...]], seed: int
 ) -> None:
     """Over all ranks, what was sent and what is kept is what came in, at every step."""
@@ -125,7 +125,7 @@ def test_what_is_not_sent_is_kept(
         torch.testing.assert_close(sums[0] + kept, wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_topk_keeps_exactly_what_it_does_not_send() -> None:
+def test_topk_residual_is_exact() -> None:
     world = World("topk", 0.1, 1)
     (gradient,) = drawn(0, 1, elements(SHAPES), torch.float32)
     (result,) = world.step([gradient])
@@ -172,7 +172,7 @@ def test_over_steps_everything_arrives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", *LOSSY])
-def test_the_state_is_all_that_the_next_step_depends_on(name: str) -> None:
+def test_compression_state_determines_the_next_step(name: str) -> None:
     size = elements(SHAPES)
     world, again = World(name, 0.1, 3), World(name, 0.1, 3)
     for step in range(2):
@@ -185,7 +185,7 @@ def test_the_state_is_all_that_the_next_step_depends_on(name: str) -> None:
         assert all(torch.equal(a, b) for a, b in pairs)
 
 
-def test_buckets_may_be_laid_out_anew() -> None:
+def test_compression_survives_new_bucket_layout() -> None:
     """Residuals follow the parameters."""
     compression = choose("topk", 0.1)
     exchange = Threads(Meeting(1), 0)
@@ -201,7 +201,7 @@ def test_buckets_may_be_laid_out_anew() -> None:
     assert after.keys() == before.keys()
 
 
-def test_residuals_have_the_shapes_of_parameters_however_those_lie_in_memory() -> None:
+def test_residuals_have_parameter_shapes_for_any_layout() -> None:
     flat = torch.arange(24.0)
     gradient = flat.view(2, 3, 4).permute(0, 2, 1)
     compression = choose("topk", 0.01)
@@ -214,9 +214,7 @@ def test_residuals_have_the_shapes_of_parameters_however_those_lie_in_memory() -
 @pytest.mark.parametrize("name", ["none", "fp16", "bf16", *LOSSY])
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("place", [0, 110])
-def test_an_overflow_on_one_rank_is_seen_by_all_and_forgotten(
-    name: str, bad: float, place: int
-) -> None:
+def test_overflow_reaches_all_ranks_and_is_dropped(name: str, bad: float, place: int) -> None:
     size = elements(SHAPES)
     world = World(name, 0.05, 3)
     world.step(drawn(0, 3, size, torch.float32))

@@ -21,7 +21,7 @@ def forecast_of(name: str, link: Link, ranks: int = 2, bucket_bytes: float = 1e9
     return forecast(name, 0.01, gradients, [range(ranks)], {LinkClass.HOST: link})
 
 
-def test_what_is_sent_whole_takes_what_a_ring_takes() -> None:
+def test_forecast_without_compression_matches_the_ring() -> None:
     size = 4 * (512 * 256 * 9 + 512 + 1000 * 512)
     assert forecast_of("none", SLOW).seconds == pytest.approx(2 * 50e-6 + size / 12.5e6)
     assert forecast_of("fp16", SLOW).sending_seconds == pytest.approx(2 * 50e-6 + size / 2 / 12.5e6)
@@ -29,7 +29,7 @@ def test_what_is_sent_whole_takes_what_a_ring_takes() -> None:
     assert eight.seconds == pytest.approx(16 * 50e-6 + size / 12.5e6)
 
 
-def test_a_hundredth_is_worth_it_on_a_slow_network_alone() -> None:
+def test_forecast_recommends_topk_on_slow_networks_only() -> None:
     for name in ("topk", "powersgd"):
         # What it computes by itself is measured, and would be long on a busy machine.
         assert forecast_of(name, SLOW).sending_seconds < forecast_of("none", SLOW).seconds / 5
@@ -73,7 +73,7 @@ def test_only_some_of_a_large_model_is_computed() -> None:
     forecast("topk", 0.01, huge, [[0, 1]], {LinkClass.HOST: SLOW})
 
 
-def test_what_training_draws_stays() -> None:
+def test_forecast_leaves_random_state_alone() -> None:
     state = torch.get_rng_state()
     forecast_of("powersgd", SLOW)
     assert torch.equal(torch.get_rng_state(), state)

@@ -106,7 +106,7 @@ def newest(folder: Path) -> tuple[int, list[int]]:
     return loaded.step, [f.name.step for f in found]
 
 
-def test_the_newest_checkpoint_loads_after_a_kill_at_any_call(
+def test_newest_checkpoint_survives_kill_at_any_call(
     ranks: RankServer, begun: Path, tmp_path: Path
 ) -> None:
     calls = calls_of_a_save(ranks, begun, tmp_path / "whole", keep=1)
@@ -143,7 +143,7 @@ def save_sharded(
 
 
 @pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_checkpoint_that_ranks_share_is_there_or_not_after_a_kill_of_one(
+def test_sharded_checkpoint_is_atomic_under_kill(
     ranks: RankServer, begun: Path, tmp_path: Path, every: int
 ) -> None:
     seen: dict[int, set[tuple[int, ...]]] = {0: set(), 1: set()}
@@ -173,9 +173,7 @@ def test_a_checkpoint_that_ranks_share_is_there_or_not_after_a_kill_of_one(
         assert seen[0] == {(1,), (2, 1), (2,)}
 
 
-def test_a_call_that_fails_is_reported_and_the_next_save_succeeds(
-    ranks: RankServer, begun: Path, tmp_path: Path
-) -> None:
+def test_save_succeeds_after_a_failed_call(ranks: RankServer, begun: Path, tmp_path: Path) -> None:
     numbers = (errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES, errno.EDQUOT)
     calls = calls_of_a_save(ranks, begun, tmp_path / "whole", keep=9)
     for i, (name, number) in enumerate(calls):

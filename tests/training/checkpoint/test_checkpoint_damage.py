@@ -83,7 +83,7 @@ def test_a_thousand_damages_are_all_found_before_use(saver: Checkpointer) -> Non
     assert saver.load([NEW, OLD], state(0)).name == NEW  # type: ignore[union-attr]
 
 
-def test_a_missing_file_is_found_and_one_too_many_is_not_read(saver: Checkpointer) -> None:
+def test_verify_finds_missing_and_ignores_extra_files(saver: Checkpointer) -> None:
     folder = saver.folder / NEW
     (folder / "more.safetensors").write_bytes(b"more")
     assert verify_folder(folder) == []
@@ -98,7 +98,7 @@ def test_a_missing_file_is_found_and_one_too_many_is_not_read(saver: Checkpointe
         shutil.move(saver.folder / "kept", folder / file)
 
 
-def test_a_folder_that_was_removed_by_hand_is_passed_over(saver: Checkpointer) -> None:
+def test_load_skips_a_removed_folder(saver: Checkpointer) -> None:
     shutil.rmtree(saver.folder / NEW)
     loaded = saver.load([NEW, OLD], state(0))
     assert loaded is not None
@@ -108,7 +108,7 @@ def test_a_folder_that_was_removed_by_hand_is_passed_over(saver: Checkpointer) -
         saver.load([NEW, OLD], state(0))
 
 
-def test_one_of_a_newer_format_is_passed_over_and_the_message_says_what_to_do(
+def test_load_skips_a_newer_format(
     saver: Checkpointer,
 ) -> None:
     folder = saver.folder / NEW
@@ -127,7 +127,7 @@ def test_one_of_a_newer_format_is_passed_over_and_the_message_says_what_to_do(
     ("error", "reason"),
     [(errno.EIO, "unreadable"), (errno.EACCES, "unreadable"), (errno.ENOENT, "damaged")],
 )
-def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
+def test_load_reports_an_unreadable_file(
     saver: Checkpointer, monkeypatch: pytest.MonkeyPatch, name: str, error: int, reason: str
 ) -> None:
     """What is told as damaged is marked for good, and what it saved is lost to the job."""
@@ -148,7 +148,7 @@ def test_a_file_that_the_system_does_not_read_is_not_taken_for_another(
     assert isinstance(caught.value, UnreadableCheckpointError) == (reason == "unreadable")
 
 
-def test_checkpoints_that_are_all_gone_may_lie_on_storage_that_is_not_mounted(
+def test_load_suspects_unmounted_storage(
     saver: Checkpointer,
 ) -> None:
     for name in (NEW, OLD):

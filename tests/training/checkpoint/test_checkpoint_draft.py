@@ -55,7 +55,7 @@ def test_all_is_durable_before_the_name_appears(
     ]
 
 
-def test_a_commit_tells_every_file_the_manifest_last(tmp_path: Path) -> None:
+def test_commit_lists_files_and_manifest_last(tmp_path: Path) -> None:
     token = Token("job", 2, 3)
     draft = Draft.create(tmp_path, token, 7)
     draft.write("a.bin", [b"12", b"", bytearray(b"345")])
@@ -88,7 +88,7 @@ def test_a_manifest_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
         draft.commit(manifest_of(Draft.create(tmp_path, Token("job", 1, 1), 8), Token("job", 1, 1)))
 
 
-def test_a_failed_try_of_the_same_writer_is_replaced(tmp_path: Path) -> None:
+def test_draft_replaces_a_failed_try(tmp_path: Path) -> None:
     Draft.create(tmp_path, Token("job", 1, 1), 7).write("stale.bin", [b"stale"])
     write(tmp_path, 1, 7)
     assert [f.path.name for f in scan(tmp_path)] == ["step-00000007-a1-g1"]

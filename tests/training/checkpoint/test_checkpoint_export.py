@@ -91,7 +91,7 @@ def test_odd_tensors_keep_names_types_and_bits(tmp_path: Path) -> None:
         )
 
 
-def test_a_script_s_model_is_found_in_its_state(tmp_path: Path) -> None:
+def test_export_finds_a_scripts_model(tmp_path: Path) -> None:
     model = nn.Linear(2, 1)
     state = {"state": {"model": model.state_dict(), "seen": torch.zeros(1)}}
     export(saved(tmp_path / "c", state), tmp_path / "m")
@@ -120,9 +120,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
     assert (tmp_path / "m").read_bytes() == b"mine"
 
 
-def test_a_file_system_without_hard_links_takes_an_export(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_works_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAT, and many a network share."""
 
     def refuses(*_: object) -> None:

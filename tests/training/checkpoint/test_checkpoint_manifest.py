@@ -86,7 +86,7 @@ def test_each_problem_names_file_expected_and_found(checkpoint: Path) -> None:
     ]
 
 
-def test_a_missing_folder_or_manifest_is_told(tmp_path: Path, checkpoint: Path) -> None:
+def test_missing_manifest_is_reported(tmp_path: Path, checkpoint: Path) -> None:
     assert [str(p) for p in verify_folder(tmp_path / "gone")] == [
         "the folder: expected a folder, found nothing"
     ]
@@ -99,7 +99,7 @@ def test_a_missing_folder_or_manifest_is_told(tmp_path: Path, checkpoint: Path) 
     ]
 
 
-def test_a_checkpoint_under_the_name_of_another_is_found(checkpoint: Path) -> None:
+def test_renamed_checkpoint_is_detected(checkpoint: Path) -> None:
     moved = checkpoint.rename(checkpoint.with_name("step-00000009-a1-g1"))
     assert [str(p) for p in verify_folder(moved)] == [
         f"manifest.json: expected the manifest of step-00000009-a1-g1, found that of {NAME}"
@@ -107,7 +107,7 @@ def test_a_checkpoint_under_the_name_of_another_is_found(checkpoint: Path) -> No
     assert verify_folder(moved.rename(moved.with_name("a copy kept aside"))) == []
 
 
-def test_a_newer_format_is_refused_in_plain_words(checkpoint: Path) -> None:
+def test_newer_format_is_refused(checkpoint: Path) -> None:
     newer = {"format_version": 2, "files": {"of": "another form"}}
     (checkpoint / "manifest.json").write_bytes(seal(newer))
     assert [str(p) for p in verify_folder(checkpoint)] == [
@@ -196,7 +196,7 @@ class Trap:
         return (Path.touch, (self.path,))
 
 
-def test_a_pickle_in_the_manifests_place_is_not_opened(checkpoint: Path) -> None:
+def test_pickled_manifest_is_not_opened(checkpoint: Path) -> None:
     sprung = checkpoint.parent / "sprung"
     (checkpoint / "manifest.json").write_bytes(pickle.dumps(Trap(sprung)))
     assert len(verify_folder(checkpoint)) == 1
@@ -206,7 +206,7 @@ def test_a_pickle_in_the_manifests_place_is_not_opened(checkpoint: Path) -> None
 @pytest.mark.parametrize(
     "fields", [None, [], 3, {}, {"format_version": 1}, {"format_version": "2"}]
 )
-def test_what_is_no_manifest_is_refused(fields: Any) -> None:
+def test_malformed_manifest_is_refused(fields: Any) -> None:
     with pytest.raises(BadCheckpointError, match=r"manifest\.json"):
         decode_manifest(seal(fields))
 
@@ -218,12 +218,12 @@ def test_a_file_listed_twice_is_refused(checkpoint: Path) -> None:
     assert "is listed twice" in str(verify_folder(checkpoint)[0])
 
 
-def test_unknown_fields_of_the_same_version_are_passed_over(checkpoint: Path) -> None:
+def test_unknown_manifest_fields_are_ignored(checkpoint: Path) -> None:
     (checkpoint / "manifest.json").write_bytes(seal({**fields_of(checkpoint), "new": 1}))
     assert verify_folder(checkpoint) == []
 
 
-def test_a_manifest_comes_back(good: Path) -> None:
+def test_manifest_round_trip_is_exact(good: Path) -> None:
     manifest = read_manifest(good)
     assert decode_manifest(encode_manifest(manifest)) == manifest
     assert isinstance(manifest, Manifest)

@@ -33,7 +33,7 @@ def test_a_name_reads_as_documented() -> None:
 
 
 @given(names)
-def test_names_come_back(name: CheckpointName) -> None:
+def test_checkpoint_names_round_trip(name: CheckpointName) -> None:
     assert parse_name(str(name)) == name
     assert parse_name(removed_name(name)) is None
     assert is_removed_name(removed_name(name))
@@ -53,7 +53,7 @@ def test_names_come_back(name: CheckpointName) -> None:
         ),
     )
 )
-def test_whatever_parses_is_the_one_way_to_write_it(text: str) -> None:
+def test_checkpoint_names_are_canonical(text: str) -> None:
     parsed = parse_name(text)
     assert parsed is None or str(parsed) == text
 

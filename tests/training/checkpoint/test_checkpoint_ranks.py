@@ -79,7 +79,7 @@ def test_all_ranks_take_the_same_checkpoint(ranks: RankServer, tmp_path: Path) -
     ]
 
 
-def test_what_a_host_could_not_get_is_said(ranks: RankServer, tmp_path: Path) -> None:
+def test_load_reports_checkpoints_missing_on_host(ranks: RankServer, tmp_path: Path) -> None:
     save_alone(tmp_path / "host0", 9)
     old = save_alone(tmp_path / "host1", 1)
     first, second = outcomes(ranks, tmp_path, ["step-00000009-a1-g1"], [old])
@@ -131,12 +131,12 @@ def test_sharded_checkpoints_load_on_any_number_of_ranks(
     call(ranks, "load_sharded", world_size, sharded)
 
 
-def test_a_full_disk_on_one_rank_fails_the_save_on_all(ranks: RankServer, tmp_path: Path) -> None:
+def test_full_disk_fails_save_on_all_ranks(ranks: RankServer, tmp_path: Path) -> None:
     call(ranks, "fail_on_one", 2, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_distributed_checkpoint_itself_saves_and_loads_through_the_storage(tmp_path: Path) -> None:
+def test_dcp_works_with_our_storage(tmp_path: Path) -> None:
     token = Token("job", 1, 1)
     state = {"a": torch.randn(3, 4), "b": {"c": torch.arange(5)}, "d": torch.tensor(1.5)}
     draft = Draft.create(tmp_path, token, 1)
@@ -159,7 +159,7 @@ def test_distributed_checkpoint_itself_saves_and_loads_through_the_storage(tmp_p
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
-def test_what_distributed_checkpoint_would_pickle_is_refused(tmp_path: Path) -> None:
+def test_storage_refuses_pickled_objects(tmp_path: Path) -> None:
     draft = Draft.create(tmp_path, Token("job", 1, 1), 1)
     with pytest.raises(dcp.CheckpointException, match="epoch is not a tensor"):
         dcp.save({"epoch": object()}, storage_writer=SafetensorsWriter(draft), no_dist=True)

@@ -27,7 +27,7 @@ def test_a_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
+def test_removal_ignores_other_folders(tmp_path: Path) -> None:
     write(tmp_path, 1, 7)
     good = tmp_path / "step-00000007-a1-g1"
     home = tmp_path / "home"
@@ -46,7 +46,7 @@ def test_what_is_not_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_deletion_that_is_cut_short_leaves_no_half_checkpoint(
+def test_interrupted_removal_leaves_no_partial_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, 1, 7)
@@ -67,7 +67,7 @@ def test_a_deletion_that_is_cut_short_leaves_no_half_checkpoint(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_older_temporary_folders_of_the_same_job_go(tmp_path: Path) -> None:
+def test_removal_takes_only_older_own_drafts(tmp_path: Path) -> None:
     writers = {
         "older attempt": Token("job", 1, 5),
         "older generation": Token("job", 2, 1),
@@ -88,7 +88,7 @@ def test_only_older_temporary_folders_of_the_same_job_go(tmp_path: Path) -> None
     assert remove_leftovers(tmp_path / "missing", Token("job", 2, 2)) == []
 
 
-def test_a_damaged_one_stays_and_takes_no_place_from_a_good_one(tmp_path: Path) -> None:
+def test_retention_does_not_count_damaged_checkpoints(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         write(tmp_path / "source" / str(step), 1, step)
         name = f"step-{step:08d}-a1-g1"
@@ -98,7 +98,7 @@ def test_a_damaged_one_stays_and_takes_no_place_from_a_good_one(tmp_path: Path) 
     assert [found.name.step for found in scan(tmp_path)] == [3, 2]
 
 
-def test_whatever_has_a_checkpoints_name_can_be_made_to_vanish(tmp_path: Path) -> None:
+def test_removal_accepts_anything_named_like_checkpoint(tmp_path: Path) -> None:
     bare = tmp_path / "step-00000008-a1-g1"
     bare.mkdir()
     (bare / "rest").touch()

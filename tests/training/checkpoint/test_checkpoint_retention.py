@@ -43,7 +43,7 @@ def test_the_newest_the_best_and_the_pinned_stay() -> None:
     }
 
 
-def test_one_may_stay_for_several_reasons_and_takes_the_place_of_none() -> None:
+def test_retention_reasons_are_independent() -> None:
     rule = CheckpointSpec(keep_latest=2, keep_best=1, metric="eval_loss")
     pinned = at(50, pinned=True, eval_loss=0.0)
     assert kept(rule, *LOSSES, pinned) == {
@@ -63,14 +63,14 @@ def test_one_may_stay_for_several_reasons_and_takes_the_place_of_none() -> None:
         ("loss", "max", 20),
     ],
 )
-def test_what_is_better_is_said_by_the_name_or_the_mode(metric: str, mode: Any, best: int) -> None:
+def test_retention_mode_follows_name_or_setting(metric: str, mode: Any, best: int) -> None:
     rule = CheckpointSpec(keep_latest=1, keep_best=1, metric=metric, metric_mode=mode)
     scores: list[dict[str, Any]] = [{metric: 1}, {metric: 2}, {}]
     found = [at(10 * number, **score) for number, score in enumerate(scores, 1)]
     assert set(kept(rule, *found)) == {30, best}
 
 
-def test_values_that_are_no_numbers_are_never_the_best() -> None:
+def test_retention_ignores_nan_values() -> None:
     rule = CheckpointSpec(keep_latest=1, keep_best=3, metric="loss")
     odd = [at(1, loss="nan"), at(2, loss=float("nan")), at(3, loss=True), at(4, loss=None), at(5)]
     assert kept(rule, *odd) == {5: "the newest"}
@@ -108,7 +108,7 @@ def test_half_a_rule_is_refused(checkpoint: dict[str, Any], field: str, words: s
     assert words in problem.message
 
 
-def test_what_a_restored_job_goes_back_to_stays_beside_the_newest() -> None:
+def test_retention_keeps_the_restored_checkpoint() -> None:
     rule = CheckpointSpec(keep_latest=2)
     before = [at(step) for step in (10, 20, 30, 40)]
 

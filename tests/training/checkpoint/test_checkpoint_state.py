@@ -64,7 +64,7 @@ def test_numbers_that_json_lacks_survive() -> None:
         ({"$float": 1}, r"has the key '\$float'"),
     ],
 )
-def test_what_would_not_come_back_is_refused(value: Any, message: str) -> None:
+def test_state_refuses_lossy_values(value: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         to_json(value)
 

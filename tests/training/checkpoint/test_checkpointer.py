@@ -95,7 +95,7 @@ def raw(tensor: Tensor) -> bytes:
     return data.numpy().tobytes()
 
 
-def test_a_state_comes_back_bit_for_bit(job: Job) -> None:
+def test_checkpointer_restores_bit_exactly(job: Job) -> None:
     state = odd_state()
     name = job.save(12, state)
     target = blank(state)
@@ -114,7 +114,7 @@ def test_a_state_comes_back_bit_for_bit(job: Job) -> None:
     assert torch.equal(optimizer["state"][0]["exp_avg"], state["optimizer"]["state"][0]["exp_avg"])
 
 
-def test_a_checkpoint_is_what_its_event_says(job: Job) -> None:
+def test_checkpointer_event_matches_the_files(job: Job) -> None:
     name = job.save(12, small_state())
     [committed] = job.committed
     assert verify_folder(job.folder / name) == []
@@ -127,7 +127,7 @@ def test_a_checkpoint_is_what_its_event_says(job: Job) -> None:
     assert (manifest.job_id, manifest.world_size, manifest.mesh) == ("job", 1, {"data": 1})
 
 
-def test_other_tools_read_the_tensors_and_tied_ones_are_stored_once(job: Job) -> None:
+def test_checkpointer_writes_standard_safetensors(job: Job) -> None:
     name = job.save(12, odd_state())
     tensors = load_file(job.folder / name / "tensors-00000-00000.safetensors")
     assert "model/weight" in tensors
@@ -135,7 +135,7 @@ def test_other_tools_read_the_tensors_and_tied_ones_are_stored_once(job: Job) ->
     assert tensors["model/view"].shape == (3, 3)
 
 
-def test_the_optimizer_of_torch_comes_back(job: Job) -> None:
+def test_checkpointer_restores_torch_optimizers(job: Job) -> None:
     def build() -> tuple[nn.Module, torch.optim.Optimizer]:
         model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -154,7 +154,7 @@ def test_the_optimizer_of_torch_comes_back(job: Job) -> None:
     torch.testing.assert_close(other_optimizer.state_dict(), optimizer.state_dict(), rtol=0, atol=0)
 
 
-def test_what_is_saved_is_the_state_at_the_call(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpointer_saves_state_at_the_call(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
     create = Draft.create
 
@@ -196,7 +196,7 @@ def test_preparing_changes_nothing_but_the_time(job: Job) -> None:
     assert raw(target["model"]["bf16"]) == raw(state["model"]["bf16"])
 
 
-def test_a_damaged_one_is_passed_over_with_the_reason(job: Job) -> None:
+def test_checkpointer_skips_a_damaged_checkpoint(job: Job) -> None:
     old, new = job.save(1, small_state(1.0)), job.save(2, small_state(2.0))
     shard = job.folder / new / "tensors-00000-00000.safetensors"
     data = bytearray(shard.read_bytes())
@@ -224,7 +224,7 @@ def test_a_damaged_one_is_passed_over_with_the_reason(job: Job) -> None:
     )
 
 
-def test_a_better_one_that_no_host_could_get_is_told(job: Job) -> None:
+def test_checkpointer_reports_unavailable_better_checkpoint(job: Job) -> None:
     old, lacking = job.save(1, small_state(1.0)), {"step-00000009-a1-g1": "it is not in the store"}
     loaded = job.checkpointer.load([old], small_state(0.0), lacking=lacking)
     assert loaded is not None
@@ -281,7 +281,7 @@ def test_the_first_difference_is_named(
     assert target["model"]["a"].sum() == 0
 
 
-def test_a_state_that_cannot_be_saved_is_refused_at_once(job: Job) -> None:
+def test_checkpointer_refuses_unsupported_state(job: Job) -> None:
     with pytest.raises(TypeError, match="model/hook is a function"):
         job.checkpointer.save(1, {"model": {"hook": lambda: None}})
     with pytest.raises(TypeError, match="complex128, which safetensors cannot hold"):
@@ -300,7 +300,7 @@ def test_metrics_that_are_not_finite_are_left_out(job: Job) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("call", ["fsync", "mkdir", "rename"])
-def test_a_failing_disk_is_reported_and_training_goes_on(
+def test_checkpointer_survives_a_failing_disk(
     job: Job, monkeypatch: pytest.MonkeyPatch, call: str, number: int
 ) -> None:
     old = job.save(1, small_state(1.0))

@@ -55,9 +55,7 @@ def test_it_commits_nothing_though_all_is_written(
     assert list(saved.folder.iterdir()) == [], "nor does it leave anything"
 
 
-def test_whoever_gives_it_up_waits_for_a_rename_under_way(
-    saved: Saved, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_abandoning_waits_for_a_rename(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     begins, goes_on = threading.Event(), threading.Event()
     rename = Path.rename
@@ -85,7 +83,7 @@ def test_whoever_gives_it_up_waits_for_a_rename_under_way(
     assert [committed.step for committed in saved.committed] == [1]
 
 
-def test_that_its_folder_was_cleaned_away_is_no_news(
+def test_abandoned_save_ignores_its_removed_folder(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = Draft.write
@@ -100,7 +98,7 @@ def test_that_its_folder_was_cleaned_away_is_no_news(
     assert [type(error) for error in saved.errors] == [SaveAbandonedError]
 
 
-def test_nothing_is_begun_any_more(saved: Saved) -> None:
+def test_abandoned_save_starts_nothing(saved: Saved) -> None:
     saved.checkpointer.give_up()
     saved.save()
     assert [type(error) for error in saved.errors] == [SaveAbandonedError]

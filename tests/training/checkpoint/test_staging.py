@@ -45,7 +45,7 @@ def states() -> list[Tensor]:
     return [torch.arange(5.0), torch.ones(3, 7, dtype=torch.float64)]
 
 
-def test_no_more_memory_is_locked_than_the_state_takes_and_no_longer(
+def test_staging_locks_only_needed_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = FakeRuntime()
@@ -62,7 +62,7 @@ def test_no_more_memory_is_locked_than_the_state_takes_and_no_longer(
     assert not runtime.locked
 
 
-def test_a_state_that_cannot_be_locked_is_saved_all_the_same(
+def test_staging_works_without_locked_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = []

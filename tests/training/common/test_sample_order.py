@@ -25,7 +25,7 @@ def test_an_epoch_holds_every_sample_once(size: int, seed: int, epoch: int) -> N
 
 
 @given(st.integers(1, 10**8), SEEDS, st.data())
-def test_any_part_of_an_order_can_be_asked_for(size: int, seed: int, data: st.DataObject) -> None:
+def test_sample_order_slices_match(size: int, seed: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, size - 1))
     stop = data.draw(st.integers(start, min(size, start + 50)))
     middle = data.draw(st.integers(start, stop))
@@ -51,7 +51,7 @@ def test_the_order_is_the_same_for_ever() -> None:
 
 
 @given(st.sampled_from([1, 2, 3, 4, 6]), st.sampled_from([1, 2]), SEEDS)
-def test_the_world_size_decides_only_who_takes_what(world: int, rounds: int, seed: int) -> None:
+def test_sampler_batches_ignore_world_size(world: int, rounds: int, seed: int) -> None:
     one = Sampler(size=50, batch=24, seed=seed)
     many = [Sampler(size=50, batch=24, seed=seed) for _ in range(world)]
     for _ in range(5):
@@ -62,7 +62,7 @@ def test_the_world_size_decides_only_who_takes_what(world: int, rounds: int, see
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 30))
-def test_a_restored_sampler_goes_on(size: int, batch: int, steps: int) -> None:
+def test_restored_sampler_continues(size: int, batch: int, steps: int) -> None:
     if batch > size:
         with pytest.raises(TooFewSamplesError, match=f"give at most {size}"):
             Sampler(size, batch, 0)
@@ -79,7 +79,7 @@ def test_a_restored_sampler_goes_on(size: int, batch: int, steps: int) -> None:
 
 
 @given(st.integers(1, 60), st.lists(st.integers(1, 60), min_size=1, max_size=8), SEEDS)
-def test_another_batch_size_leaves_no_sample_of_the_epoch_out(
+def test_sampler_keeps_epoch_after_batch_size_change(
     size: int, batches: list[int], seed: int
 ) -> None:
     """But for less than one batch at its end."""
@@ -102,7 +102,7 @@ def test_another_batch_size_leaves_no_sample_of_the_epoch_out(
         position = sampler.state()
 
 
-def test_what_counts_batches_of_one_size_does_not_go_on_with_another() -> None:
+def test_sampler_refuses_batch_size_change_when_counting() -> None:
     before = Sampler(100, 10, 0)
     for _ in range(7):
         before.next_batch(0, 1, 1)

@@ -36,19 +36,17 @@ def clock_at(monkeypatch: pytest.MonkeyPatch) -> ClockAt:
         ([(10.0, 12.0)], 0.0),
     ],
 )
-def test_time_is_covered_once_and_only_before_the_end(
-    spans: list[tuple[float, float]], seconds: float
-) -> None:
+def test_step_clock_covers_time_once(spans: list[tuple[float, float]], seconds: float) -> None:
     assert covered(spans, 10.0) == seconds
 
 
-def test_what_lies_within_times_is_counted_once() -> None:
+def test_step_clock_counts_nested_time_once() -> None:
     spans = [(1.0, 3.0), (2.0, 5.0), (8.0, 12.0)]
     assert overlap(spans, [(0.0, 2.0), (4.0, 9.0), (11.0, 20.0)]) == 1 + (1 + 1) + 1
     assert overlap([], [(0.0, 2.0)]) == overlap(spans, []) == 0
 
 
-def test_what_is_sent_while_a_rank_waits_within_a_pass_is_not_hidden(clock_at: ClockAt) -> None:
+def test_step_clock_excludes_waiting_from_hidden_time(clock_at: ClockAt) -> None:
     clock = clock_at(0.0, 10.0, 20.0, 30.0)
     clock.sent(2.0, 23.0)
     clock.waited(4.0, 5.0)
@@ -62,7 +60,7 @@ def test_what_is_sent_while_a_rank_waits_within_a_pass_is_not_hidden(clock_at: C
     assert clock.take().hidden[0] == 8 - 1 + 3 - 2
 
 
-def test_of_what_nobody_tells_nothing_is_known() -> None:
+def test_step_clock_omits_unmeasured_times() -> None:
     clock = HostClock()
     for sending_unmeasured in (False, True, False):
         clock.start()
@@ -74,7 +72,7 @@ def test_of_what_nobody_tells_nothing_is_known() -> None:
     assert math.isnan(second)
 
 
-def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:
+def test_step_clock_excludes_sending_after_backward() -> None:
     clock = HostClock()
     for meanwhile in (Phase.BACKWARD, Phase.COMMUNICATION):
         clock.start()
@@ -90,7 +88,7 @@ def test_what_is_sent_behind_the_backward_pass_is_not_hidden() -> None:
     assert len(clock.take().hidden) == 0
 
 
-def test_what_a_rank_waits_for_within_a_pass_is_communication(clock_at: ClockAt) -> None:
+def test_step_clock_counts_waits_as_communication(clock_at: ClockAt) -> None:
     clock = clock_at(0.0, 10.0, 16.0, 17.0)
     clock.waited(1.0, 2.0)
     clock.waited(4.0, 6.0)

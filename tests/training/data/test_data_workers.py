@@ -46,9 +46,7 @@ def names(attempt: Attempt) -> list[str]:
     return [e["data"]["name"] for e in reversed(attempt.events(kind="checkpoint"))]
 
 
-def test_every_sample_is_the_same_on_any_ranks_and_workers_and_through_pauses(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_samples_are_equal_for_any_workers(ranks: RankServer, tmp_path: Path) -> None:
     alone = ranks.run(tmp_path / "a", ledger(tmp_path / "alone", 1, data_workers=0))
     assert alone.codes == [0], alone.stderr()
     expected = lines(tmp_path / "alone")
@@ -69,9 +67,7 @@ def test_every_sample_is_the_same_on_any_ranks_and_workers_and_through_pauses(
     assert lines(tmp_path / "together") == expected
 
 
-def test_a_paused_job_with_workers_has_the_weights_of_one_without(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_data_workers_do_not_change_weights(ranks: RankServer, tmp_path: Path) -> None:
     spec = ledger(tmp_path / "x", 2, data_workers=0, gradient_accumulation=2)
     whole = ranks.run(tmp_path / "a", spec)
     assert whole.codes == [0, 0], whole.stderr()
@@ -118,7 +114,7 @@ def test_workers_end_with_a_rank_that_is_killed(running: tuple[Path, Any]) -> No
         eventually(f"the end of worker {worker}", partial(gone, worker))
 
 
-def test_the_end_of_a_worker_is_told(ranks: RankServer, running: tuple[Path, Any]) -> None:
+def test_killed_data_worker_is_reported(ranks: RankServer, running: tuple[Path, Any]) -> None:
     folder, attempt = running
     worker = pids(folder, "reader")[0]
     os.kill(worker, signal.SIGKILL)
@@ -132,7 +128,7 @@ def test_the_end_of_a_worker_is_told(ranks: RankServer, running: tuple[Path, Any
 
 
 @pytest.mark.processes
-def test_a_worker_that_leaves_by_itself_is_told() -> None:
+def test_exited_data_worker_is_reported() -> None:
     ahead = Prefetcher(lambda _: os._exit(3), requests(4), workers=1, prefetch=1)
     with pytest.raises(RuntimeError, match="ended with exit code 3"):
         ahead.next()
@@ -144,7 +140,7 @@ def requests(number: int) -> list[Request]:
 
 
 @pytest.mark.processes
-def test_batches_of_any_form_and_size_come_in_order() -> None:
+def test_data_workers_keep_batch_order() -> None:
     def read(request: Request) -> Any:
         start = int(request.indices[0])
         shape = (start % 3 + 1) * 100
@@ -172,7 +168,7 @@ def test_batches_of_any_form_and_size_come_in_order() -> None:
 
 
 @pytest.mark.processes
-def test_memory_is_used_again_and_never_while_it_is_in_use() -> None:
+def test_data_workers_reuse_only_free_memory() -> None:
     ahead = Prefetcher(
         lambda request: request.indices.double().repeat(1000),
         requests(200),
@@ -191,7 +187,7 @@ def test_memory_is_used_again_and_never_while_it_is_in_use() -> None:
     ahead.close()
 
 
-def test_a_rank_s_own_random_numbers_are_left_alone() -> None:
+def test_data_workers_leave_rank_random_state() -> None:
     reader = Reader(plain(), Numbers(8), 1)
     torch.manual_seed(3)
     expected = torch.rand(2).tolist()
@@ -219,7 +215,7 @@ class DrawingTask(Plain):
 
 @pytest.mark.processes
 @pytest.mark.parametrize("checked", [False, True])
-def test_what_a_batch_draws_is_the_same_on_any_worker(checked: bool) -> None:
+def test_batch_random_numbers_ignore_the_worker(checked: bool) -> None:
     task = CheckedTask(DrawingTask(), "lab:DrawingTask") if checked else DrawingTask()
     reader = Reader(task, task.train_data, 1)
     torch.manual_seed(0)
@@ -238,7 +234,7 @@ def test_what_a_batch_draws_is_the_same_on_any_worker(checked: bool) -> None:
 
 
 @pytest.mark.processes
-def test_a_worker_is_told_from_its_rank_by_its_name() -> None:
+def test_data_worker_has_its_own_process_name() -> None:
     name = Path("/proc/self/comm")
     before = name.read_text()
     name.write_text("rank 7 4f2a")
@@ -251,7 +247,7 @@ def test_a_worker_is_told_from_its_rank_by_its_name() -> None:
         name.write_text(before)
 
 
-def test_the_number_of_workers_follows_the_data_and_the_host() -> None:
+def test_data_worker_count_follows_data_and_host() -> None:
     training = validate_spec({"name": "x", "task": {"name": "digits"}}).training
     in_memory = Reader(plain(), plain().train_data, 0)
     read_one_by_one = Reader(plain(), Numbers(8), 0)

@@ -9,7 +9,7 @@ from trainhall.training.elastic.loop import ElasticLoop
 
 
 @pytest.mark.parametrize(("world_size", "waits"), [(1, 0), (2, 3)])
-def test_only_ranks_that_have_others_wait_before_they_count_a_step(
+def test_single_rank_counts_steps_without_waiting(
     monkeypatch: pytest.MonkeyPatch, world_size: int, waits: int
 ) -> None:
     waited: list[None] = []

@@ -55,7 +55,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return times
 
 
-def test_a_group_that_has_lost_a_rank_is_left_at_once(rank: Rank, left: list[str]) -> None:
+def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
     """Gloo may have lost what would have told so."""
     rank.tell(generation=2, broken=1)
     rank.membership._watch(Looks(4))
@@ -70,19 +70,19 @@ def test_a_later_launch_knows_who_was_lost_before(rank: Rank, left: list[str]) -
     assert left == ["left"]
 
 
-def test_to_grow_all_leave_behind_the_same_step(rank: Rank, left: list[str]) -> None:
+def test_membership_grows_after_a_common_step(rank: Rank, left: list[str]) -> None:
     rank.tell(generation=3, broken=0)
     rank.membership._watch(Looks(4))
     assert left == []
     rank.membership.confirm()
 
 
-def test_without_a_newer_launch_nobody_leaves(rank: Rank, left: list[str]) -> None:
+def test_membership_stays_without_newer_launch(rank: Rank, left: list[str]) -> None:
     rank.membership._watch(Looks(4))
     assert left == []
 
 
-def test_a_rank_that_takes_steps_is_left_to_itself(rank: Rank, left: list[str]) -> None:
+def test_membership_does_not_interrupt_progress(rank: Rank, left: list[str]) -> None:
     """Its host was lost to the coordinator alone, and the others will meet it no more."""
 
     class Stepping(Looks):

@@ -31,7 +31,7 @@ def states(draw: st.DrawFn) -> list[RegroupState]:
 
 
 @given(states())
-def test_the_source_is_the_lowest_of_those_that_are_furthest(found: list[RegroupState]) -> None:
+def test_source_is_lowest_of_furthest_ranks(found: list[RegroupState]) -> None:
     source = source_rank(found)
     furthest = max(s.step for s in found)
     if furthest == 0:
@@ -47,7 +47,7 @@ def test_the_source_is_the_lowest_of_those_that_are_furthest(found: list[Regroup
 
 
 @given(states())
-def test_whoever_is_behind_gets_its_state_and_nobody_else(found: list[RegroupState]) -> None:
+def test_state_goes_only_to_lagging_ranks(found: list[RegroupState]) -> None:
     source = source_rank(found)
     if source is not None:
         needy = ranks_to_update(found, source)
@@ -56,7 +56,7 @@ def test_whoever_is_behind_gets_its_state_and_nobody_else(found: list[RegroupSta
 
 
 @given(states())
-def test_every_step_that_nobody_told_has_a_mean(found: list[RegroupState]) -> None:
+def test_unreported_steps_get_a_mean(found: list[RegroupState]) -> None:
     source = source_rank(found)
     if source is not None:
         means = unreported_means(found, source)
@@ -64,7 +64,7 @@ def test_every_step_that_nobody_told_has_a_mean(found: list[RegroupState]) -> No
         assert np.isfinite(means).all()
 
 
-def test_a_mean_is_that_of_the_ranks_that_have_the_step() -> None:
+def test_mean_covers_ranks_that_have_step() -> None:
     found = [
         RegroupState(5, 3, np.array([[1.0], [2.0]])),
         RegroupState(4, 3, np.array([[3.0]])),
@@ -75,14 +75,14 @@ def test_a_mean_is_that_of_the_ranks_that_have_the_step() -> None:
     assert unreported_means(found, 0).tolist() == [[3.0], [3.0]]
 
 
-def test_numbers_that_were_told_are_not_told_again() -> None:
+def test_reported_rows_are_not_repeated() -> None:
     # Rank 1 has come to the end of the exchange that broke off on rank 0.
     found = [RegroupState(5, 3, np.ones((2, 1))), RegroupState(5, 5, np.empty((0, 1)))]
     assert source_rank(found) == 1
     assert not len(unreported_means(found, 1))
 
 
-def test_what_was_exchanged_is_told_again_unless_rank_0_is_left_and_had_come_as_far() -> None:
+def test_exchanged_rows_are_repeated_if_rank_0_lost() -> None:
     assert is_reported([RegroupState(5, 5, was_first=True), RegroupState(5, 5)], 0)
     assert is_reported([RegroupState(5, 5), RegroupState(5, 5, was_first=True)], 0)
     assert not is_reported([RegroupState(0), RegroupState(5, 5), RegroupState(5, 5)], 1)
@@ -94,13 +94,13 @@ def test_what_was_exchanged_is_told_again_unless_rank_0_is_left_and_had_come_as_
     assert not is_reported(found, source_rank(found) or 0)
 
 
-def test_a_save_is_made_again_unless_somebody_knows_of_its_end() -> None:
+def test_save_is_repeated_unless_known_complete() -> None:
     assert must_save([RegroupState(5), RegroupState(5)])
     assert must_save([RegroupState(5, was_first=True, gave_up_save=True), RegroupState(5)])
     assert not must_save([RegroupState(5, was_first=True), RegroupState(5)])
 
 
-def test_what_was_due_behind_a_step_is_done_again_if_some_had_not_come_to_its_end() -> None:
+def test_work_after_unfinished_step_is_repeated() -> None:
     assert is_unsettled([RegroupState(5, settled=5), RegroupState(5, settled=4)], 0)
     assert not is_unsettled(
         [RegroupState(5, settled=5), RegroupState(4, settled=4), RegroupState(0)], 0

@@ -55,9 +55,7 @@ class Compressed:
 
 @pytest.mark.parametrize("whole_steps", [0, 1, 3])
 @pytest.mark.parametrize("compression", ["topk", "powersgd"])
-def test_what_a_compression_keeps_of_a_broken_step_counts_once(
-    compression: str, whole_steps: int
-) -> None:
+def test_rollback_counts_compression_residual_once(compression: str, whole_steps: int) -> None:
     strategy, undisturbed = Compressed(compression), Compressed(compression)
     sampler = Sampler(8, 4, 0)
     rollback = StepRollback(cast(Strategy, strategy), sampler)
@@ -80,7 +78,7 @@ def test_what_a_compression_keeps_of_a_broken_step_counts_once(
     assert torch.equal(strategy.passes(), undisturbed.passes())
 
 
-def test_a_whole_step_is_not_taken_back() -> None:
+def test_completed_step_is_not_rolled_back() -> None:
     strategy = Compressed("topk")
     rollback = StepRollback(cast(Strategy, strategy), Sampler(8, 4, 0))
     with rollback.step():

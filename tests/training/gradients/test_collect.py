@@ -64,7 +64,7 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> list[
         pytest.param(3, {"strategy": "parameter_server"}, {}, id="parameter_server"),
     ],
 )  # fmt: skip
-def test_norms_are_those_of_one_rank_and_add_up_to_the_gradient_norm(
+def test_gradient_norms_match_a_single_rank(
     ranks: RankServer,
     tmp_path: Path,
     serial: list[GradientRecord],
@@ -112,7 +112,7 @@ def test_a_request_is_answered_once_with_histograms(
         assert norm <= 2 * low**0.5 * (1 + 1e-5)
 
 
-def test_what_is_not_asked_for_is_not_told(ranks: RankServer, tmp_path: Path) -> None:
+def test_gradients_are_captured_only_on_request(ranks: RankServer, tmp_path: Path) -> None:
     assert not records(ranks.run(tmp_path, digits(2, {}, capture_gradients_every_steps=None)))
 
 
@@ -130,7 +130,7 @@ def test_every_number_falls_into_one_bin(values: list[float]) -> None:
         assert 2.0 ** (low + found.first) <= size < 2.0 ** (low + found.first + 1)
 
 
-def test_a_model_of_many_parameters_is_told_by_its_modules() -> None:
+def test_gradients_of_many_parameters_use_modules() -> None:
     names = [f"layers.{i}.{part}.weight" for i in range(8) for part in ("first", "second")]
     assert folded(names, 100) == (list(range(16)), names)
     entries, folds = folded(names, 8)

@@ -68,9 +68,7 @@ def recorded(steps: int, begin: str = GENESIS, **planted: tuple[int, float]) -> 
 
 
 @given(st.integers(1, 300), st.sampled_from(["samples", "loss", "gradient_norm"]), st.data())
-def test_what_was_planted_is_found_where_it_was_planted(
-    steps: int, name: str, data: st.DataObject
-) -> None:
+def test_chain_locates_a_planted_difference(steps: int, name: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(1, steps))
     planted: dict[str, Any] = {name: (at, 1000.0)}
     one, other = recorded(steps), recorded(steps, **planted)
@@ -84,12 +82,12 @@ def test_one_bit_of_a_loss_is_enough() -> None:
     assert result.step == 3
 
 
-def test_runs_of_other_lengths_are_compared_as_far_as_both_go() -> None:
+def test_chain_compares_common_length() -> None:
     result = compare(recorded(9), recorded(5))
     assert (result.step, result.compared) == (None, 5)
 
 
-def test_weights_that_differ_at_a_checkpoint_are_told() -> None:
+def test_chain_reports_different_checkpoint_weights() -> None:
     one, other = recorded(9), recorded(9, loss=(8, 1.0))
     one.saved, other.saved = {3: "aa", 6: "bb", 9: "cc"}, {3: "aa", 6: "xx", 7: "yy"}
     result = compare(one, other)
@@ -99,15 +97,13 @@ def test_weights_that_differ_at_a_checkpoint_are_told() -> None:
     assert compare(one, replace(one, saved={9: "dd"})).differs == {"weights": ("cc", "dd")}
 
 
-def test_runs_that_began_from_something_else_part_at_the_first_step() -> None:
+def test_chain_differs_at_once_for_other_start() -> None:
     result = compare(recorded(4), recorded(4, begin="11" * 32))
     assert (result.step, list(result.differs)) == (1, ["link"])
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1, max_size=40), st.data())
-def test_digests_of_parts_add_up_to_that_of_the_batch(
-    samples: list[int], data: st.DataObject
-) -> None:
+def test_chain_part_digests_add_up(samples: list[int], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(samples)))
     indices = np.asarray(samples, dtype=np.int64)
     parts = samples_digest(indices[:at], 0) + samples_digest(indices[at:], at)
@@ -118,7 +114,7 @@ def test_a_digest_knows_places() -> None:
     assert samples_digest(np.asarray([3, 4]), 0) != samples_digest(np.asarray([4, 3]), 0)
 
 
-def test_any_nan_is_one_link_and_zeros_are_two() -> None:
+def test_chain_links_normalise_nan_not_zero() -> None:
     def link(loss: float) -> str:
         return next_link(GENESIS, 1, 0, loss, 0.0)
 

@@ -65,7 +65,7 @@ def test_events_wait_for_room_on_a_full_disk(tmp_path: Path, disk: Disk) -> None
     assert [(e["sequence"], e["data"]["message"]) for e in events] == [(1, "one"), (2, "two")]
 
 
-def test_what_waits_is_bounded(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_is_bounded(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spools, "MAX_WAITING_BYTES", 200)
     spool = MetricSpool(tmp_path / "metrics.bin")
     disk.room = 0
@@ -81,7 +81,7 @@ def test_what_waits_is_bounded(tmp_path: Path, disk: Disk, monkeypatch: pytest.M
     assert losses[-1] == (100, 100.0), "the oldest go first"
 
 
-def test_another_error_of_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_reports_other_disk_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(fd: int, data: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 

@@ -11,7 +11,7 @@ from trainhall.training.loop import console
 from trainhall.training.loop.console import Console
 
 
-def test_rank_0_tells_what_happens_and_no_other_rank(ranks: RankServer, tmp_path: Path) -> None:
+def test_console_output_comes_from_rank_0(ranks: RankServer, tmp_path: Path) -> None:
     spec = {
         "task": {"name": "digits", "params": {"hidden": [8]}},
         "resources": {"workers": 2},

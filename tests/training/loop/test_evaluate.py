@@ -79,7 +79,7 @@ def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: in
     assert model.training
 
 
-def test_modules_that_a_task_keeps_in_evaluation_mode_stay_in_it() -> None:
+def test_evaluate_keeps_modules_in_eval_mode() -> None:
     task = Distances(4)
     model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.BatchNorm1d(4)).eval())
     modes = [module.training for module in model.modules()]
@@ -93,7 +93,7 @@ def test_modules_that_a_task_keeps_in_evaluation_mode_stay_in_it() -> None:
     assert [module.training for module in model.modules()] == modes
 
 
-def test_parts_are_added_alike_whoever_holds_them() -> None:
+def test_evaluate_sums_independent_of_ranks() -> None:
     task = Distances(100)
     torch.manual_seed(0)
     task.eval_data = TensorData(values := torch.randn(100, dtype=torch.float64).exp(), values)

@@ -51,13 +51,13 @@ def test_a_step_is_counted_once_over_all_devices() -> None:
     assert found.percent(0.0) == 0.0
 
 
-def test_a_model_that_is_on_its_device_already_is_counted() -> None:
+def test_mfu_counts_a_model_on_device() -> None:
     """Ranks that regroup in place bring it there first; `meta` is a device as well."""
     assert counted(Linear(), device="meta") == counted(Linear())
 
 
 @pytest.mark.processes
-def test_ranks_that_regroup_in_place_tell_it_in_every_group(tmp_path: Path) -> None:
+def test_mfu_is_reported_after_regroup(tmp_path: Path) -> None:
     with elastic(tmp_path) as start:
         run = start(
             {
@@ -79,11 +79,11 @@ def test_ranks_that_regroup_in_place_tell_it_in_every_group(tmp_path: Path) -> N
         assert {1, alone_from, alone_from + 10} <= reported
 
 
-def test_a_model_that_reads_its_numbers_is_trained_without_the_metric() -> None:
+def test_mfu_is_omitted_for_untraceable_models() -> None:
     assert counted(Peeking()) is None
 
 
-def test_peaks_are_known_by_the_names_that_torch_says() -> None:
+def test_mfu_peaks_match_torchs_device_names() -> None:
     assert peak_flops("NVIDIA H200", half=True) == 989e12
     assert peak_flops("NVIDIA H100 PCIe", half=True) == 756e12
     assert peak_flops("NVIDIA A100-SXM4-80GB", half=False) == 19.5e12

@@ -26,7 +26,7 @@ JOB = {
         ("optimizer", "while the optimizer made its state or took its step (step 2): "),
     ],
 )
-def test_it_says_in_which_phase_and_what_to_do(
+def test_oom_report_names_phase_and_remedy(
     ranks: RankServer, tmp_path: Path, phase: str, words: str
 ) -> None:
     attempt = ranks.run(tmp_path, JOB, function=f"support.ranks.greedy:{phase}")
@@ -37,7 +37,7 @@ def test_it_says_in_which_phase_and_what_to_do(
     assert "gradient_accumulation: 2 (24 instead of 48 samples at once)" in failure["message"]
 
 
-def test_what_is_advised_fits_the_job() -> None:
+def test_oom_report_advice_fits_the_job() -> None:
     spec = validate_spec(
         {
             **JOB,
@@ -59,7 +59,7 @@ def test_what_is_advised_fits_the_job() -> None:
     assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
-def test_what_a_reproducible_job_is_advised_is_allowed() -> None:
+def test_oom_report_advice_respects_reproducibility() -> None:
     shards = {"reproducible": True, "logical_shards": 4, "global_batch_size": 12}
     spec = validate_spec({**JOB, "training": {"steps": 1, **shards}})
     report = str(explained(MemoryError(), spec, torch.device("cpu"), 0, 1))
@@ -67,7 +67,7 @@ def test_what_a_reproducible_job_is_advised_is_allowed() -> None:
     assert "training.reproducible: false and parallelism.strategy: fsdp" in report
 
 
-def test_a_planned_job_says_what_was_predicted_and_what_would_fit() -> None:
+def test_oom_report_includes_the_plan() -> None:
     prediction = Prediction(
         peak_memory_bytes=70 << 30,
         memory={"parameters": 20 << 30, "activations": 50 << 30},

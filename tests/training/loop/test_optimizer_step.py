@@ -24,7 +24,7 @@ def squares(model: nn.Module, batch: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
     return model(batch).square().mean(), ()
 
 
-def test_gradients_that_turn_out_to_be_of_no_use_change_no_weight() -> None:
+def test_unusable_gradients_change_no_weight() -> None:
     model = nn.Linear(3, 1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
     before = [p.detach().clone() for p in model.parameters()]
@@ -92,7 +92,7 @@ def pending_residual() -> dict[str, Tensor]:
     return {"weight": torch.full((1, 3), 5.0)}
 
 
-def test_what_is_owed_is_paid_once_by_a_step_that_is_taken() -> None:
+def test_pending_residual_is_added_once() -> None:
     job = Owing(Precision.FP32)
     job.strategy.add_pending_residual(pending_residual())
     assert job.take() == [-6.0] * 3
@@ -120,7 +120,7 @@ def test_a_step_that_breaks_off_pays_nothing() -> None:
     assert job.take() == [-6.0] * 3
 
 
-def test_what_is_owed_is_saved_before_it_is_paid() -> None:
+def test_pending_residual_is_saved() -> None:
     first, second = Owing(Precision.FP32), Owing(Precision.FP32)
     first.strategy.add_pending_residual(pending_residual())
     CompressionState(second.strategy, None).take(CompressionState(first.strategy, None).snapshot())

@@ -8,14 +8,14 @@ from trainhall.training.loop.stragglers import Stragglers, have_equal_work
 from trainhall.training.spec.parse import validate_spec
 
 
-def test_the_slowest_is_told_against_the_median() -> None:
+def test_straggler_ratio_uses_the_median() -> None:
     slowest = Stragglers().add(np.array([1.0, 1.1, 2.0, 0.9]))
     assert slowest is not None
     assert slowest.rank == 2
     assert slowest.ratio == 2.0 / 1.05
 
 
-def test_one_slow_moment_is_smoothed_and_a_slow_rank_is_not() -> None:
+def test_straggler_ratio_is_smoothed() -> None:
     once, always = Stragglers(), Stragglers()
     even, slow = np.ones(4), np.array([1.0, 1.0, 1.0, 2.0])
     for _ in range(10):
@@ -27,7 +27,7 @@ def test_one_slow_moment_is_smoothed_and_a_slow_rank_is_not() -> None:
     assert moment.ratio < 1.25 < lasting.ratio
 
 
-def test_another_number_of_ranks_is_measured_anew() -> None:
+def test_straggler_ratio_restarts_after_resize() -> None:
     stragglers = Stragglers()
     stragglers.add(np.array([1.0, 9.0]))
     after = stragglers.add(np.array([2.0, 1.0, 1.0]))

@@ -78,7 +78,7 @@ def test_a_step_that_overflowed_is_left_out() -> None:
     assert scalers[0].get_scale() == scalers[1].get_scale()
 
 
-def test_it_goes_on_from_a_state_that_was_loaded() -> None:
+def test_fused_adamw_continues_from_loaded_state() -> None:
     pair, before = Pair(), Pair()
     for number in range(3):
         before.gradients(number)

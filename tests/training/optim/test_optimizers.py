@@ -46,13 +46,13 @@ def trained_in_fp16(optimizer: str, *, overflows: bool) -> list[Tensor]:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.usefixtures("poisoned_memory")
-def test_a_first_step_that_is_left_out_leaves_nothing(optimizer: str) -> None:
+def test_skipped_first_step_leaves_no_state(optimizer: str) -> None:
     left_out = trained_in_fp16(optimizer, overflows=True)
     torch.testing.assert_close(left_out, trained_in_fp16(optimizer, overflows=False))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_first_gradient_may_come_later_than_the_others(optimizer: str) -> None:
+def test_optimizer_accepts_late_first_gradient(optimizer: str) -> None:
     model = nn.ModuleList([nn.Linear(2, 1, bias=False) for _ in range(2)])
     early, late = model.parameters()
     built = build_optimizer([early, late], spec(optimizer))
@@ -73,7 +73,7 @@ def test_a_first_gradient_may_come_later_than_the_others(optimizer: str) -> None
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_its_state_is_there_before_the_first_step_and_changes_no_weight(optimizer: str) -> None:
+def test_optimizer_state_initialisation_keeps_weights(optimizer: str) -> None:
     model = nn.Linear(3, 2)
     before = [p.detach().clone() for p in model.parameters()]
     built = build_optimizer(model.parameters(), spec(optimizer))
@@ -87,7 +87,7 @@ def test_its_state_is_there_before_the_first_step_and_changes_no_weight(optimize
 
 @pytest.mark.parametrize("momentum", [0.9, 0])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_its_state_is_the_one_that_torch_would_make(optimizer: str, momentum: float) -> None:
+def test_optimizer_state_matches_torch(optimizer: str, momentum: float) -> None:
     conv: Any = nn.Conv2d(2, 3, 2)
     model: nn.Module = conv.to(memory_format=torch.channels_last).to(torch.float64)
     options = spec(optimizer).model_copy(update={"momentum": momentum})
@@ -108,7 +108,7 @@ def test_its_state_is_the_one_that_torch_would_make(optimizer: str, momentum: fl
         assert forms[0] == forms[1]
 
 
-def test_what_a_checkpoint_lacks_is_that_of_whole_parameters_and_not_of_all() -> None:
+def test_checkpoint_may_lack_whole_parameters_only() -> None:
     state = {"a.b.step", "a.b.exp_avg", "c.step", "c.exp_avg"}
     assert lacking_state(state, state) == set()
     assert lacking_state(state, {"a.b.step", "a.b.exp_avg"}) == {"c.step", "c.exp_avg"}

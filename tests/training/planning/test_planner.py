@@ -103,7 +103,7 @@ def job(
     ]
     + [("gpt", "fsdp", True)],
 )
-def test_peak_memory_is_within_a_tenth_of_what_the_tracker_finds(
+def test_planner_memory_is_within_10_percent(
     ranks: RankServer, tmp_path: Path, model: str, strategy: str, recompute: bool
 ) -> None:
     spec = job(task(model, tmp_path / "data"), strategy, recompute=recompute)
@@ -143,7 +143,7 @@ def test_peak_memory_is_within_a_tenth_of_what_the_tracker_finds(
         ("deep mlp", 2, {"strategy": "fsdp"}, {"precision": "fp16"}),
     ],
 )
-def test_what_is_special_is_within_a_tenth_too(
+def test_planner_memory_of_special_cases_is_accurate(
     ranks: RankServer,
     tmp_path: Path,
     model: str,
@@ -176,7 +176,7 @@ def test_what_is_special_is_within_a_tenth_too(
         pytest.param([512, 384, 512], {"schedule": "zbv"}, marks=pytest.mark.slow),
     ],
 )
-def test_a_cut_within_a_split_hands_on_a_part(
+def test_planner_passes_parts_between_stages(
     ranks: RankServer, tmp_path: Path, hidden: list[int], parallelism: dict[str, Any]
 ) -> None:
     document_ = {
@@ -207,9 +207,7 @@ def test_a_cut_within_a_split_hands_on_a_part(
 
 @pytest.mark.parametrize("workers", [4, 8])
 @pytest.mark.parametrize("hidden", [[32], [64, 32], [64, 32, 16], [32] * 4, [32] * 9])
-def test_every_mesh_of_an_mlp_is_planned_that_has_layers_enough(
-    hidden: list[int], workers: int
-) -> None:
+def test_planner_covers_every_mesh_of_mlp(hidden: list[int], workers: int) -> None:
     spec = job({"name": "digits", "params": {"hidden": hidden, "dropout": 0.2}}, "ddp", batch=64)
     made = plan(spec, workers, RATES, None)
     assert not [
@@ -220,9 +218,7 @@ def test_every_mesh_of_an_mlp_is_planned_that_has_layers_enough(
 
 
 @pytest.mark.parametrize(("workers", "vocabulary"), [(2, 1024), (4, 50_000)])
-def test_a_deep_model_is_predicted_from_few_of_its_layers(
-    tmp_path: Path, workers: int, vocabulary: int
-) -> None:
+def test_planner_extrapolates_deep_models(tmp_path: Path, workers: int, vocabulary: int) -> None:
     """Also where what is not repeated is larger than all that is."""
     spec = job(gpt(tmp_path, layers=8, width=32, vocabulary=vocabulary), "fsdp", workers)
     with pretended(workers):
@@ -238,7 +234,7 @@ def test_a_deep_model_is_predicted_from_few_of_its_layers(
     assert quick.sent == pytest.approx(whole.sent, rel=0.01)
 
 
-def test_layers_that_are_computed_again_hold_less_and_compute_more(tmp_path: Path) -> None:
+def test_planner_models_activation_checkpointing(tmp_path: Path) -> None:
     kept, again = (
         plan(job(gpt(tmp_path, layers=4, width=32), "ddp", recompute=recompute), 2, RATES, None)
         for recompute in (False, True)
@@ -253,7 +249,7 @@ def test_layers_that_are_computed_again_hold_less_and_compute_more(tmp_path: Pat
             assert found.memory["activations"] < plain.memory["activations"]
 
 
-def test_the_quickest_that_fits_is_chosen_and_the_rest_says_what_it_lacks(tmp_path: Path) -> None:
+def test_planner_chooses_quickest_fitting_mesh(tmp_path: Path) -> None:
     spec = job(gpt(tmp_path, layers=2), "ddp")
     everything = plan(spec, 2, RATES, None)
     peaks = {p.asked.strategy: p.peak for p in everything.predictions}
@@ -278,13 +274,13 @@ def test_where_nothing_fits_the_smallest_is_named() -> None:
     assert printed["reason"].startswith(f"nothing fits: {mesh_text(least.asked)} needs the least")
 
 
-def test_what_the_model_cannot_do_is_told_with_the_reason(tmp_path: Path) -> None:
+def test_planner_reports_unsupported_strategies(tmp_path: Path) -> None:
     spec = job(task("resnet18", tmp_path), "ddp")
     refused = {r.strategy: r.reason for r in plan(spec, 2, RATES, None).refused}
     assert "declares no layers that tensor parallelism can split" in refused["tensor"]
 
 
-def test_a_model_that_looks_at_values_cannot_be_planned(
+def test_planner_refuses_value_dependent_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Curious(nn.Module):
@@ -302,7 +298,7 @@ def test_a_model_that_looks_at_values_cannot_be_planned(
         predicted_memory(job(gpt(tmp_path, layers=2), "ddp"))
 
 
-def test_a_mesh_that_cannot_be_traced_leaves_the_others_planned(tmp_path: Path) -> None:
+def test_planner_skips_an_untraceable_mesh(tmp_path: Path) -> None:
     """Here only those strategies call the model as a whole that do not cut it into stages."""
     task_ = {"name": "support.tasks.own:LooksAtValues"}
     spec = job(task_, "ddp")
@@ -318,13 +314,13 @@ def test_a_mesh_that_cannot_be_traced_leaves_the_others_planned(tmp_path: Path) 
     assert document(made, spec)["choice"]["strategy"] in ("pipeline", "model")
 
 
-def test_what_torch_warns_of_is_not_told(recwarn: pytest.WarningsRecorder) -> None:
+def test_planner_suppresses_torch_warnings(recwarn: pytest.WarningsRecorder) -> None:
     plan(job({"name": "digits"}, "ddp"), 2, RATES, None)
     assert not [w for w in recwarn if "torch" in Path(w.filename).parts]
 
 
 @pytest.mark.processes
-def test_what_an_own_task_prints_is_no_part_of_the_plan(
+def test_planner_ignores_output_of_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task_ = "from trainhall.training.tasks.synthetic import Synthetic\n\nprint('loading')\n"
@@ -375,7 +371,7 @@ def test_a_gpu_is_known_by_its_name() -> None:
     assert of_gpu("Voodoo 2", half=True) is None
 
 
-def test_peaks_of_two_lengths_at_different_moments_are_not_extended() -> None:
+def test_planner_does_not_extrapolate_different_peaks() -> None:
     def trace(start: dict[str, float], update: dict[str, float]) -> Trace:
         return Trace({"start": start, "update": update}, 0, {}, 0, 0)
 
@@ -384,7 +380,7 @@ def test_peaks_of_two_lengths_at_different_moments_are_not_extended() -> None:
     assert not grows_evenly(one, trace({"parameters": 10}, {"parameters": 4}))
 
 
-def test_a_loss_that_calls_the_model_twice_is_planned_for_what_can_compute_it() -> None:
+def test_planner_handles_a_loss_calling_twice() -> None:
     made = plan(job({"name": "support.tasks.own:Contrasted"}, "ddp"), 2, RATES, None)
     strategies = {p.asked.strategy for p in made.predictions}
     assert {"ddp", "fsdp"} <= strategies
@@ -394,7 +390,7 @@ def test_a_loss_that_calls_the_model_twice_is_planned_for_what_can_compute_it() 
         assert "the loss calls the model more than once" in reasons[strategy]
 
 
-def test_what_has_no_gradient_is_planned_for_what_does_not_need_it() -> None:
+def test_planner_handles_parameters_without_gradient() -> None:
     task = {"name": "support.tasks.own:LeftOut", "params": {"without": [0]}}
     made = plan(job(task, "ddp"), 2, RATES, None)
     reasons = {r.strategy: r.reason for r in made.refused}
@@ -402,7 +398,7 @@ def test_what_has_no_gradient_is_planned_for_what_does_not_need_it() -> None:
     assert "tensor" in {p.asked.strategy for p in made.predictions}
 
 
-def test_a_model_whose_state_no_checkpoint_gives_back_is_not_planned(
+def test_planner_refuses_unrestorable_state(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = job({"name": "support.tasks.own:Counted"}, "ddp")

@@ -58,7 +58,7 @@ print(json.dumps({
 
 
 @pytest.mark.processes
-def test_work_is_done_once_whoever_does_it() -> None:
+def test_fork_map_does_each_item_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, check=True, text=True
     )

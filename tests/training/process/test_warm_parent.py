@@ -101,7 +101,7 @@ def test_its_forks_are_as_good_as_new(warm: Warm, tmp_path: Path) -> None:
     assert answers[0]["random"] != answers[1]["random"]
 
 
-def test_a_bad_request_harms_nobody(warm: Warm, tmp_path: Path) -> None:
+def test_warm_parent_survives_a_bad_request(warm: Warm, tmp_path: Path) -> None:
     assert warm.read() == {"ready": True}
     for line in (
         b"nonsense", b"7", b'"text"', b"null", b"[]", b"{}", b"[" * 100_000, b"\xff",
@@ -123,7 +123,7 @@ def test_it_ends_with_the_agent(warm: Warm) -> None:
 
 
 @pytest.mark.processes
-def test_a_host_without_torch_is_told_what_to_do(tmp_path: Path) -> None:
+def test_warm_parent_reports_missing_torch(tmp_path: Path) -> None:
     broken = tmp_path / "torch"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise ImportError('libcudart.so.13: not found')")

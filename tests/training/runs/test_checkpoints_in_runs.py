@@ -33,9 +33,7 @@ def damage(folder: Path) -> None:
     file.write_bytes(data)
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_run_falls_back_from_damaged_checkpoint(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, job(every_steps=8))
     damage(tmp_path / "checkpoints" / "step-00000020-a1-g1")
     second = ranks.run(tmp_path, job(), attempt=2, resume=names(first))
@@ -50,9 +48,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert second.event("completed")["weights_sha256"] == first.event("completed")["weights_sha256"]
 
 
-def test_with_no_good_checkpoint_the_job_does_not_start_over(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_run_without_good_checkpoint_fails(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, job())
     damage(tmp_path / "checkpoints" / "step-00000020-a1-g1")
     second = ranks.run(tmp_path, job(), attempt=2, resume=names(first))
@@ -61,9 +57,7 @@ def test_with_no_good_checkpoint_the_job_does_not_start_over(
     assert not second.events(kind="started")
 
 
-def test_a_finished_job_that_is_resumed_completes_at_once(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_resumed_finished_run_completes(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, job())
     second = ranks.run(tmp_path, job(), attempt=2, resume=names(first))
     assert second.codes == [0, 0], second.stderr()
@@ -72,7 +66,7 @@ def test_a_finished_job_that_is_resumed_completes_at_once(
         assert second.event("completed")[key] == first.event("completed")[key], key
 
 
-def test_a_pause_that_cannot_be_saved_is_a_failure(ranks: RankServer, tmp_path: Path) -> None:
+def test_pause_with_failed_save_is_failure(ranks: RankServer, tmp_path: Path) -> None:
     tmp_path.joinpath("checkpoints").mkdir()
     # The name of the checkpoint is taken, and none is ever overwritten.
     (tmp_path / "checkpoints" / "step-00000001-a1-g1").mkdir()
@@ -85,9 +79,7 @@ def test_a_pause_that_cannot_be_saved_is_a_failure(ranks: RankServer, tmp_path: 
     assert not attempt.events(kind="paused")
 
 
-def test_a_save_that_fails_on_the_way_does_not_stop_the_training(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_failed_save_does_not_stop_training(ranks: RankServer, tmp_path: Path) -> None:
     tmp_path.joinpath("checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-00000010-a1-g1").mkdir()
     attempt = ranks.run(tmp_path, job(every_steps=10))
@@ -98,9 +90,7 @@ def test_a_save_that_fails_on_the_way_does_not_stop_the_training(
     assert names(attempt) == ["step-00000020-a1-g1"]
 
 
-def test_hosts_that_hold_different_checkpoints_agree_that_none_can_be_loaded(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_hosts_without_common_checkpoint_fail_together(ranks: RankServer, tmp_path: Path) -> None:
     """One that had none did not take part: the others waited for it."""
     first = ranks.run(tmp_path, job())
     second = ranks.run(

@@ -99,9 +99,7 @@ def test_no_gradient_is_lost_between_numbers_of_ranks(ranks: RankServer, tmp_pat
                 assert all(torch.equal(each, kept[0]) for each in kept)
 
 
-def test_ranks_that_have_sent_everything_save_with_one_that_has_not(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_residuals_are_saved_from_some_ranks(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.sync:save_beside_newcomers", 3, tmp_path) == [0] * 3
     tensors = saved(tmp_path / "saved", sync_ranks.NAME)
     for name, left in sync_ranks.left_by(2).items():
@@ -110,7 +108,7 @@ def test_ranks_that_have_sent_everything_save_with_one_that_has_not(
             assert torch.equal(tensors[f"residual/{rank}/{name}"], torch.zeros_like(left))
 
 
-def test_what_is_owed_is_added_to_gradients_until_it_is_paid() -> None:
+def test_pending_residual_is_added_until_cleared() -> None:
     model = nn.Linear(3, 2, bias=False)
     strategy = Replicas(model, device=torch.device("cpu"), bucket_mb=25)
     residual = torch.randn(2, 3)
@@ -126,9 +124,7 @@ def test_what_is_owed_is_added_to_gradients_until_it_is_paid() -> None:
             strategy.clear_pending_residual()
 
 
-def test_a_job_goes_on_with_other_ranks_and_other_compressions(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_run_resumes_with_other_ranks_and_compression(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, digits(3, {"compression": "topk"}), command=Command.PAUSE)
     resume = names(first)
     for number, (workers, sync) in enumerate(
@@ -149,7 +145,7 @@ def test_a_job_goes_on_with_other_ranks_and_other_compressions(
         resume = names(attempt) if number == 2 else resume
 
 
-def test_what_another_strategy_cannot_add_is_told(ranks: RankServer, tmp_path: Path) -> None:
+def test_unusable_residual_is_reported(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, digits(2, {"compression": "topk"}), command=Command.PAUSE)
     spec = digits(2) | {"parallelism": {"strategy": "fsdp"}}
     second = ranks.run(tmp_path, spec, attempt=2, resume=names(first))
@@ -158,9 +154,7 @@ def test_what_another_strategy_cannot_add_is_told(ranks: RankServer, tmp_path: P
     assert any("had not sent yet was left out" in message for message in messages)
 
 
-def test_a_job_tells_what_compressions_would_gain_on_its_links(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_run_reports_potential_compression_gains(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(
         tmp_path / "topk",
         digits(2, {"compression": "topk", "measure_links": True}, epochs=1, steps=None),
@@ -178,9 +172,7 @@ def test_a_job_tells_what_compressions_would_gain_on_its_links(
     assert all(seconds > 0 for seconds in spent)
 
 
-def test_links_are_measured_only_among_ranks_that_ask_for_it(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_links_are_measured_only_on_request(ranks: RankServer, tmp_path: Path) -> None:
     for name, spec in {
         "one rank": digits(1, {"measure_links": True}),
         "not asked for": digits(2),
@@ -190,7 +182,7 @@ def test_links_are_measured_only_among_ranks_that_ask_for_it(
         assert not attempt.curve("compression_seconds")
 
 
-def test_a_job_goes_on_where_a_rank_could_not_measure(ranks: RankServer, tmp_path: Path) -> None:
+def test_run_continues_after_failed_link_measurement(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(
         tmp_path, digits(2, {"measure_links": True}), function="support.groups.probe:failing"
     )
@@ -200,9 +192,7 @@ def test_a_job_goes_on_where_a_rank_could_not_measure(ranks: RankServer, tmp_pat
     assert attempt.event("completed")["network"] == event
 
 
-def test_pairs_exchange_by_the_backends_messages_as_on_a_gpu(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_link_measurement_uses_the_backend(ranks: RankServer, tmp_path: Path) -> None:
     assert ranks.call("support.groups.probe:by_messages", 3, tmp_path) == [0, 0, 0]
     links = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     assert links[0] == links[1] == links[2]
@@ -210,7 +200,7 @@ def test_pairs_exchange_by_the_backends_messages_as_on_a_gpu(
     assert links[0]["host"]["bandwidth"] > 0
 
 
-def test_a_report_in_words() -> None:
+def test_network_report_is_readable() -> None:
     each = {"sending_seconds": 0.1, "own_seconds": 0.002}
     report = {
         "links": {
@@ -246,7 +236,7 @@ def accuracy(ranks: RankServer, folder: Path, sync: dict[str, Any]) -> float:
 
 
 @pytest.mark.parametrize("compression", LOSSY)
-def test_a_hundredth_of_the_gradients_learns_as_much_in_as_many_epochs(
+def test_topk_one_percent_learns_equally_well(
     ranks: RankServer, tmp_path: Path, dense_accuracy: float, compression: str
 ) -> None:
     """benchmarks/convergence.py is the same on a larger scale."""

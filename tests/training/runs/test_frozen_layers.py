@@ -40,7 +40,7 @@ def job(
         pytest.param(4, [0, 1], {**PIPELINE, "data": 2}, "fp32", False, id="first stage × data"),
     ],
 )  # fmt: skip
-def test_a_stage_that_trains_nothing_keeps_the_others_from_nothing(
+def test_frozen_stage_does_not_block_others(
     ranks: RankServer,
     tmp_path: Path,
     workers: int,

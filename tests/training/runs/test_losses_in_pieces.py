@@ -30,7 +30,7 @@ def four_layers(parallelism: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("workers", "parallelism"), PIECES)
-def test_a_loss_that_calls_the_model_twice_is_refused(
+def test_pipeline_refuses_loss_calling_model_twice(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any]
 ) -> None:
     params = four_layers(parallelism)
@@ -43,7 +43,7 @@ def test_a_loss_that_calls_the_model_twice_is_refused(
 
 
 @pytest.mark.parametrize(("workers", "parallelism"), PIECES)
-def test_what_a_loss_does_to_its_inputs_in_training_alone_is_done(
+def test_pipeline_applies_training_only_input_changes(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any]
 ) -> None:
     params = four_layers(parallelism)
@@ -68,7 +68,7 @@ def test_micro_batches_that_differ_in_shape_are_refused(ranks: RankServer, tmp_p
     ("workers", "parallelism"),
     [*PIECES, pytest.param(4, {"strategy": "pipeline", "data": 2}, id="pipeline × data")],
 )
-def test_both_ends_of_a_pipeline_draw_the_same_numbers_for_a_micro_batch(
+def test_pipeline_ends_draw_equal_random_numbers(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any]
 ) -> None:
     params = {"folder": str(tmp_path), **four_layers(parallelism)}

@@ -32,7 +32,7 @@ def job(workers: int, parallelism: dict[str, Any], without: list[int]) -> dict[s
         pytest.param(4, {"strategy": "pipeline", "data": 2}, [0, 2], id="pipeline, all ranks"),
     ],
 )
-def test_a_parameter_that_some_rank_leaves_out_ends_the_job_before_a_step(
+def test_unused_parameter_on_one_rank_ends_run(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any], without: list[int]
 ) -> None:
     attempt = ranks.run(tmp_path, job(workers, parallelism, without))
@@ -46,7 +46,7 @@ def test_a_parameter_that_some_rank_leaves_out_ends_the_job_before_a_step(
 
 @pytest.mark.parametrize("without", [[1], [0, 1]])
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_a_layer_that_some_rank_leaves_out_of_fsdp_is_named(
+def test_fsdp_names_layer_unused_on_one_rank(
     ranks: RankServer, tmp_path: Path, without: list[int], rounds: int
 ) -> None:
     params = {"without": without, "rounds": rounds}
@@ -61,9 +61,7 @@ def test_a_layer_that_some_rank_leaves_out_of_fsdp_is_named(
     assert not attempt.events(kind="stepped")
 
 
-def test_a_frozen_layer_that_some_rank_leaves_out_of_fsdp_is_named(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_fsdp_names_frozen_unused_layer(ranks: RankServer, tmp_path: Path) -> None:
     """Nothing is reduced of it, but all ranks gather its weights together: those of the next layer
     would be taken for them."""
     spec = job(2, {"strategy": "fsdp"}, [1])
@@ -84,7 +82,7 @@ def test_a_frozen_layer_that_some_rank_leaves_out_of_fsdp_is_named(
         pytest.param(2, {"strategy": "pipeline"}, id="pipeline"),
     ],
 )
-def test_where_nothing_is_averaged_a_parameter_may_have_no_gradient(
+def test_single_rank_allows_unused_parameters(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any]
 ) -> None:
     attempt = ranks.run(tmp_path, job(workers, parallelism, list(range(workers))))

@@ -81,9 +81,7 @@ def test_paused_and_resumed_is_uninterrupted_bit_for_bit(
     assert done["metrics"]["eval_accuracy"] == expected["metrics"]["eval_accuracy"]
 
 
-def test_a_pause_while_training_is_heard_by_all_ranks_at_one_step(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_pause_reaches_all_ranks_at_one_step(ranks: RankServer, tmp_path: Path) -> None:
     spec = {
         "task": {"name": "synthetic", "params": {"step_seconds": 0.002}},
         "resources": {"workers": 2},
@@ -115,7 +113,7 @@ def test_a_pause_at_the_last_step_completes(ranks: RankServer, tmp_path: Path) -
     assert attempt.event("completed")["steps"] == 1
 
 
-def test_a_job_goes_on_with_more_ranks(ranks: RankServer, tmp_path: Path) -> None:
+def test_run_resumes_with_more_ranks(ranks: RankServer, tmp_path: Path) -> None:
     first = ranks.run(tmp_path, digits(1), command=Command.PAUSE)
     second = ranks.run(tmp_path, digits(3), attempt=2, resume=names(first))
     assert second.codes == [0, 0, 0], second.stderr()
@@ -128,7 +126,7 @@ def test_a_job_goes_on_with_more_ranks(ranks: RankServer, tmp_path: Path) -> Non
     [(1, "ddp", "sgd"), (1, "ddp", "adamw"), (1, "fsdp", "sgd"), (1, "fsdp", "adamw")],
 )
 @pytest.mark.parametrize("function", ["rank_server:train", "unused_ranks:saves_as_before"])
-def test_a_parameter_that_had_no_gradient_yet_keeps_no_checkpoint_from_being_resumed(
+def test_run_resumes_with_parameters_without_gradient(
     ranks: RankServer, tmp_path: Path, workers: int, strategy: str, optimizer: str, function: str
 ) -> None:
     spec = {
@@ -146,9 +144,7 @@ def test_a_parameter_that_had_no_gradient_yet_keeps_no_checkpoint_from_being_res
     assert done["weights_sha256"] == expected["weights_sha256"]
 
 
-def test_a_checkpoint_without_an_optimizer_is_none_for_one_that_has_a_state(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_checkpoint_without_optimizer_state_is_refused(ranks: RankServer, tmp_path: Path) -> None:
     spec = digits(1, optimizer="sgd", momentum=0)
     first = ranks.run(tmp_path, spec, command=Command.PAUSE)
     for number, optimizer in enumerate(("sgd", "adamw"), start=2):

@@ -65,9 +65,7 @@ def test_any_number_of_ranks_gives_the_same_bits(
     assert found == [found[0]] * 4
 
 
-def test_shards_that_are_divided_unevenly_give_the_same_bits(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_uneven_shards_are_bit_exact(ranks: RankServer, tmp_path: Path) -> None:
     """Seven shards on 3 ranks: each holds parts of different subtrees."""
     options = {"logical_shards": 7, "global_batch_size": 49}
     found = [
@@ -77,15 +75,13 @@ def test_shards_that_are_divided_unevenly_give_the_same_bits(
     assert found[0] == found[1]
 
 
-def test_a_rank_computes_with_one_thread_whatever_the_host_gives_it() -> None:
+def test_reproducible_rank_uses_one_thread() -> None:
     torch.set_num_threads(2)
     choose_kernels(torch.device("cpu"))
     assert torch.get_num_threads() == 1
 
 
-def test_a_job_that_is_paused_and_resized_gives_the_bits_of_one_that_is_not(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_paused_and_resized_run_is_bit_exact(ranks: RankServer, tmp_path: Path) -> None:
     whole = ranks.run(tmp_path / "whole", spec(2))
     attempts: list[Attempt] = []
     for number, workers in enumerate((4, 3, 1, 4), start=1):
@@ -110,7 +106,7 @@ def test_a_parameter_without_a_gradient_is_named(ranks: RankServer, tmp_path: Pa
     assert "spare.weight, spare.bias got no gradient" in message
 
 
-def test_sums_that_fail_are_told_in_their_own_words(ranks: RankServer, tmp_path: Path) -> None:
+def test_failed_logical_sum_reports_its_error(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, spec(2), function="support.groups.tree:failing")
     assert attempt.codes == [1, 1]
     for rank in (0, 1):

@@ -61,7 +61,7 @@ def test_every_step_has_a_point_in_every_series(ranks: RankServer, tmp_path: Pat
             assert sum(part[i][1] for part in parts) == pytest.approx(whole)
 
 
-def test_communication_hides_behind_the_backward_pass_where_there_are_several_buckets(
+def test_communication_overlaps_backward_with_several_buckets(
     ranks: RankServer, tmp_path: Path
 ) -> None:
     task = {"name": "digits", "params": {"hidden": [512, 512]}}
@@ -90,7 +90,7 @@ def test_low_precision_learns_too(ranks: RankServer, tmp_path: Path, precision: 
     assert attempt.event("completed")["metrics"]["eval_accuracy"] > 0.85
 
 
-def test_gradients_are_clipped_and_their_norm_is_told(ranks: RankServer, tmp_path: Path) -> None:
+def test_gradients_are_clipped_and_norm_reported(ranks: RankServer, tmp_path: Path) -> None:
     options: dict[str, Any] = {"optimizer": "sgd", "momentum": 0, "learning_rate": 1.0}
     free = ranks.run(tmp_path / "free", job(steps=2, **options))
     tight = ranks.run(tmp_path / "tight", job(steps=2, gradient_clip=1e-6, **options))
@@ -110,7 +110,7 @@ def first_not_finite(attempt: Attempt) -> int:
     return max(sound) + 1
 
 
-def test_a_loss_that_is_no_number_ends_the_training(ranks: RankServer, tmp_path: Path) -> None:
+def test_nan_loss_ends_training(ranks: RankServer, tmp_path: Path) -> None:
     spec = job("synthetic", optimizer="sgd", learning_rate=8.0)
     attempt = ranks.run(tmp_path, {**spec, "checkpoint": {"every_steps": 2}})
     assert attempt.codes == [1, 1]
@@ -129,7 +129,7 @@ def test_a_loss_that_is_no_number_ends_the_training(ranks: RankServer, tmp_path:
         assert f"the newest checkpoint before it is of step {max(saved)};" in failure["message"]
 
 
-def test_fp16_leaves_a_few_steps_out_and_not_all(ranks: RankServer, tmp_path: Path) -> None:
+def test_fp16_skips_only_a_few_steps(ranks: RankServer, tmp_path: Path) -> None:
     options: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 1e6, "precision": "fp16"}
     attempt = ranks.run(tmp_path, job("synthetic", **options))
     assert attempt.codes == [1, 1]
@@ -139,7 +139,7 @@ def test_fp16_leaves_a_few_steps_out_and_not_all(ranks: RankServer, tmp_path: Pa
     assert f"at step {first_not_finite(attempt) + 20};" in attempt.event("failure")["message"]
 
 
-def test_a_failure_says_what_to_do(ranks: RankServer, tmp_path: Path) -> None:
+def test_failure_suggests_a_remedy(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, job(global_batch_size=4096))
     assert attempt.codes == [1, 1]
     for rank in (0, 1):
@@ -155,14 +155,14 @@ def test_epochs_set_the_number_of_steps(ranks: RankServer, tmp_path: Path) -> No
     assert attempt.event("completed")["steps"] == 4
 
 
-def test_checkpoints_come_at_their_steps_and_at_the_end(ranks: RankServer, tmp_path: Path) -> None:
+def test_checkpoints_are_saved_on_schedule_and_end(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, {**job(), "checkpoint": {"every_steps": 12}})
     saved = [e["data"] for e in attempt.events(kind="checkpoint")]
     assert [s["step"] for s in saved] == [12, 24, 30]
     assert saved[-1]["metrics"]["loss"] == attempt.curve("loss")[-1][1]
 
 
-def test_a_folder_that_takes_no_checkpoints_is_told_before_the_first_step(
+def test_unwritable_checkpoint_folder_fails_before_training(
     ranks: RankServer, tmp_path: Path
 ) -> None:
     (tmp_path / "checkpoints").symlink_to("/proc", target_is_directory=True)
@@ -206,9 +206,7 @@ def saved_weights(attempt: Attempt) -> dict[int, list[Tensor]]:
 
 
 @pytest.mark.parametrize("at", [4, 8])
-def test_weights_that_are_no_numbers_are_neither_saved_nor_a_result(
-    ranks: RankServer, tmp_path: Path, at: int
-) -> None:
+def test_nan_weights_are_not_saved(ranks: RankServer, tmp_path: Path, at: int) -> None:
     spec = no_derivative(at, gradient_clip=1.0)
     attempt = ranks.run(tmp_path, spec)
     assert attempt.codes == [1]
@@ -223,9 +221,7 @@ def test_weights_that_are_no_numbers_are_neither_saved_nor_a_result(
     assert all(tensors and all(t.isfinite().all() for t in tensors) for tensors in weights.values())
 
 
-def test_fp16_that_leaves_every_step_out_ends_the_training(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_fp16_skipping_every_step_ends_training(ranks: RankServer, tmp_path: Path) -> None:
     spec = no_derivative(3, precision="fp16", steps=60)
     spec["task"]["params"]["lasts"] = True
     attempt = ranks.run(tmp_path, spec)

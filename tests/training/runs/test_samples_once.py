@@ -97,7 +97,7 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_fifty_interruptions_and_resizes_repeat_and_skip_no_sample(seed: int) -> None:
+def test_interruptions_and_resizes_read_samples_once(seed: int) -> None:
     job = Interrupted(seed)
     for _ in range(50):
         job.attempt()
@@ -160,9 +160,7 @@ def counted(batch: int, **length: int) -> dict[str, Any]:
     }
 
 
-def test_a_job_that_goes_on_with_another_batch_size_reads_the_rest_of_its_epoch(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_batch_size_change_finishes_the_epoch(ranks: RankServer, tmp_path: Path) -> None:
     ranks.run(tmp_path, counted(10, steps=5))
     names = [checkpoint.path.name for checkpoint in scan(tmp_path / "checkpoints")]
     attempt = ranks.run(tmp_path, counted(15, steps=9), attempt=2, resume=names)
@@ -172,7 +170,7 @@ def test_a_job_that_goes_on_with_another_batch_size_reads_the_rest_of_its_epoch(
     assert found == rest[50:95] + following[:15]
 
 
-def test_a_job_of_epochs_is_refused_another_batch_size(ranks: RankServer, tmp_path: Path) -> None:
+def test_epoch_based_run_refuses_batch_size_change(ranks: RankServer, tmp_path: Path) -> None:
     ranks.run(tmp_path, counted(10, epochs=1))
     names = [checkpoint.path.name for checkpoint in scan(tmp_path / "checkpoints")]
     second = ranks.run(tmp_path, counted(32, epochs=4), attempt=2, resume=names)

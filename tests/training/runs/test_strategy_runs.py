@@ -158,9 +158,7 @@ def test_low_precision_stays_near_float32(
     assert losses != expected, "autocast did its work"
 
 
-def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_overflow_on_one_rank_skips_step_everywhere(ranks: RankServer, tmp_path: Path) -> None:
     spec = digits(3, {"strategy": "fsdp"}, precision="fp16", optimizer="sgd", learning_rate=1e6)
     attempt = ranks.run(tmp_path, {**spec, "task": {"name": "synthetic"}})
     (note,) = attempt.events(kind="note")
@@ -180,7 +178,7 @@ def test_an_overflow_on_one_rank_leaves_the_step_out_on_all(
         (3, {"strategy": "parameter_server"}, "in_the_loss"),
     ],
 )
-def test_overflows_planted_on_one_rank_leave_their_steps_out_on_all(
+def test_planted_overflows_skip_steps_everywhere(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any], where: str
 ) -> None:
     spec = digits(workers, parallelism, precision="fp16")
@@ -193,7 +191,7 @@ def test_overflows_planted_on_one_rank_leave_their_steps_out_on_all(
         assert facts == {"scale": 2**14, "steps": [2] if holds else [], "finite": True}, rank
 
 
-def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_path: Path) -> None:
+def test_pipeline_reports_waiting_time(ranks: RankServer, tmp_path: Path) -> None:
     options = {"strategy": "pipeline", "microbatches": 4}
     attempt = ranks.run(tmp_path, digits(2, options, evaluate_every_steps=None))
     assert attempt.codes == [0, 0], attempt.stderr()
@@ -221,7 +219,7 @@ def test_a_pipeline_tells_how_long_its_ranks_have_waited(ranks: RankServer, tmp_
         ),
     ],
 )
-def test_a_model_that_cannot_do_it_ends_at_its_start_with_the_reason(
+def test_unsupported_model_fails_at_start(
     ranks: RankServer, tmp_path: Path, strategy: str, words: str
 ) -> None:
     spec = {**digits(2, {"strategy": strategy}), "task": {"name": "support.tasks.own:Plain"}}

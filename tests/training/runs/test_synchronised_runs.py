@@ -32,7 +32,7 @@ def native(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Attem
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_job_goes_on_with_another_number_of_ranks(
+def test_run_resumes_with_other_rank_count(
     ranks: RankServer, tmp_path: Path, native: Attempt, algorithm: str
 ) -> None:
     first = ranks.run(tmp_path, digits(2, algorithm), command=Command.PAUSE)
@@ -61,9 +61,7 @@ def test_paused_and_resumed_is_uninterrupted_bit_for_bit(ranks: RankServer, tmp_
     assert done["weights_sha256"] == expected["weights_sha256"]
 
 
-def test_the_death_of_a_rank_is_told_with_peer_round_and_bytes(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_rank_death_reports_peer_round_and_bytes(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, digits(3, "ring"), function="support.ranks.hook:die_in_a_job")
     assert attempt.codes == [1, -9, 1]
     failure = attempt.event("failure", rank=2)

@@ -10,9 +10,7 @@ from trainhall.training.sdk import checkpoints
 from trainhall.training.sdk.checkpoints import Checkpoints
 
 
-def test_a_failed_save_names_the_step_of_the_rank_that_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_save_names_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     unsaved: list[tuple[int, str]] = []

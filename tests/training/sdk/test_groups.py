@@ -9,7 +9,7 @@ import torch.distributed as dist
 from trainhall.training.sdk import together
 
 
-def test_groups_are_known_with_and_without_torchs_own_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_groups_are_found_without_torchs_list(monkeypatch: pytest.MonkeyPatch) -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         other = dist.new_group()
@@ -44,7 +44,7 @@ sys.exit(7)
 
 
 @pytest.mark.processes
-def test_a_process_ends_while_threads_of_its_groups_are_at_work() -> None:
+def test_process_ends_with_busy_group_threads() -> None:
     """It was ended by SIGABRT; and a script of its own end leaves its groups as they are."""
     ended = subprocess.run(
         [sys.executable, "-c", AT_WORK], capture_output=True, text=True, timeout=60

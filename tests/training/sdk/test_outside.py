@@ -53,7 +53,7 @@ def test_a_script_leaves_as_it_would(tmp_path: Path) -> None:
         ("th.nothing", "has no attribute 'nothing'"),
     ],
 )
-def test_wrong_use_is_told(tmp_path: Path, text: str, why: str) -> None:
+def test_sdk_reports_wrong_use(tmp_path: Path, text: str, why: str) -> None:
     assert why in run(text, tmp_path).stderr.splitlines()[-1]
 
 
@@ -93,7 +93,7 @@ for call in (th.should_stop, th.leave, th.checkpoint.load, lambda: th.checkpoint
 
 
 @pytest.mark.processes
-def test_a_broken_mark_of_an_attempt_is_no_attempt(tmp_path: Path) -> None:
+def test_sdk_ignores_a_broken_attempt_mark(tmp_path: Path) -> None:
     """Left over in a shell: the folder is gone, or there never was one."""
     env = {"TRAINHALL_ATTEMPT_FOLDER": str(tmp_path / "gone"), "TRAINHALL_WRITER": "0-aa",
            "RANK": "0"}  # fmt: skip

@@ -65,7 +65,7 @@ def test_numbers_of_every_kind_are_taken() -> None:
         ({f"m{i}": i for i in range(1001)}, None, "more than 1000 different"),
     ],
 )
-def test_what_is_no_metric_is_refused_as_a_whole(values: Any, step: Any, why: str) -> None:
+def test_log_refuses_invalid_metrics_entirely(values: Any, step: Any, why: str) -> None:
     kept = Kept()
     reporter = Reporter(kept)
     with pytest.raises((TypeError, ValueError), match=why):
@@ -110,7 +110,7 @@ class Torn:
         raise RuntimeError("the device is gone")
 
 
-def test_a_value_that_cannot_be_read_ends_no_thread(
+def test_unreadable_metric_does_not_end_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(reporting, "FLUSH_SECONDS", 0.001)
@@ -129,7 +129,7 @@ def test_a_value_that_cannot_be_read_ends_no_thread(
     ]
 
 
-def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reporting_queue_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "MAX_WAITING", 10)
     monkeypatch.setattr(reporting, "FLUSH_SECONDS", 600)
     spooled = Spooled(MetricSpool(tmp_path / "metrics.bin"), rank=0)

@@ -16,7 +16,7 @@ from trainhall.training.sdk.trainer import StepResult, Trainer
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_steps_are_those_of_a_plain_loop(rounds: int) -> None:
+def test_trainer_steps_match_a_plain_loop(rounds: int) -> None:
     by_hand, ours = make_model(), make_model()
     optimizer = torch.optim.SGD(by_hand.parameters(), lr=0.1)
     trainer = Trainer(
@@ -38,7 +38,7 @@ def test_steps_are_those_of_a_plain_loop(rounds: int) -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_it_goes_on_from_its_state() -> None:
+def test_trainer_resumes_from_its_state() -> None:
     def make() -> Trainer:
         return Trainer(make_model(), optimizer=torch.optim.AdamW, precision="bf16", device="cpu")
 
@@ -82,7 +82,7 @@ def test_it_goes_on_from_its_state() -> None:
         ),
     ],
 )
-def test_wrong_options_name_what_is_allowed(options: dict[str, Any], why: str) -> None:
+def test_trainer_errors_name_allowed_options(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Trainer(make_model(), optimizer=torch.optim.AdamW, device="cpu", **options)
 
@@ -101,7 +101,7 @@ def test_a_batch_must_divide() -> None:
 
 
 @pytest.mark.parametrize("function", ["train", "train_over_a_ring"])
-def test_ranks_agree_with_one_that_has_the_whole_batch(
+def test_trainer_ranks_match_a_single_rank(
     ranks: RankServer, tmp_path: Path, function: str
 ) -> None:
     assert ranks.call(f"support.ranks.trainer:{function}", 2, tmp_path) == [0, 0]
@@ -115,7 +115,7 @@ def test_ranks_agree_with_one_that_has_the_whole_batch(
 
 
 @pytest.mark.parametrize("function", ["go_on", "go_on_with_nccl_alone"])
-def test_what_a_compression_has_not_sent_is_saved_on_demand(
+def test_trainer_saves_unsent_gradients_on_request(
     ranks: RankServer, tmp_path: Path, function: str
 ) -> None:
     codes = ranks.call(f"support.ranks.trainer:{function}", 2, tmp_path)
@@ -141,7 +141,7 @@ def test_what_a_compression_has_not_sent_is_saved_on_demand(
         torch.testing.assert_close(a.detach(), b.detach() - 0.1 * left)
 
 
-def test_gradients_are_told_as_they_are_accumulated() -> None:
+def test_trainer_reports_accumulated_gradients() -> None:
     trainer = Trainer(
         make_model(), optimizer=torch.optim.AdamW, device="cpu", gradient_accumulation=2
     )

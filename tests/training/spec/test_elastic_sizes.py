@@ -46,7 +46,7 @@ def test_sizes_follow_from_parallelism_and_batch(
     assert found.resources.workers == sizes[-1]
 
 
-def test_the_fewest_are_one_unless_said_otherwise() -> None:
+def test_min_workers_defaults_to_one() -> None:
     assert spec({"max_workers": 4}).resources.min_workers == 1
     assert spec({"min_workers": 2, "max_workers": 4}).possible_workers == (2, 4)
     assert spec({"workers": 4}).possible_workers == (4,)
@@ -79,7 +79,7 @@ def test_a_single_number_of_workers_is_no_range() -> None:
     assert message.startswith("batch size 64 is not divisible by 3 (3 workers)")
 
 
-def test_what_is_wrong_at_every_size_is_told_without_sizes() -> None:
+def test_error_at_every_size_omits_sizes() -> None:
     with pytest.raises(SpecError) as caught:
         validate_spec({
             "name": "x", "script": {"path": "/x.py"}, "parallelism": {"strategy": "fsdp"},
@@ -97,7 +97,7 @@ def test_what_is_wrong_at_every_size_is_told_without_sizes() -> None:
         {"checkpoint": {"every_seconds": 3}},
     ],
 )
-def test_a_script_is_not_given_what_only_tasks_heed(given: dict[str, Any]) -> None:
+def test_script_refuses_task_only_options(given: dict[str, Any]) -> None:
     script = {"name": "x", "script": {"path": "/x.py"}}
     again = validate_spec(validate_spec(script).model_dump(mode="json"))
     assert again.script is not None
@@ -132,7 +132,7 @@ def test_an_attempt_gets_a_spec_of_one_size() -> None:
         elastic.at(8)
 
 
-def test_an_override_of_one_form_takes_the_place_of_the_other() -> None:
+def test_override_of_workers_replaces_range() -> None:
     text = "{name: x, task: {name: digits}, resources: {min_workers: 2, max_workers: 4}}"
     assert parse_spec(text, "yaml", {"resources.workers": "1"}).possible_workers == (1,)
     fixed = "{name: x, task: {name: digits}, resources: {workers: 4}}"
@@ -156,7 +156,7 @@ def test_an_override_of_one_form_takes_the_place_of_the_other() -> None:
         ]
     ),
 )
-def test_every_possible_size_is_one_that_a_fixed_job_may_have(
+def test_elastic_sizes_are_valid_fixed_sizes(
     least: int, more: int, batch: int, rounds: int, parallelism: dict[str, Any]
 ) -> None:
     rest = {

@@ -64,7 +64,7 @@ def parsed(**parts: Any) -> JobSpec:
     ({"training": {"learning_rate_schedule": {"final_ratio": 0.5}}},
      "training.learning_rate_schedule.final_ratio", "0.5", "has no effect with kind constant"),
 ])  # fmt: skip
-def test_what_would_do_nothing_is_refused(
+def test_option_without_effect_is_refused(
     parts: dict[str, Any], field: str, value: str, message: str
 ) -> None:
     with pytest.raises(SpecError) as refused:
@@ -74,7 +74,7 @@ def test_what_would_do_nothing_is_refused(
     assert message in problem.message
 
 
-def test_all_that_would_do_nothing_is_named_at_once() -> None:
+def test_options_without_effect_are_reported_together() -> None:
     with pytest.raises(SpecError) as refused:
         parsed(parallelism={"schedule": "zbv"}, training={"momentum": 0.5, "logical_shards": 6})
     fields = {problem.field for problem in refused.value.problems}
@@ -94,19 +94,19 @@ def test_all_that_would_do_nothing_is_named_at_once() -> None:
                      "sequence_parallel": True, "microbatches": 4,
                      "gradient_sync": {"bucket_mb": 1}}},
 ])  # fmt: skip
-def test_what_does_something_is_taken_and_so_is_all_that_auto_may_need(
+def test_effective_options_are_accepted(
     parts: dict[str, Any],
 ) -> None:
     parsed(**parts)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp", "pipeline"])
-def test_a_spec_that_spells_out_its_defaults_is_taken(strategy: str) -> None:
+def test_explicit_defaults_are_accepted(strategy: str) -> None:
     spec = parsed(parallelism={"strategy": strategy})
     assert parse_spec(spec.model_dump_json(), "json") == spec
 
 
-def test_what_is_chosen_or_restored_meets_no_refusal_for_what_it_was_given() -> None:
+def test_planned_and_restored_specs_are_accepted() -> None:
     chosen = with_parallelism(
         parsed(parallelism={"strategy": "auto", "schedule": "zbv", "sequence_parallel": True}),
         2,
@@ -127,7 +127,7 @@ def test_what_is_chosen_or_restored_meets_no_refusal_for_what_it_was_given() -> 
     changed_spec(validate_spec(stored).model_dump(mode="json"), {"workers": 3}, None)
 
 
-def test_what_a_restore_is_asked_for_is_refused_as_well() -> None:
+def test_restore_refuses_options_without_effect() -> None:
     stored = parsed().model_dump(mode="json")
     with pytest.raises(SpecError) as refused:
         changed_spec(stored, None, {"strategy": "fsdp", "schedule": "zbv"})

@@ -45,14 +45,12 @@ def errors(data: dict[str, Any]) -> list[tuple[str, str]]:
         ({"training": {"steps": 1, "stepz": 2}}, "training.stepz", "'steps'"),
     ],
 )
-def test_a_key_in_a_wrong_place_or_of_another_name_is_told_where_it_is(
-    data: dict[str, Any], field: str, meant: str
-) -> None:
+def test_misplaced_key_gets_a_suggestion(data: dict[str, Any], field: str, meant: str) -> None:
     assert (field, f"unknown key; did you mean {meant}?") in errors(data)
 
 
 @pytest.mark.parametrize("key", ["secrets", "command", "image"])
-def test_a_key_of_another_system_gets_no_wrong_suggestion(key: str) -> None:
+def test_foreign_key_gets_no_wrong_suggestion(key: str) -> None:
     ((_, message),) = errors({key: "x"})
     assert message.startswith("unknown key; known here: checkpoint, code, ")
 
@@ -62,14 +60,14 @@ def test_a_key_of_several_parts_is_not_guessed() -> None:
     assert message.startswith("unknown key; known here: device, ")
 
 
-def test_what_others_call_a_key_leads_to_one_that_there_is() -> None:
+def test_foreign_key_name_suggests_ours() -> None:
     for meant in ALIASES.values():
         fields: Any = JobSpec
         for name in meant.split("."):
             fields = fields.model_fields[name].annotation
 
 
-def test_a_task_or_a_script_given_as_text_is_told_how_it_is_written() -> None:
+def test_task_as_text_shows_correct_form() -> None:
     assert errors({"task": "digits"}) == [("task", "must be an object; write task: {name: digits}")]
     ((field, message),) = errors({"task": None, "script": "train.py"})
     assert (field, message) == (

@@ -23,7 +23,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_layers_are_the_whole_model_in_its_order(name: str) -> None:
+def test_declared_layers_cover_the_model_in_order(name: str) -> None:
     model, declaration = CASES[name]
     modules = [[model.get_submodule(n) for n in layer] for layer in declaration.layers]
     parameters = [{id(p) for m in layer for p in m.parameters()} for layer in modules]
@@ -53,7 +53,7 @@ def test_sequences_pass_every_module_of_the_decoder() -> None:
     assert apart - inner - {"", "blocks", "blocks.0", "blocks.1", "blocks.2"} == named
 
 
-def test_mnist_has_its_mlp_behind_another_layer() -> None:
+def test_mnist_cnn_declares_its_layers() -> None:
     model = nn.Sequential(nn.Flatten(), mlp([4, models.MNIST_HIDDEN, 2]))
     declaration = models.declaration_of(TASK_PARAMS["mnist"](root="/", model="mlp"))  # type: ignore[call-arg]
     for layer in declaration.layers:

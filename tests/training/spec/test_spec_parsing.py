@@ -415,7 +415,7 @@ def test_a_refusal_names_the_field_and_the_remedy(
         ("/srv/train.py", "/srv/train.py"),
     ],
 )
-def test_a_relative_script_is_found_from_the_folder_of_the_spec(path: str, resolved: str) -> None:
+def test_relative_script_is_resolved_from_spec_folder(path: str, resolved: str) -> None:
     text = json.dumps({"name": "x", "script": {"path": path}})
     spec = parse_spec(text, "json", folder=Path("/lab/specs"))
     assert spec.script is not None
@@ -492,7 +492,7 @@ def test_a_script_has_no_sections_of_tasks() -> None:
     assert JobSpec.model_validate(document) == spec
 
 
-def test_a_main_metric_has_a_name_and_a_goal() -> None:
+def test_main_metric_has_name_and_goal() -> None:
     task = {"name": "a", "task": {"name": "digits"}}
     good = {**task, "metric": {"name": "val/f1", "goal": "max"}}
     assert parse_spec(json.dumps(good), "json").metric == MetricSpec(

@@ -56,7 +56,7 @@ def test_examples_fit_the_schema(example: Path) -> None:
         {**TASK, "training": {"learning_rate_schedule": {"kind": "step", "decay_every": 5}}},
     ],
 )
-def test_what_the_parser_takes_the_schema_takes(document: dict[str, Any]) -> None:
+def test_schema_accepts_parsed_specs(document: dict[str, Any]) -> None:
     validate_spec(document)
     assert reasons(document) == set()
 
@@ -115,7 +115,7 @@ def test_what_the_parser_takes_the_schema_takes(document: dict[str, Any]) -> Non
         ),
     ],
 )  # fmt: skip
-def test_what_the_parser_refuses_the_schema_refuses_for_the_same_reason(
+def test_schema_refuses_with_the_parsers_reason(
     document: dict[str, Any], field: str, where: str, keyword: str
 ) -> None:
     with pytest.raises(SpecError) as caught:

@@ -7,7 +7,7 @@ from pydantic_core.core_schema import ErrorType
 from trainhall.training.spec.wording import error_message
 
 
-def test_every_kind_of_error_is_told_even_without_its_context() -> None:
+def test_every_error_kind_has_wording() -> None:
     kinds = get_args(ErrorType)
     assert "string_too_short" in kinds
     for kind in kinds:
@@ -16,6 +16,6 @@ def test_every_kind_of_error_is_told_even_without_its_context() -> None:
         assert not message.startswith("Value error")
 
 
-def test_the_key_of_a_mapping_may_be_too_short() -> None:
+def test_short_mapping_key_has_wording() -> None:
     error = {"type": "string_too_short", "msg": "String should have at least 1 character"}
     assert error_message(error) == "String should have at least 1 character"

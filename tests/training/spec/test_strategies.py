@@ -40,7 +40,9 @@ def auto(workers: int = 4, **more: Any) -> JobSpec:
         ),
     ],
 )
-def test_what_auto_cannot_have_is_refused(more: dict[str, Any], field: str, message: str) -> None:
+def test_auto_strategy_refuses_fixed_options(
+    more: dict[str, Any], field: str, message: str
+) -> None:
     with pytest.raises(SpecError) as refused:
         auto(**more)
     (problem,) = refused.value.problems
@@ -48,7 +50,7 @@ def test_what_auto_cannot_have_is_refused(more: dict[str, Any], field: str, mess
     assert message in problem.message
 
 
-def test_what_a_strategy_decides_is_unknown_until_it_is_planned() -> None:
+def test_auto_strategy_properties_are_unknown_before_planning() -> None:
     spec = auto()
     assert spec.is_auto
     for ask in (lambda: spec.strategy, lambda: spec.degrees):
@@ -67,7 +69,7 @@ def test_every_mesh_is_a_candidate_once() -> None:
     assert [s for s, _ in candidates(1)] == ["ddp"]
 
 
-def test_a_choice_takes_the_place_of_auto_and_keeps_what_stands_beside_it() -> None:
+def test_planned_choice_replaces_auto_only() -> None:
     spec = auto(parallelism={"reshard_after_forward": False, "sequence_parallel": True})
     chosen = with_parallelism(spec, 4, {"strategy": "fsdp", "shard": 4, "data": 1, "tensor": 1})
     assert chosen.degrees.shard == 4

@@ -44,7 +44,7 @@ def test_rank_0_writes_at_once_and_nothing_again(tmp_path: Path) -> None:
     assert log.kinds() == ["stepped"]
 
 
-def test_another_rank_writes_what_rank_0_may_not_have_come_to(tmp_path: Path) -> None:
+def test_survivor_writes_rows_missing_from_rank_0(tmp_path: Path) -> None:
     log = LogRecorder(tmp_path, 1)
     log.rank0_log.append_tables([LOSS])
     log.rank0_log.acknowledge()  # a step later
@@ -60,7 +60,7 @@ def test_another_rank_writes_what_rank_0_may_not_have_come_to(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_recorder_tells_the_same_on_all_ranks(tmp_path: Path, rank: int) -> None:
+def test_recorder_is_equal_on_all_ranks(tmp_path: Path, rank: int) -> None:
     log, clock = LogRecorder(tmp_path, rank), HostClock()
     recorder = Recorder(
         rank=rank, device=torch.device("cpu"), clock=clock, spool=log.spool,
@@ -79,7 +79,7 @@ def test_a_recorder_tells_the_same_on_all_ranks(tmp_path: Path, rank: int) -> No
     assert columns["loss"] == [1.0]
 
 
-def test_what_is_known_of_some_steps_is_told_of_these(tmp_path: Path) -> None:
+def test_partial_columns_are_written_for_their_steps(tmp_path: Path) -> None:
     log, clock = LogRecorder(tmp_path, 0), HostClock()
     recorder = Recorder(
         rank=0, device=torch.device("cpu"), clock=clock, spool=log.spool, sending=True,

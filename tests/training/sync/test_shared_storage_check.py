@@ -12,15 +12,13 @@ def prove(ranks: RankServer, folder: Path, *folders: Path) -> list[str]:
     return [(folder / f"told{rank}").read_text() for rank in range(len(folders))]
 
 
-def test_one_folder_passes_and_nothing_is_left_in_it(ranks: RankServer, tmp_path: Path) -> None:
+def test_shared_folder_passes_and_stays_clean(ranks: RankServer, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     assert prove(ranks, tmp_path, shared, shared) == ["", ""]
     assert list(shared.iterdir()) == []
 
 
-def test_two_folders_of_one_name_are_found_out_on_all_ranks(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_unshared_folders_are_detected_on_all_ranks(ranks: RankServer, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for message in prove(ranks, tmp_path, tmp_path / "a", tmp_path / "b"):
         assert "does not see what rank 0 writes" in message

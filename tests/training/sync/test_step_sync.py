@@ -26,7 +26,7 @@ def vectors(draw: st.DrawFn) -> tuple[list[np.ndarray], int]:
 
 
 @given(vectors())
-def test_a_beat_is_a_function_of_all_ranks(drawn: tuple[list[np.ndarray], int]) -> None:
+def test_step_sync_result_combines_all_ranks(drawn: tuple[list[np.ndarray], int]) -> None:
     ranks, steps = drawn
     before = [vector.copy() for vector in ranks]
     first, second = combine(ranks, steps), combine(ranks, steps)
@@ -48,7 +48,7 @@ def test_the_mean_is_summed_in_rank_order() -> None:
 
 
 @given(st.integers(1, MAX_STEPS), st.floats(0, 1e4))
-def test_the_interval_is_about_its_target_and_grows_slowly(previous: int, seconds: float) -> None:
+def test_step_sync_interval_approaches_target_slowly(previous: int, seconds: float) -> None:
     found = next_interval(previous, seconds)
     assert 1 <= found <= min(2 * previous, MAX_STEPS)
     assert found == 1 or found * seconds <= TARGET_SECONDS * (1 + 1e-9)

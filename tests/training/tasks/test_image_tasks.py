@@ -57,7 +57,7 @@ def test_fashion_mnist_has_a_folder_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", ["mlp", "cnn"])
-def test_mnist_models_tell_ten_classes_apart(tmp_path: Path, model: str) -> None:
+def test_mnist_models_have_ten_classes(tmp_path: Path, model: str) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
     task = build("mnist", tmp_path, model=model)
     loss, (accuracy,) = task.loss(
@@ -156,7 +156,7 @@ def test_damaged_idx_files_are_named(tmp_path: Path, damage: Any, file: str, wor
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion_mnist", "cifar10", "image_folder"])
-def test_a_root_that_is_none_is_told(tmp_path: Path, name: str) -> None:
+def test_missing_data_root_is_reported(tmp_path: Path, name: str) -> None:
     assert f"there is no folder {tmp_path / 'gone'} on this host" in refusal(
         name, tmp_path / "gone"
     )
@@ -215,7 +215,7 @@ def test_damaged_cifar10_files_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_images_are_moved_and_mirrored_by_sample_and_epoch_alone() -> None:
+def test_augmentation_depends_on_sample_and_epoch() -> None:
     images = torch.arange(1, 65, dtype=torch.uint8).view(1, 1, 8, 8).repeat(400, 1, 1, 1)
 
     def data(seed: int) -> ImageData:
@@ -243,7 +243,7 @@ def test_images_are_moved_and_mirrored_by_sample_and_epoch_alone() -> None:
     assert not torch.equal(data(4).batch(torch.arange(400))[0].round().to(torch.uint8), every)
 
 
-def test_an_image_folder_has_the_classes_of_its_folders(tmp_path: Path) -> None:
+def test_image_folder_classes_are_its_folders(tmp_path: Path) -> None:
     write_images(tmp_path, ("cat", "dog", "yak"))
     task = build("image_folder", tmp_path, image_size=16, model="cnn")
     assert task.eval_data is not None
@@ -268,7 +268,7 @@ def test_an_image_folder_may_have_a_validation_set(tmp_path: Path) -> None:
     assert "do not hold the same classes; dog" in refusal("image_folder", tmp_path)
 
 
-def test_image_folders_that_hold_none_are_told(tmp_path: Path) -> None:
+def test_empty_image_folder_is_reported(tmp_path: Path) -> None:
     write_images(tmp_path)
     (tmp_path / "emu").mkdir()
     assert "emu" in refusal("image_folder", tmp_path)
@@ -323,7 +323,7 @@ def test_the_job_s_reason_names_the_image(ranks: RankServer, tmp_path: Path, wor
     assert "image_folder.py" in failure["traceback"]
 
 
-def test_without_torchvision_its_tasks_say_so_and_others_work(
+def test_missing_torchvision_affects_only_its_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path)
@@ -335,7 +335,7 @@ def test_without_torchvision_its_tasks_say_so_and_others_work(
             build(name, tmp_path)
 
 
-def test_a_torchvision_that_does_not_fit_is_told(
+def test_incompatible_torchvision_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_mnist(tmp_path)
@@ -348,9 +348,7 @@ def test_a_torchvision_that_does_not_fit_is_told(
         vision.torchvision("datasets")
 
 
-def test_what_is_downloaded_lies_where_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_downloads_go_to_the_data_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = vision.torchvision("datasets").MNIST
     monkeypatch.setattr(kind, "download", lambda self: write_mnist(Path(self.raw_folder)))
     assert len(build("mnist", tmp_path / "new", download=True).train_data) == 64

@@ -37,7 +37,7 @@ def test_gpt2_has_the_parameters_of_gpt2() -> None:
     assert sum(p.numel() for p in model.parameters()) == 124_439_808
 
 
-def test_nothing_is_seen_of_what_follows() -> None:
+def test_attention_is_causal() -> None:
     model = small()
     tokens = torch.randint(256, (1, 12))
     changed = tokens.clone()
@@ -56,7 +56,7 @@ def test_one_matrix_reads_and_writes_tokens() -> None:
     assert loss.item() == pytest.approx(math.log(256), abs=0.1)
 
 
-def test_what_adds_to_the_stream_starts_smaller() -> None:
+def test_residual_projections_start_smaller() -> None:
     model = GPT(Shape(layers=8, heads=4, width=128, context=8))
     block: Any = model.blocks[0]
     assert block.attention.query_key_value.weight.std().item() == pytest.approx(0.02, rel=0.05)
@@ -70,7 +70,7 @@ def test_sizes_may_see_another_context() -> None:
     assert shape_of(LanguageModelParams()) == SIZES["mini"]
 
 
-def test_of_a_binary_file_only_the_beginning_is_read(tmp_path: Path) -> None:
+def test_binary_file_is_read_partially(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("to be ")
     (tmp_path / "b.safetensors").touch()
     # Takes no room, and more than any host has as memory.
@@ -79,9 +79,7 @@ def test_of_a_binary_file_only_the_beginning_is_read(tmp_path: Path) -> None:
     assert bytes(read_texts([str(tmp_path)]).tolist()) == b"to be or not"
 
 
-def test_a_large_text_of_one_file_is_shared_by_the_ranks_of_a_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_text_is_shared_by_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts, "_MAPPED", 12)
     file, other = tmp_path / "text.txt", tmp_path / "other.txt"
     file.write_bytes(b"to be or not")
@@ -104,7 +102,7 @@ def test_windows_cover_the_text_without_a_gap() -> None:
 
 
 @pytest.mark.parametrize("size", [30, 101, 110])
-def test_each_epoch_cuts_at_other_places_within_the_text(size: int) -> None:
+def test_text_offsets_differ_by_epoch(size: int) -> None:
     windows = Windows(torch.arange(size, dtype=torch.uint8), 10, seed=4)
     starts = set()
     for epoch in range(100):
@@ -192,7 +190,7 @@ def bigram_entropy(text: np.ndarray) -> float:
         ({"width": 64, "heads": 5}, "width 64 is not divisible by 5 heads"),
     ],
 )
-def test_a_size_of_ones_own_must_be_whole(params: dict[str, int], message: str) -> None:
+def test_own_model_size_must_be_complete(params: dict[str, int], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         LanguageModelParams.model_validate(params)
     shape = shape_of(LanguageModelParams(layers=3, width=96, heads=6))

@@ -40,9 +40,7 @@ def line_of(text: str, after: str = "") -> int:
     return next(i for i, line in enumerate(lines, 1) if i > start and text in line)
 
 
-def test_an_own_task_trains_and_is_evaluated_as_any_other(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_own_task_trains_and_evaluates(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, {**job("Plain"), "checkpoint": {"every_steps": 5}})
     assert attempt.codes == [0, 0], attempt.stderr()
     metrics = attempt.event("completed")["metrics"]
@@ -51,9 +49,7 @@ def test_an_own_task_trains_and_is_evaluated_as_any_other(
     assert [step for step, _ in attempt.curve("size")] == list(range(1, 13))
 
 
-def test_batches_of_named_tuples_train_in_a_pipeline_as_on_one_rank(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_named_tuple_batches_work_in_pipeline(ranks: RankServer, tmp_path: Path) -> None:
     spec = job("Named", 2, optimizer="sgd")
     pipeline = {"strategy": "pipeline", "microbatches": 4}
     cut = ranks.run(tmp_path / "cut", {**spec, "parallelism": pipeline})
@@ -125,7 +121,7 @@ def test_batches_of_named_tuples_train_in_a_pipeline_as_on_one_rank(
         ("Plan", "BadTaskError", ["has no class Plan", "Plain"]),
     ],
 )
-def test_what_is_wrong_with_a_task_is_said_with_its_place(
+def test_own_task_errors_name_their_location(
     ranks: RankServer, tmp_path: Path, name: str, kind: str, words: list[str]
 ) -> None:
     attempt = ranks.run(tmp_path, job(name))
@@ -161,14 +157,14 @@ def test_what_is_wrong_with_a_task_is_said_with_its_place(
         ),
     ],
 )
-def test_a_task_that_does_not_import_says_why(name: str, words: list[str]) -> None:
+def test_own_task_import_error_is_reported(name: str, words: list[str]) -> None:
     with pytest.raises(BadTaskError) as caught:
         build_task(validate_spec({"name": "x", "task": {"name": name}}))
     for word in words:
         assert word in str(caught.value)
 
 
-def test_a_module_that_cannot_be_read_names_its_line(
+def test_own_task_syntax_error_names_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = tmp_path / "half_written.py"
@@ -201,7 +197,7 @@ def test_without_a_class_for_them_parameters_are_free() -> None:
 
 
 @pytest.mark.parametrize("name", ["a:", ":B", "a.b:", "a b:C", "a..b:C", "a:B:C", "a.b:C.D", "1:B"])
-def test_a_name_that_can_be_no_class_is_refused(name: str) -> None:
+def test_own_task_name_must_be_a_class(name: str) -> None:
     with pytest.raises(SpecError, match=r"must be package\.module:Class"):
         validate_spec({"name": "x", "task": {"name": name}})
 
@@ -217,9 +213,7 @@ def test_the_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
     assert attempt.event("completed")["metrics"]["eval_error"] < 0.3
 
 
-def test_a_wrong_class_in_uploaded_code_is_told_by_the_path_that_was_sent(
-    ranks: RankServer, tmp_path: Path
-) -> None:
+def test_own_task_error_names_uploaded_path(ranks: RankServer, tmp_path: Path) -> None:
     code = tmp_path / "code"
     (code / "lab").mkdir(parents=True)
     (code / "lab" / "lines.py").write_text("class Line:\n    pass\n")
@@ -266,7 +260,7 @@ def test_a_layer_is_a_tuple_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
         task.build_model()
 
 
-def test_a_loss_of_one_element_is_a_scalar_beside_metrics_of_none() -> None:
+def test_one_element_loss_becomes_scalar() -> None:
     checked = CheckedTask(_OneElement(), "module:Task")
     loss, (error,) = checked.loss(
         checked.build_model(), in_memory(checked.train_data).batch(torch.arange(4))
@@ -279,7 +273,7 @@ class _CountsOnTheCpu(_OneElement):
         return torch.ones((), device="meta", requires_grad=True), (torch.tensor(0.5),)
 
 
-def test_a_metric_that_was_counted_on_the_cpu_joins_the_loss() -> None:
+def test_cpu_metric_is_moved_to_device() -> None:
     checked = CheckedTask(_CountsOnTheCpu(), "module:Task")
     loss, (counted,) = checked.loss(
         nn.Linear(2, 1), in_memory(checked.train_data).batch(torch.arange(4))
@@ -314,7 +308,7 @@ class _KnowsABatch(_MakesBatches):
         SequenceWrapper([torch.tensor([float(i)]) for i in range(8)]),
     ],
 )
-def test_sets_of_other_libraries_that_make_batches_are_read_sample_by_sample(data: Any) -> None:
+def test_foreign_datasets_are_read_per_sample(data: Any) -> None:
     task = _OneElement()
     task.train_data = data
     checked = CheckedTask(task, "module:Task")

@@ -18,7 +18,7 @@ from trainhall.training.tasks.base import TaskUnavailableError
 from trainhall.training.tasks.digits import load_digits
 
 
-def test_the_digits_are_those_of_scikit_learn() -> None:
+def test_digits_match_scikit_learn() -> None:
     images, labels = load_digits()
     assert images.shape == (1797, 64)
     assert labels[:10].tolist() == list(range(10))
@@ -26,7 +26,7 @@ def test_the_digits_are_those_of_scikit_learn() -> None:
     assert torch.bincount(labels).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
 
 
-def test_digits_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digits_report_missing_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(TaskUnavailableError, match="pip install"):
         load_digits()
@@ -70,7 +70,7 @@ def test_the_weights_digest_follows_its_definition() -> None:
     assert weights_sha256(sorted(model.state_dict().items())) == expected.hexdigest()
 
 
-def test_random_state_goes_on_where_it_was_captured() -> None:
+def test_random_state_is_restored() -> None:
     def draw() -> list[float]:
         return [random.gauss(0, 1), float(np.random.standard_normal()), torch.rand(1).item()]
 

@@ -26,7 +26,7 @@ def all_of(task: dict[str, Any], workers: int, **training: Any) -> list[Candidat
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 6, 8])
-def test_every_mesh_that_a_spec_takes_is_compared_once(workers: int) -> None:
+def test_candidates_cover_every_mesh_once(workers: int) -> None:
     found = all_of(GPT, workers, global_batch_size=48)
     names = [(each.strategy, each.mesh) for each in found]
     assert len(names) == len(set(names))
@@ -41,7 +41,7 @@ def test_every_mesh_that_a_spec_takes_is_compared_once(workers: int) -> None:
         )  # fmt: skip
 
 
-def test_meshes_of_two_dimensions_and_every_option_are_among_them() -> None:
+def test_candidates_include_2d_meshes_and_options() -> None:
     names = {f"{c.strategy}: {c.mesh}" for c in all_of(GPT, 4, global_batch_size=48) if c.spec}
     assert names >= {
         "ddp: data 4", "ddp: data 4, ring", "ddp: data 4, hierarchical",
@@ -56,7 +56,7 @@ def test_meshes_of_two_dimensions_and_every_option_are_among_them() -> None:
     assert {name.partition(":")[0] for name in names} == set(STRATEGIES)
 
 
-def test_what_does_not_fit_is_told_with_the_reason() -> None:
+def test_candidates_exclude_with_a_reason() -> None:
     refusals = {f"{c.strategy}: {c.mesh}": c.refusal for c in all_of(CNN, 4) if c.spec is None}
     assert refusals["tensor: tensor 4"].startswith("the model declares no layers that tensor")
     assert refusals["pipeline: pipeline 4"].startswith("the model has 3 layers, fewer than the")
@@ -66,7 +66,7 @@ def test_what_does_not_fit_is_told_with_the_reason() -> None:
     assert odd["data 4"].startswith("batch size 6 is not divisible by 4 (4 workers)")
 
 
-def test_a_compared_job_draws_nothing_that_depends_on_the_mesh() -> None:
+def test_candidates_draw_nothing_mesh_dependent() -> None:
     spec = validate_spec(
         {
             "name": "job",
@@ -88,7 +88,7 @@ def test_a_compared_job_draws_nothing_that_depends_on_the_mesh() -> None:
     assert spec.task.params["dropout"] == 0.1
 
 
-def test_the_jobs_own_algorithm_is_among_all_of_them() -> None:
+def test_candidates_include_the_jobs_algorithm() -> None:
     spec = validate_spec(
         {
             "name": "job",
@@ -109,7 +109,7 @@ def test_the_jobs_own_algorithm_is_among_all_of_them() -> None:
     assert {c.spec.parallelism.gradient_sync.bucket_mb for c in found if c.spec} == {3}
 
 
-def test_nothing_is_left_out_of_a_step_by_a_compression() -> None:
+def test_candidates_use_no_lossy_compression() -> None:
     sync = {"compression": "topk", "ratio": 0.02}
     document = {
         "name": "job", "task": GPT, "resources": {"workers": 2},
@@ -126,7 +126,7 @@ def test_nothing_is_left_out_of_a_step_by_a_compression() -> None:
     assert "cannot carry topk" in refusal
 
 
-def test_the_jobs_own_number_of_microbatches_is_kept_for_its_strategy() -> None:
+def test_candidates_keep_the_jobs_microbatches() -> None:
     spec = validate_spec(
         {
             "name": "job",

@@ -119,7 +119,7 @@ def serial(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> dict[
         ("gpt", 2, synchronised("native", compression="fp16"), {}),
     ],
 )
-def test_a_strategy_computes_what_one_rank_computes(
+def test_strategy_matches_a_single_rank(
     ranks: RankServer,
     tmp_path: Path,
     serial: dict[str, Path],
@@ -146,7 +146,7 @@ def test_a_strategy_computes_what_one_rank_computes(
         {"strategy": "fsdp", "data": 2, "tensor": 2},
     ],
 )  # fmt: skip
-def test_a_mesh_of_three_dimensions_computes_what_one_rank_computes(
+def test_3d_mesh_matches_a_single_rank(
     ranks: RankServer, tmp_path: Path, serial: dict[str, Path], parallelism: dict[str, Any]
 ) -> None:
     found = compared(ranks, tmp_path, job("gpt", 8, parallelism), serial["gpt"])
@@ -189,7 +189,7 @@ def test_compiled_layers_compute_the_same(
         ("forgotten_tie", "gpt", "pipeline", ("gradient", "embedding.tokens.weight")),
     ],
 )
-def test_a_planted_bug_is_seen_at_the_first_step_and_its_layer_named(
+def test_planted_bug_is_located(
     ranks: RankServer,
     tmp_path: Path,
     serial: dict[str, Path],
@@ -225,7 +225,7 @@ def test_a_difference_is_measured_by_the_norm() -> None:
     assert found["first"] == {"kind": "gradient", "name": "a", "relative": 0.1}
 
 
-def test_what_is_zero_but_for_rounding_is_measured_by_the_rest() -> None:
+def test_near_zero_gradients_use_relative_error() -> None:
     judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     found = snapshot(3.0)
     rounded = Snapshot(

@@ -59,7 +59,7 @@ HYBRID = (4, {"strategy": "fsdp", "data": 2})
         pytest.param(SERVERS, [DDP, PIPELINE_TENSOR], id="parameter_server to others"),
     ],
 )
-def test_a_checkpoint_loads_into_another_strategy_bit_for_bit(
+def test_checkpoint_reshards_bit_exactly(
     ranks: RankServer,
     tmp_path: Path,
     saved: tuple[int, dict[str, Any]],

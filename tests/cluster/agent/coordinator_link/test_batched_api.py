@@ -137,7 +137,7 @@ def metric_bytes(count: int) -> bytes:
     st.lists(st.sampled_from(["none", "lost message", "lost answer"]), max_size=6),
 )
 @settings(max_examples=40)
-def test_what_is_shared_arrives_once_and_whole(
+def test_batched_items_arrive_exactly_once(
     tmp_path_factory: pytest.TempPathFactory,
     frames: list[int],
     logs: list[bytes],
@@ -185,9 +185,7 @@ async def api(coordinator: Coordinator) -> AsyncIterator[Shared]:
     assert all(connection.ended for connection in coordinator.connections)
 
 
-async def test_what_is_sent_at_the_same_time_is_one_message(
-    coordinator: Coordinator, api: Shared
-) -> None:
+async def test_concurrent_items_share_one_message(coordinator: Coordinator, api: Shared) -> None:
     for _ in range(2):
         await asyncio.gather(
             *(api.send_metrics(source(rank), metric_bytes(1)) for rank in range(8)),
@@ -198,7 +196,7 @@ async def test_what_is_sent_at_the_same_time_is_one_message(
     assert len(coordinator.connections) == 1
 
 
-async def test_a_message_is_no_larger_than_it_may_be(coordinator: Coordinator, api: Shared) -> None:
+async def test_batch_respects_its_size_limit(coordinator: Coordinator, api: Shared) -> None:
     count = 2 * MAX_BATCH_BYTES // SMALL_BYTES + 1
     data = bytes(SMALL_BYTES)
     answers = await asyncio.gather(
@@ -209,7 +207,7 @@ async def test_a_message_is_no_larger_than_it_may_be(coordinator: Coordinator, a
     assert sizes == [MAX_BATCH_BYTES, MAX_BATCH_BYTES, SMALL_BYTES]
 
 
-async def test_what_is_large_has_a_request_of_its_own_and_all_tells_of_whom_it_is(
+async def test_large_item_is_sent_alone_with_its_source(
     coordinator: Coordinator, api: Shared
 ) -> None:
     """By the generation of its writer the coordinator knows what of it is void."""
@@ -239,9 +237,7 @@ async def test_what_is_large_has_a_request_of_its_own_and_all_tells_of_whom_it_i
     ]
 
 
-async def test_a_piece_that_is_refused_holds_up_no_other(
-    coordinator: Coordinator, api: Shared
-) -> None:
+async def test_refused_item_does_not_block_others(coordinator: Coordinator, api: Shared) -> None:
     coordinator.refused_jobs = {"gone"}
     gone, answer = await asyncio.gather(
         api.send_logs(source(job_id="gone"), "stdout", 0, b"x"),
@@ -252,7 +248,7 @@ async def test_a_piece_that_is_refused_holds_up_no_other(
     assert (gone.status, gone.detail, answer) == (404, "there is no such job", 5)
 
 
-async def test_a_coordinator_that_is_silent_is_left(
+async def test_batch_leaves_an_unresponsive_coordinator(
     coordinator: Coordinator, api: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.silent = True
@@ -265,7 +261,7 @@ async def test_a_coordinator_that_is_silent_is_left(
     assert await api.send_logs(source(), "stdout", 0, b"hello") == 5
 
 
-async def test_who_left_before_the_answer_disturbs_nobody(
+async def test_cancelled_sender_does_not_disturb_others(
     coordinator: Coordinator, api: Shared
 ) -> None:
     coordinator.silent = True
@@ -294,7 +290,7 @@ async def test_nothing_waits_for_an_agent_that_ends(coordinator: Coordinator, ap
     ("status", "expected"),
     [(410, RefusedError), *((later, UnavailableError) for later in (400, 401, 403, 404, 421, 503))],
 )
-async def test_only_a_node_that_was_removed_gives_up_what_it_has_to_ship(
+async def test_only_a_removed_node_drops_its_uploads(
     status: int, expected: type[Exception]
 ) -> None:
     async def dial() -> Any:

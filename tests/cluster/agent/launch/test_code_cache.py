@@ -57,7 +57,7 @@ def cache(tmp_path: Path, coordinator: Coordinator) -> CodeCache:
     return CodeCache(tmp_path / "code", coordinator)
 
 
-async def test_attempts_get_copies_of_what_was_fetched_once(
+async def test_code_cache_copies_code_fetched_once(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path
 ) -> None:
     sha256 = coordinator.keep("print(1)")
@@ -88,7 +88,7 @@ async def test_a_fetch_is_tried_again(
         ([b"torn"] * code_cache.TRIES, "what comes has the SHA-256"),
     ],
 )
-async def test_what_cannot_be_had_is_told(
+async def test_code_cache_reports_unavailable_code(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path,
     instead: list[Exception | bytes], why: str,
 ) -> None:  # fmt: skip
@@ -122,7 +122,9 @@ async def test_the_least_lately_used_goes(coordinator: Coordinator, tmp_path: Pa
     assert {p.name for p in (tmp_path / "code").iterdir()} == {kept[0], kept[2]}
 
 
-async def test_what_is_being_fetched_stays(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_code_cache_keeps_code_being_fetched(
+    coordinator: Coordinator, tmp_path: Path
+) -> None:
     cache = CodeCache(tmp_path / "code", coordinator, limit=10)
     await cache.copy(coordinator.keep("a" * 1000), tmp_path / "copy-a")
     under_way = {f".{'b' * 64}.12ab.part", f"{'c' * 64}.tar"}
@@ -133,7 +135,7 @@ async def test_what_is_being_fetched_stays(coordinator: Coordinator, tmp_path: P
     assert under_way < {p.name for p in (tmp_path / "code").iterdir()}
 
 
-async def test_what_a_killed_agent_left_is_removed(
+async def test_code_cache_removes_leftovers_of_killed_agent(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     folder = tmp_path / "code"
@@ -146,7 +148,7 @@ async def test_what_a_killed_agent_left_is_removed(
     assert coordinator.fetched == 1
 
 
-async def test_a_copy_that_fails_says_why_in_a_line(
+async def test_code_cache_reports_failed_copy_in_one_line(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(source: str, target: str, **_: object) -> None:

@@ -16,7 +16,7 @@ from trainhall.training.link.folder import AttemptFolder
 
 
 @pytest.mark.processes
-async def test_an_import_that_never_ends_is_given_up(
+async def test_warm_client_stops_an_endless_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm_client, "IMPORT_SECONDS", 0.01)

@@ -210,13 +210,13 @@ TORCHS = "DataLoader worker (pid 7) is killed by signal:"
         (RankExit(), Cause.UNKNOWN, ""),
     ],
 )  # fmt: skip
-def test_an_end_is_judged_by_its_evidence(end: RankExit, cause: Cause, evidence: str) -> None:
+def test_failure_cause_follows_the_evidence(end: RankExit, cause: Cause, evidence: str) -> None:
     classified = classify_failure(end)
     assert classified.cause is cause
     assert evidence in classified.evidence
 
 
-def test_what_lies_far_back_in_the_log_decides_nothing() -> None:
+def test_failure_cause_ignores_early_log_lines() -> None:
     noise = "\n".join(f"step {n}" for n in range(40))
     failure = classify_failure(RankExit(exit_code=1, log_tail=f"No space left on device\n{noise}"))
     assert failure.cause is Cause.USER_ERROR

@@ -58,7 +58,7 @@ def test_the_limit_follows_from_the_jobs_own_steps(options: dict[str, Any], limi
     "doing",
     [Doing.FIRST_STEP, Doing.READING, Doing.EVALUATING, Doing.SAVING, Doing.ENDING],
 )
-def test_what_may_take_long_is_no_hang_for_half_an_hour(doing: Doing) -> None:
+def test_hang_detector_allows_long_work_half_an_hour(doing: Doing) -> None:
     # The other rank waits for it, in the midst of a step.
     assert detect_stall([seen(0, 1700), seen(1, 1700, doing)], 30) is None
     stall = detect_stall([seen(0, 1900), seen(1, 1900, doing)], 30)
@@ -66,11 +66,11 @@ def test_what_may_take_long_is_no_hang_for_half_an_hour(doing: Doing) -> None:
 
 
 @pytest.mark.parametrize("doing", [Doing.STARTING, Doing.REGROUPING])
-def test_what_has_limits_of_its_own_is_never_a_hang(doing: Doing) -> None:
+def test_hang_detector_ignores_work_with_own_limits(doing: Doing) -> None:
     assert detect_stall([seen(0, 10**6), seen(1, 10**6, doing)], 30) is None
 
 
-def test_a_rank_that_waits_for_others_to_come_holds_nobody_up() -> None:
+def test_hang_detector_ignores_ranks_waiting_to_join() -> None:
     """Where ranks regroup in place. One that is to come has told nothing yet."""
     meets, comes = seen(0, 10**6, Doing.MEETING), RankObservation(1, None, 10**6)
     own = detect_stall([meets, comes, seen(2, 40, parts=3)], 30, 150)
@@ -86,7 +86,7 @@ def test_a_rank_that_waits_for_others_to_come_holds_nobody_up() -> None:
     assert all(rank.waits for rank in all_wait.ranks)
 
 
-def test_a_rank_that_does_not_leave_its_group_in_time_is_named_whatever_others_do() -> None:
+def test_hang_detector_names_rank_that_leaves_too_late() -> None:
     leaves = seen(1, 149, Doing.REGROUPING)
     others = [seen(0, 149, Doing.MEETING), seen(2, 0, Doing.EVALUATING)]
     assert detect_stall([leaves, *others], 30, 150) is None
@@ -96,7 +96,7 @@ def test_a_rank_that_does_not_leave_its_group_in_time_is_named_whatever_others_d
     assert "rank 1 is behind, leaving its group after step 10" in describe(stall)
 
 
-def test_ranks_that_take_over_a_state_have_as_long_as_for_leaving() -> None:
+def test_hang_detector_gives_state_transfer_time_to_finish() -> None:
     def both(idle: float) -> Stall | None:
         taking = Doing.TAKING_OVER
         return detect_stall(
@@ -109,7 +109,7 @@ def test_ranks_that_take_over_a_state_have_as_long_as_for_leaving() -> None:
     assert (stall.behind, stall.is_sure) == (1, False)
 
 
-def test_a_script_that_tells_nothing_and_a_debugger_are_left_alone() -> None:
+def test_hang_detector_ignores_silent_scripts_and_debuggers() -> None:
     assert detect_stall([RankObservation(0, None, 10**6)], 30) is None
     assert detect_stall([seen(0, 99), RankObservation(1, None, 99)], 30) is None
     assert detect_stall([seen(0, 99), seen(1, 99, state=psutil.STATUS_TRACING_STOP)], 30) is None
@@ -142,7 +142,7 @@ def test_a_script_that_tells_nothing_and_a_debugger_are_left_alone() -> None:
         ),
     ],
 )
-def test_the_rank_that_is_behind_is_named(
+def test_hang_detector_names_the_lagging_rank(
     ranks: list[RankObservation], behind: int | None, words: str
 ) -> None:
     stall = detect_stall(ranks, 30)
@@ -152,7 +152,7 @@ def test_the_rank_that_is_behind_is_named(
     assert Stall.model_validate_json(stall.model_dump_json()) == stall
 
 
-def test_the_floor_is_the_users_and_scripts_are_watched_on_request() -> None:
+def test_hang_floor_is_configurable_and_optional_for_scripts() -> None:
     def floor(**recovery: Any) -> float | None:
         return hang_floor(validate_spec({"name": "a", "task": {"name": "digits"}, **recovery}))
 
@@ -164,7 +164,7 @@ def test_the_floor_is_the_users_and_scripts_are_watched_on_request() -> None:
     assert hang_floor(validate_spec({**own, "recovery": {"hang_seconds": 60}})) == 60
 
 
-def test_a_page_tells_what_a_process_does(tmp_path: Path) -> None:
+def test_progress_page_shows_the_current_activity(tmp_path: Path) -> None:
     assert read(tmp_path, os.getpid()) is None
     handler = signal.getsignal(signal.SIGUSR2)
     progress = Progress(tmp_path)
@@ -207,7 +207,7 @@ def _progress(folder: Path) -> RankProgress:
     return progress
 
 
-def test_a_shim_that_was_frozen_holds_that_time_against_nobody(tmp_path: Path) -> None:
+def test_hang_policy_ignores_time_the_shim_was_frozen(tmp_path: Path) -> None:
     progress = Progress(tmp_path)
     try:
         progress.begin(0)
@@ -254,9 +254,7 @@ while True:
 
 
 @pytest.mark.parametrize("mode", ["spins", "stopped"])
-def test_hung_ranks_are_ended_and_the_one_that_is_behind_is_named(
-    run: Any, tmp_path: Path, mode: str
-) -> None:
+def test_supervisor_ends_hung_ranks_and_names_laggard(run: Any, tmp_path: Path, mode: str) -> None:
     one = run(script(tmp_path, TRAINS, mode, workers=2, hang_seconds=1, grace_seconds=0))
     one.wait_for_output(b"there", 1)
     if mode == "stopped":
@@ -280,13 +278,13 @@ def test_hung_ranks_are_ended_and_the_one_that_is_behind_is_named(
     assert "the stacks of rank 0" in one.folder.stderr(0).read_text()
 
 
-def test_a_script_that_tells_nothing_is_no_hang(run: Any, tmp_path: Path) -> None:
+def test_hang_policy_ignores_a_silent_script(run: Any, tmp_path: Path) -> None:
     text = "import time; print('there', flush=True); time.sleep(2.5)"
     status = run(script(tmp_path, text, hang_seconds=1)).wait()
     assert status.outcome is Outcome.COMPLETED
 
 
-def test_flight_records_are_asked_for_by_the_pipe_that_torch_makes(tmp_path: Path) -> None:
+def test_flight_record_is_requested_over_torchs_pipe(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     folder.rank(3).mkdir(parents=True)
     env = flight_record.environment(folder, 3)
@@ -303,9 +301,7 @@ def test_flight_records_are_asked_for_by_the_pipe_that_torch_makes(tmp_path: Pat
 
 
 @pytest.mark.processes
-def test_stacks_come_from_py_spy_where_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stack_dumps_prefer_py_spy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "py-spy"
     program.write_text('#!/bin/sh\n[ "$3" = "77" ] && echo "Thread 1 of $3"\n')
     program.chmod(0o755)
@@ -320,7 +316,7 @@ def test_stacks_come_from_py_spy_where_it_is_there(
     assert "does not answer" in folder.stderr(1).read_text()
 
 
-def test_a_first_step_raises_the_limit_only_where_a_later_one_may_take_as_long(
+def test_hang_limit_counts_first_step_only_when_compiling(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy host a first step took 39 s, the others 20 ms."""

@@ -72,7 +72,7 @@ def assert_all_is_reported(run: Elastic, evaluated: Sequence[int] = ()) -> None:
 
 
 @pytest.mark.processes
-def test_a_launch_that_there_is_no_room_for_is_taken_up_later(start: Start, gate: Gate) -> None:
+def test_regroup_waits_until_the_launch_fits(start: Start, gate: Gate) -> None:
     """Until then the ranks are as they were, and the agent tells it again and again."""
     run = start(held(gate), 3)
     run.reach(10)
@@ -92,9 +92,7 @@ def test_a_launch_that_there_is_no_room_for_is_taken_up_later(start: Start, gate
 
 
 @pytest.mark.processes
-def test_four_workers_become_three_and_four_again_and_nothing_else_changes(
-    start: Start, gate: Gate
-) -> None:
+def test_regroup_from_four_to_three_and_back(start: Start, gate: Gate) -> None:
     undisturbed = start(SPEC, 1)
     run = start(held(gate), 4)
     run.reach(10)
@@ -124,9 +122,7 @@ def test_four_workers_become_three_and_four_again_and_nothing_else_changes(
 
 
 @pytest.mark.processes
-def test_a_device_that_is_listed_again_while_its_process_leaves_gets_another(
-    start: Start, gate: Gate
-) -> None:
+def test_regroup_restarts_a_device_whose_process_leaves(start: Start, gate: Gate) -> None:
     run = start(held(gate), 2)
     run.reach(5)
     before, leaves = run.pids(), psutil.Process(run.pids()[1])
@@ -146,7 +142,7 @@ def test_a_device_that_is_listed_again_while_its_process_leaves_gets_another(
 
 
 @pytest.mark.processes
-def test_who_comes_after_the_job_was_completed_ends_with_it(start: Start, gate: Gate) -> None:
+def test_late_rank_ends_with_the_completed_job(start: Start, gate: Gate) -> None:
     run = start(held(gate), 1)
     run.reach(5)
     completes = psutil.Process(run.pids()[0])
@@ -163,9 +159,7 @@ def test_who_comes_after_the_job_was_completed_ends_with_it(start: Start, gate: 
 
 
 @pytest.mark.processes
-def test_no_rank_nor_the_store_dies_of_writing_to_one_that_is_gone(
-    start: Start, gate: Gate
-) -> None:
+def test_write_to_lost_peer_kills_no_process(start: Start, gate: Gate) -> None:
     """Gloo writes to sockets as to files. What is forked has to be like an interpreter that was
     started, which ignores the signal."""
     run = start(held(gate), 2)
@@ -181,9 +175,7 @@ def test_no_rank_nor_the_store_dies_of_writing_to_one_that_is_gone(
 
 
 @pytest.mark.processes
-def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(
-    start: Start, gate: Gate
-) -> None:
+def test_ranks_without_regroup_leave_and_blame_first_failure(start: Start, gate: Gate) -> None:
     run = start({**held(gate), "recovery": {"regroup_seconds": 0.5}}, 2)
     run.reach(5)
     run.kill(1)
@@ -195,7 +187,7 @@ def test_ranks_that_nobody_regroups_leave_and_the_first_that_fell_is_to_blame(
 
 
 @pytest.mark.processes
-def test_a_rank_that_dies_between_two_exchanges_leaves_no_gap_in_the_chain(start: Start) -> None:
+def test_hash_chain_survives_death_between_exchanges(start: Start) -> None:
     """What was measured has been exchanged by then, and which samples were read has not."""
     spec = dying(by=1, at="gathering", before=6)
     undisturbed, run = start(spec, 1), start(spec, 2)
@@ -206,7 +198,7 @@ def test_a_rank_that_dies_between_two_exchanges_leaves_no_gap_in_the_chain(start
 
 
 @pytest.mark.processes
-def test_the_chain_goes_on_where_the_source_dies_while_it_gives_its_state(start: Start) -> None:
+def test_hash_chain_survives_death_of_source_rank(start: Start) -> None:
     """Whoever has handed in its own numbers by then has those of the job from the source."""
     spec = dying(by=2, at="computing", before=35)
     spec["task"]["name"] = "support.tasks.dying:TwiceDyingTask"
@@ -221,7 +213,7 @@ def test_the_chain_goes_on_where_the_source_dies_while_it_gives_its_state(start:
 
 
 @pytest.mark.processes
-def test_a_save_that_a_rank_dies_in_is_made_without_it(start: Start) -> None:
+def test_save_completes_without_a_rank_that_died(start: Start) -> None:
     """The only one of the job: that of its last step."""
     run = start(dying(by=1, at="saving", before=1), 2)
     run.reach(1)
@@ -232,7 +224,7 @@ def test_a_save_that_a_rank_dies_in_is_made_without_it(start: Start) -> None:
 
 
 @pytest.mark.processes
-def test_a_step_that_a_group_left_unsettled_is_not_the_first_of_the_next(start: Start) -> None:
+def test_unsettled_step_is_not_repeated_after_regroup(start: Start) -> None:
     """It has been told already, and would count as done again."""
     spec = dying(by=1, at="saving", before=1)
     spec["checkpoint"] = {"every_steps": 7}
@@ -248,7 +240,7 @@ def test_a_step_that_a_group_left_unsettled_is_not_the_first_of_the_next(start: 
 
 
 @pytest.mark.processes
-def test_what_rank_0_did_not_come_to_write_the_others_tell(start: Start) -> None:
+def test_survivors_report_what_rank_0_left_unwritten(start: Start) -> None:
     """All have exchanged what they measured, so nobody tells it as numbers of the next group."""
     run = start(dying(by=0, at="writing", before=4), 2)
     run.reach(1)
@@ -258,7 +250,7 @@ def test_what_rank_0_did_not_come_to_write_the_others_tell(start: Start) -> None
 
 
 @pytest.mark.processes
-def test_a_survivor_that_does_not_leave_its_group_is_named_and_ended(start: Start) -> None:
+def test_survivor_stuck_in_its_group_is_ended(start: Start) -> None:
     """The others wait for it to come to the next one."""
     spec = dying(steps=10_000, by=0, at="leaving", before=1)
     run = start({**spec, "recovery": {"regroup_seconds": 1, "hang_seconds": 1}}, 3)
@@ -275,9 +267,7 @@ def test_a_survivor_that_does_not_leave_its_group_is_named_and_ended(start: Star
 
 
 @pytest.mark.slow
-def test_a_survivor_whose_step_does_not_end_makes_room_for_another(
-    start: Start, tmp_path: Path
-) -> None:
+def test_survivor_stuck_in_its_step_is_replaced(start: Start, tmp_path: Path) -> None:
     stuck = tmp_path / "stuck"
     spec = dying(steps=10_000, by=0, at="stepping", before=60, mark=str(stuck))
     run = start({**spec, "recovery": {"hang_seconds": 0}}, 3)
@@ -303,9 +293,7 @@ SYNCS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sync", SYNCS)
-def test_no_step_is_lost_when_gloo_loses_a_message_to_a_rank_that_dies(
-    start: Start, tmp_path: Path, sync: str
-) -> None:
+def test_regroup_loses_no_step_with_gloos_message(start: Start, tmp_path: Path, sync: str) -> None:
     """Two ranks, so nobody but the one that waits for the message has the steps."""
     loses, gradient_sync = SYNCS[sync]
     mark = tmp_path / "loses"
@@ -347,7 +335,7 @@ def test_no_step_is_lost_when_gloo_loses_a_message_to_a_rank_that_dies(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int) -> None:
+def test_weights_are_equal_whichever_rank_dies(start: Start, seed: int) -> None:
     """Within a step, an optimizer's step, a save, an evaluation, or a regrouping; rank 0 too; a
     generation may be skipped, and a shim told twice. So many steps need no gate, which would make
     each one slower than the one before: most of them are left when the last rank is killed."""
@@ -389,7 +377,7 @@ def test_whoever_dies_whenever_the_weights_are_the_same(start: Start, seed: int)
     ({"algorithm": "ring", "compression": "topk", "ratio": 0.1}, "loss", 0.1),
     ({"compression": "powersgd", "ratio": 0.1}, "loss", 0.1),
 ])  # fmt: skip
-def test_every_gradient_sync_goes_on_without_a_rank(
+def test_every_gradient_sync_continues_without_a_rank(
     start: Start, gate: Gate, sync: dict[str, Any], name: str, tolerance: float
 ) -> None:
     training = {**SPEC["training"], "reproducible": False, "global_batch_size": 48}
@@ -418,7 +406,7 @@ def test_every_gradient_sync_goes_on_without_a_rank(
 
 
 @pytest.mark.slow
-def test_a_rank_that_is_stopped_with_its_host_holds_up_nobody(start: Start, gate: Gate) -> None:
+def test_rank_stopped_with_its_host_blocks_nobody(start: Start, gate: Gate) -> None:
     """No connection breaks: the others learn of it by the newer launch alone."""
     run = start(held(gate), 3)
     run.reach(10)
@@ -434,7 +422,7 @@ def test_a_rank_that_is_stopped_with_its_host_holds_up_nobody(start: Start, gate
 
 
 @pytest.mark.slow
-def test_ranks_that_regrouped_pause_and_stop_as_all_do(start: Start) -> None:
+def test_regrouped_ranks_pause_and_stop(start: Start) -> None:
     for command, outcome in ((Command.PAUSE, "paused"), (Command.STOP, "stopped")):
         run = start(with_changes(steps=100_000), 3)
         run.reach(5)

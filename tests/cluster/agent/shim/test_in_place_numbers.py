@@ -10,9 +10,7 @@ from trainhall.training.checkpoint.format.names import scan
 
 @pytest.mark.processes
 @pytest.mark.parametrize("devices", [[1], [0, 1]], ids=["without a rank", "with another one"])
-def test_what_a_regrouping_hands_in_ends_a_job_before_it_is_saved(
-    tmp_path: Path, devices: list[int]
-) -> None:
+def test_regroup_flushes_rows_before_the_final_save(tmp_path: Path, devices: list[int]) -> None:
     params = {"by": 0, "at": "computing", "before": 19, "poisoned": 17}
     spec = {
         "task": {"name": "support.tasks.dying:PoisonedTask", "params": params},

@@ -42,7 +42,7 @@ REPORTS = st.lists(
 
 
 @given(st.floats(10.0, 120.0), REPORTS, st.floats(0.0, 1.0))
-def test_whatever_is_lost_or_late_ranks_are_gone_first(
+def test_isolated_ranks_end_before_their_replacement(
     lost_after: float, reports: list[tuple[float, float | None, float | None]], phase: float
 ) -> None:
     """A model of both sides. The coordinator counts from the reports that it takes; the shim looks
@@ -86,5 +86,5 @@ def test_the_newest_time_counts(tmp_path: Path) -> None:
     assert watch.look(10.0) is Step.GO_ON
 
 
-def test_an_attempt_that_is_gone_is_told_nothing(tmp_path: Path) -> None:
+def test_last_ack_is_not_written_for_removed_attempt(tmp_path: Path) -> None:
     isolation.write_last_ack(AttemptFolder(tmp_path / "gone"), 1.0)

@@ -8,9 +8,7 @@ from support.holds import STEPS, Gate
 
 
 @pytest.mark.processes
-def test_links_are_measured_once_though_whoever_told_of_them_dies(
-    tmp_path: Path, gate: Gate
-) -> None:
+def test_links_are_measured_once_although_the_reporter_dies(tmp_path: Path, gate: Gate) -> None:
     spec = {
         "task": gate.task("digits", hidden=[16]),
         "parallelism": {"gradient_sync": {"measure_links": True}},

@@ -61,7 +61,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervised:
     return Supervised(tmp_path, monkeypatch)
 
 
-def test_where_there_is_no_room_for_a_launch_nothing_changes(
+def test_rendezvous_keeps_its_launch_without_free_port(
     host: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(path: Path, model: object) -> None:
@@ -91,7 +91,7 @@ def test_generations_that_begin_here_share_a_store(host: Supervised) -> None:
     assert host.started[0] == host.launched(2) == host.launched(3) == host.started[-1]
 
 
-def test_a_host_that_is_the_first_again_leads_to_itself(host: Supervised) -> None:
+def test_rendezvous_serves_a_host_that_leads_again(host: Supervised) -> None:
     """The store of the host that was the first in between may be gone with it."""
     host.tell(host.launch(2, node_rank=1, rendezvous=ELSEWHERE))
     assert host.launched(2) == host.started[-1] == ELSEWHERE

@@ -92,7 +92,7 @@ def test_any_program_may_run_a_script(run: Any, tmp_path: Path) -> None:
     assert one.folder.stdout(0).read_text() == f"mine {path}\n"
 
 
-def test_what_cannot_start_says_why(run: Any, tmp_path: Path) -> None:
+def test_script_that_cannot_start_reports_why(run: Any, tmp_path: Path) -> None:
     good, plain = tmp_path / "good.py", tmp_path / "plain"
     good.write_text("")
     plain.write_text("no program")
@@ -120,7 +120,7 @@ def test_what_cannot_start_says_why(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_script_that_may_not_be_read_says_so(run: Any, tmp_path: Path) -> None:
+def test_unreadable_script_is_reported(run: Any, tmp_path: Path) -> None:
     spec = script(tmp_path, "")
     Path(spec["script"]["path"]).chmod(0)
     assert "cannot be read: Permission denied" in run(spec).wait().failure.message
@@ -153,7 +153,7 @@ def test_nothing_of_a_stubborn_script_is_left(run: Any, tmp_path: Path) -> None:
         eventually("it to end", partial(lambda child: not child.is_running(), child))
 
 
-def test_a_file_too_large_is_the_scripts_own_trouble(run: Any, tmp_path: Path) -> None:
+def test_file_size_limit_is_the_scripts_failure(run: Any, tmp_path: Path) -> None:
     """Output that cannot be written: the script sees the error, and its reason is told."""
     text = """
 import resource, sys
@@ -168,7 +168,7 @@ for _ in range(1000):
     assert "File too large" in status.failure.message
 
 
-def test_exit_code_3_is_told(run: Any, tmp_path: Path) -> None:
+def test_script_exit_code_is_reported(run: Any, tmp_path: Path) -> None:
     assert "exit code 3" in run(script(tmp_path, "raise SystemExit(3)")).wait().failure.message
 
 
@@ -207,7 +207,7 @@ def events(one: Run, rank: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_script_pauses_at_one_step_and_goes_on(run: Any, tmp_path: Path, workers: int) -> None:
+def test_script_pauses_at_one_step_and_resumes(run: Any, tmp_path: Path, workers: int) -> None:
     folder = str(tmp_path / "checkpoints")
     plan = CheckpointPlan(folder=folder, upload=False)
     one = run(script(tmp_path, SDK, "1000000", workers=workers), checkpoint=plan)
@@ -233,7 +233,7 @@ def test_a_script_pauses_at_one_step_and_goes_on(run: Any, tmp_path: Path, worke
     assert ("resized 2 1" in output) == (workers == 2)
 
 
-def test_what_a_script_reports_reaches_the_spool(run: Any, tmp_path: Path) -> None:
+def test_script_reports_reach_the_spool(run: Any, tmp_path: Path) -> None:
     one = run(script(tmp_path, SDK, "30", workers=2))
     assert one.wait().outcome is Outcome.COMPLETED
     for rank in range(2):
@@ -244,16 +244,14 @@ def test_what_a_script_reports_reaches_the_spool(run: Any, tmp_path: Path) -> No
         assert points[3][1] == 0.25
 
 
-def test_a_script_with_checkpoints_of_its_own_says_not_where_it_starts(
-    run: Any, tmp_path: Path
-) -> None:
+def test_script_with_own_checkpoints_reports_no_start_step(run: Any, tmp_path: Path) -> None:
     text = "import trainhall as th\nth.init(total_steps=9)\nth.report(loss=1, step=7)\n"
     one = run(script(tmp_path, text))
     assert one.wait().outcome is Outcome.COMPLETED
     assert events(one)["started"] == {"total_steps": 9}
 
 
-def test_a_script_that_loads_late_says_then_where_it_starts(run: Any, tmp_path: Path) -> None:
+def test_script_reports_start_step_when_loading_late(run: Any, tmp_path: Path) -> None:
     text = """
 import trainhall as th
 th.report(loss=1, step=0)
@@ -278,7 +276,7 @@ th.report(loss=1)
     assert names[0] in second["note"]
 
 
-def test_an_exception_is_told_in_its_own_words(run: Any, tmp_path: Path) -> None:
+def test_script_exception_is_reported_verbatim(run: Any, tmp_path: Path) -> None:
     text = "import trainhall as th\nth.init()\nraise KeyError('no such column')\n"
     status = run(script(tmp_path, text)).wait()
     assert status.failure.message == "rank 0 failed: KeyError: 'no such column'"
@@ -310,7 +308,7 @@ if sys.argv[1:] == ["first"]:
     assert one.folder.stderr(0).read_text().count("step 1  loss 2") == 2
 
 
-def test_a_worker_that_a_rank_spawns_does_not_take_its_place(run: Any, tmp_path: Path) -> None:
+def test_process_spawned_by_rank_does_not_replace_it(run: Any, tmp_path: Path) -> None:
     """It has the rank's environment, and the other rank would wait for it as for the rank."""
     text = """
 import multiprocessing
@@ -340,7 +338,7 @@ if __name__ == "__main__":
     assert all("a process that the script started" in line for line in lines)
 
 
-def test_a_group_within_a_rank_agrees_with_nobody(run: Any, tmp_path: Path) -> None:
+def test_process_group_within_a_rank_stays_separate(run: Any, tmp_path: Path) -> None:
     text = """
 import os, subprocess, sys
 if os.environ["WORLD_SIZE"] == "1":
@@ -362,7 +360,7 @@ def test_leaving_unasked_is_the_scripts_own_end(run: Any, tmp_path: Path) -> Non
     assert one.folder.metrics(0).stat().st_size > 0
 
 
-def test_a_pause_before_the_script_asks_is_a_signal(run: Any, tmp_path: Path) -> None:
+def test_pause_before_first_stop_query_is_a_signal(run: Any, tmp_path: Path) -> None:
     text = "import time\nimport trainhall as th\nth.init()\nprint('going', flush=True)\n"
     one = run(script(tmp_path, text + "time.sleep(600)\n"))
     one.wait_for_output(b"going")
@@ -380,7 +378,7 @@ sys.exit(main.main())
 
 
 @pytest.mark.parametrize("reported", [False, True])
-def test_a_script_that_asks_no_more_is_paused_by_a_signal(
+def test_script_that_stops_querying_gets_a_signal(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: bool
 ) -> None:
     """A drain would wait for ever; but one that was told to stop may still save."""
@@ -414,7 +412,7 @@ th.leave()
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_what_a_script_does_at_its_end_is_done(run: Any, tmp_path: Path, swallowed: bool) -> None:
+def test_script_finishes_its_exit_handlers(run: Any, tmp_path: Path, swallowed: bool) -> None:
     """Also what it registered before the SDK; and an exit that it swallows is none."""
     text = """
 import atexit, sys, time
@@ -442,7 +440,7 @@ except SystemExit:
         assert one.folder.stdout(rank).read_text().endswith("bye\n")
 
 
-def test_a_pause_without_a_save_is_told(run: Any, tmp_path: Path) -> None:
+def test_script_pause_without_save_is_reported(run: Any, tmp_path: Path) -> None:
     text = """
 import time
 import trainhall as th
@@ -459,7 +457,7 @@ th.leave()
     assert "starts again from its beginning" in events(one)["note"]["message"]
 
 
-def test_a_pause_that_cannot_save_is_told(run: Any, tmp_path: Path) -> None:
+def test_script_pause_with_failed_save_is_reported(run: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)

@@ -23,7 +23,7 @@ from trainhall.training.link.launch import CheckpointPlan, Command, RankSlot, Re
 from trainhall.training.link.status import Outcome
 
 
-def test_a_script_sees_what_torchrun_would_tell_it(run: Any, tmp_path: Path) -> None:
+def test_script_environment_matches_torchrun(run: Any, tmp_path: Path) -> None:
     text = """
 import json, os, sys
 print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcwd()}))
@@ -71,7 +71,7 @@ print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcw
         ("import sys; sys.stderr.write('\\0' + 'é' * 9000); sys.exit(1)", "exit code 1", "é"),
     ],
 )
-def test_a_failure_is_told_with_its_last_words(
+def test_failure_includes_the_last_output(
     run: Any, tmp_path: Path, text: str, message: str, tail: str
 ) -> None:
     status = run(script(tmp_path, text)).wait()
@@ -81,7 +81,7 @@ def test_a_failure_is_told_with_its_last_words(
     assert len(status.failure.log_tail) <= 4096
 
 
-def test_a_crash_is_told_with_its_place_and_what_was_said_before(run: Any, tmp_path: Path) -> None:
+def test_crash_includes_location_and_earlier_output(run: Any, tmp_path: Path) -> None:
     text = """
 import faulthandler, os, sys
 faulthandler.enable()
@@ -97,7 +97,7 @@ crash()
     assert "Fatal Python error: Bus error" in failure.log_tail
 
 
-def test_an_end_is_seen_though_no_signal_tells_of_it(run: Any, tmp_path: Path) -> None:
+def test_supervisor_sees_an_exit_without_sigchld(run: Any, tmp_path: Path) -> None:
     """The shim is started with SIGCHLD blocked, which outlives `exec`."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
@@ -173,7 +173,7 @@ def test_an_attached_attempt_ends_with_its_terminal(run: Any, tmp_path: Path) ->
     assert one.wait().outcome is Outcome.STOPPED
 
 
-def test_what_a_completed_script_left_running_is_ended(run: Any, tmp_path: Path) -> None:
+def test_supervisor_ends_leftovers_of_completed_script(run: Any, tmp_path: Path) -> None:
     note = tmp_path / "pid"
     text = """
 import subprocess, sys
@@ -234,7 +234,7 @@ def test_a_task_runs_either_way(run: Any, tmp_path: Path, arguments: tuple[str, 
     assert {r.exit_code for r in status.ranks} == {0}
 
 
-def test_a_failing_task_is_told_by_its_own_event(run: Any, tmp_path: Path) -> None:
+def test_task_failure_is_taken_from_its_event(run: Any, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
     plan = CheckpointPlan(folder=str(blocked / "checkpoints"), upload=False)
@@ -246,7 +246,7 @@ def test_a_failing_task_is_told_by_its_own_event(run: Any, tmp_path: Path) -> No
     assert not status.failure.final
 
 
-def test_what_only_the_user_can_change_is_told_as_final(run: Any, tmp_path: Path) -> None:
+def test_user_error_is_reported_as_final(run: Any, tmp_path: Path) -> None:
     task = {"name": "mnist", "params": {"root": str(tmp_path / "nowhere")}}
     status = run({"task": task, "training": {"steps": 1}}, "--preload").wait()
     assert "BadDataError" in status.failure.message
@@ -254,7 +254,7 @@ def test_what_only_the_user_can_change_is_told_as_final(run: Any, tmp_path: Path
 
 
 @pytest.mark.skipif(not linux.IS_LINUX, reason="the environment of a fork is shown on Linux only")
-def test_forked_ranks_can_be_told_apart(run: Any, tmp_path: Path) -> None:
+def test_forked_ranks_are_distinguishable(run: Any, tmp_path: Path) -> None:
     spec = {**SYNTHETIC, "training": {"steps": 10**6, "global_batch_size": 32}}
     room = {**os.environ, **linux.environment_padding()}
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)

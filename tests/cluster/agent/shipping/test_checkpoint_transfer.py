@@ -134,7 +134,7 @@ class WaitingStore(Store):
         await super().put_file(job_id, name, path, file, sha256)
 
 
-async def test_files_wait_for_the_disk_together_and_the_manifest_comes_last(
+async def test_upload_sends_files_together_and_manifest_last(
     tmp_path: Path,
 ) -> None:
     files = {f"shard-{i}.safetensors": bytes([i]) * 10 for i in range(6)}
@@ -145,7 +145,7 @@ async def test_files_wait_for_the_disk_together_and_the_manifest_comes_last(
     assert store.steps[6:] == ["manifest.json", "commit"]
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing_under_way(tmp_path: Path) -> None:
+async def test_interrupted_upload_leaves_no_request_open(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, {f"shard-{i}.safetensors": bytes([i]) for i in range(6)})
     store = WaitingStore(2)
     store.away = 1
@@ -184,7 +184,7 @@ class SlowDisk(FakeCoordinator):
 
 
 @pytest.mark.parametrize("what", ["put", "commit"])
-async def test_the_coordinators_disk_may_take_longer_than_an_answer(
+async def test_upload_waits_for_a_slow_coordinator_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Who gave up would send everything again, for ever."""
@@ -210,7 +210,7 @@ async def test_the_coordinators_disk_may_take_longer_than_an_answer(
     assert coordinator.steps == [f"put {NAME}/{file.name}" if what == "put" else f"commit {NAME}"]
 
 
-async def test_a_host_that_is_gone_is_noticed_while_an_answer_is_waited_for(
+async def test_upload_notices_a_dead_host(
     tmp_path: Path,
 ) -> None:
     async with (coordinator := FakeCoordinator()).serving():
@@ -227,7 +227,7 @@ async def test_a_host_that_is_gone_is_noticed_while_an_answer_is_waited_for(
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "manifest"])
-async def test_what_came_damaged_is_passed_over(tmp_path: Path, damage: str) -> None:
+async def test_fetch_skips_a_damaged_checkpoint(tmp_path: Path, damage: str) -> None:
     store = Store()
     older = "step-00000100-a1-g1"
     here, there = tmp_path / "here", tmp_path / "there"
@@ -256,7 +256,7 @@ async def test_none_that_can_be_had_is_an_error(tmp_path: Path) -> None:
         await checkpoint_transfer.fetch(Store(), tmp_path, "job", ["../../etc"])
 
 
-async def test_the_store_says_whether_it_is_to_blame_for_a_damaged_checkpoint(
+async def test_fetch_asks_store_to_verify_damaged_checkpoint(
     tmp_path: Path,
 ) -> None:
     store, here, there = Store(), tmp_path / "here", tmp_path / "there"
@@ -286,7 +286,7 @@ async def test_the_store_says_whether_it_is_to_blame_for_a_damaged_checkpoint(
     assert store.verified == [NAME, NAME, NAME]
 
 
-async def test_a_coordinator_that_does_not_verify_for_hosts_leaves_the_blame_open(
+async def test_fetch_works_without_verification_by_the_store(
     tmp_path: Path,
 ) -> None:
     async with (coordinator := FakeCoordinator()).serving():
@@ -319,9 +319,7 @@ async def test_a_local_checkpoint_is_not_fetched_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "missing", "manifest", "bare"])
-async def test_a_local_checkpoint_that_is_damaged_is_fetched_again(
-    tmp_path: Path, damage: str
-) -> None:
+async def test_fetch_replaces_a_damaged_local_copy(tmp_path: Path, damage: str) -> None:
     store = Store()
     path = write_checkpoint(tmp_path, FILES)
     await checkpoint_transfer.upload(store, tmp_path, "job", {"name": NAME})
@@ -343,7 +341,7 @@ async def test_a_local_checkpoint_that_is_damaged_is_fetched_again(
     assert names_in(tmp_path) == [NAME]
 
 
-async def test_a_damaged_copy_that_cannot_be_fetched_is_passed_over(tmp_path: Path) -> None:
+async def test_fetch_skips_a_damaged_unfetchable_copy(tmp_path: Path) -> None:
     older = "step-00000100-a1-g1"
     path = write_checkpoint(tmp_path, FILES)
     write_checkpoint(tmp_path, FILES, older)
@@ -353,7 +351,7 @@ async def test_a_damaged_copy_that_cannot_be_fetched_is_passed_over(tmp_path: Pa
     ]
 
 
-async def test_hosts_find_one_in_common_where_only_one_of_them_has_a_good_copy(
+async def test_hosts_agree_when_one_has_good_copy(
     tmp_path: Path,
 ) -> None:
     store, older = Store(), "step-00000100-a1-g1"
@@ -375,7 +373,7 @@ async def test_hosts_find_one_in_common_where_only_one_of_them_has_a_good_copy(
     assert (await checkpoint_transfer.fetch(store, lucky, "job", [NAME, older])).names == [NAME]
 
 
-async def test_a_checkpoint_of_another_job_is_neither_sent_nor_taken(tmp_path: Path) -> None:
+async def test_transfer_ignores_checkpoints_of_other_jobs(tmp_path: Path) -> None:
     store = Store()
     write_checkpoint(tmp_path, FILES, job_id="other")
     message = await checkpoint_transfer.upload(store, tmp_path, "job", {"name": NAME})
@@ -388,7 +386,7 @@ async def test_a_checkpoint_of_another_job_is_neither_sent_nor_taken(tmp_path: P
         await checkpoint_transfer.fetch(store, tmp_path, "job", [NAME])
 
 
-async def test_copies_that_were_uploaded_do_not_fill_the_disk(tmp_path: Path) -> None:
+async def test_uploaded_copies_are_limited_on_disk(tmp_path: Path) -> None:
     store = Store()
     names = [f"step-{step:08d}-a1-g1" for step in (10, 20, 30, 40)]
     for name in names:
@@ -402,7 +400,7 @@ async def test_copies_that_were_uploaded_do_not_fill_the_disk(tmp_path: Path) ->
     assert names_in(tmp_path) == names[1:]
 
 
-async def test_what_cannot_be_uploaded_is_told(tmp_path: Path) -> None:
+async def test_failed_upload_is_reported(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, FILES)
     (path / "rank-0.safetensors").write_bytes(b"rotten")
     message = await checkpoint_transfer.upload(Store(), tmp_path, "job", {"name": NAME})

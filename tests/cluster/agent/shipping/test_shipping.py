@@ -86,9 +86,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-async def test_ranks_other_than_the_first_send_in_larger_batches(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_other_ranks_ship_larger_batches(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     for _ in range(8):
         host.write()
@@ -100,9 +98,7 @@ async def test_ranks_other_than_the_first_send_in_larger_batches(
     assert host.coordinator.requests == {0: 8, 1: 2, 2: 2}
 
 
-async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_shipper_finds_new_output_at_every_poll(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     await host.look()
     missing = []
@@ -119,9 +115,7 @@ async def test_output_of_any_rank_is_found_soon_and_then_at_every_look(
     assert missing[soon:] == [0] * (8 - soon)
 
 
-async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_quick_metrics_of_rank_0_share_a_message(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     await host.look()
     clock.now += shipping.LOOK_SECONDS
@@ -136,9 +130,7 @@ async def test_the_first_ranks_metrics_share_a_message_when_they_come_quickly(
     assert host.coordinator.requests[0] == 2
 
 
-async def test_looks_are_rarer_while_the_first_ranks_metrics_come(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_shipper_polls_less_while_rank_0_reports(tmp_path: Path, clock: Clock) -> None:
     host = Host(tmp_path)
     await host.look()
     assert host.shipper.pause == shipping.LOOK_SECONDS
@@ -152,7 +144,7 @@ async def test_looks_are_rarer_while_the_first_ranks_metrics_come(
     assert host.shipper.pause == shipping.LOOK_SECONDS, "what is told in their place is found soon"
 
 
-async def test_what_is_left_at_the_end_is_sent_at_once(tmp_path: Path) -> None:
+async def test_shipper_flushes_at_the_end(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for _ in range(2):
         host.write()
@@ -203,7 +195,7 @@ def refused_upload(path: Path) -> tuple[Host, Full]:
     return host, full
 
 
-def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_through(
+def test_refused_upload_backs_off_while_others_succeed(
     tmp_path: Path, virtual: asyncio.Runner
 ) -> None:
     async def run() -> None:
@@ -231,7 +223,7 @@ def test_an_upload_that_is_refused_waits_longer_and_longer_while_others_get_thro
     virtual.run(run())
 
 
-def test_an_upload_that_is_refused_waits_longer_and_longer_where_nothing_else_is_sent(
+def test_refused_upload_backs_off_without_other_traffic(
     tmp_path: Path, virtual: asyncio.Runner
 ) -> None:
     async def run() -> None:
@@ -277,7 +269,7 @@ def test_a_coordinator_that_is_away_is_found_soon(tmp_path: Path, virtual: async
 
 
 @pytest.mark.processes
-def test_a_request_searches_no_path_for_a_module_that_is_not_there() -> None:
+def test_request_does_not_search_for_missing_sniffio() -> None:
     code = (
         "import sys; import trainhall.cluster.agent.coordinator_link.http_api; "
         "sys.exit('sniffio' not in sys.modules and 'sniffio is searched for at every request')"

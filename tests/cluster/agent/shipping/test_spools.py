@@ -154,7 +154,7 @@ def metric_bytes(count: int) -> bytes:
 
 @given(st.integers(0, 60), cuts, faults, st.lists(st.booleans(), max_size=6))
 @settings(max_examples=60)
-def test_every_frame_arrives_once_and_whole(
+def test_spool_ships_every_frame_exactly_once(
     tmp_path_factory: pytest.TempPathFactory,
     count: int,
     cuts: list[int],
@@ -171,7 +171,7 @@ def test_every_frame_arrives_once_and_whole(
         assert b"".join(sink.frames) == data
 
 
-async def test_a_torn_frame_waits_for_its_rest(tmp_path: Path) -> None:
+async def test_spool_waits_for_an_incomplete_frame(tmp_path: Path) -> None:
     path, sink, data = tmp_path / "metrics.bin", Sink(), metric_bytes(3)
     spool = MetricSpool(SOURCE, path, sink)
     path.write_bytes(data[:-5])
@@ -202,7 +202,7 @@ async def test_damage_ends_the_shipping_of_that_file_only(tmp_path: Path) -> Non
     assert sink.frames == []
 
 
-async def test_what_is_refused_for_good_is_not_sent_for_ever(tmp_path: Path) -> None:
+async def test_spool_drops_permanently_refused_items(tmp_path: Path) -> None:
     path, sink = tmp_path / "stdout.log", Sink()
     sink.refuse = RefusedError(404, "there is no job 'job'")
     path.write_bytes(b"line\n")
@@ -222,7 +222,7 @@ def event_lines(*kinds: str) -> bytes:
     return b"".join(lines)
 
 
-async def test_a_checkpoint_is_told_after_its_upload(tmp_path: Path) -> None:
+async def test_spool_reports_a_checkpoint_after_its_upload(tmp_path: Path) -> None:
     path, sink = tmp_path / "events.jsonl", Sink()
     path.write_bytes(event_lines("started", "checkpoint", "note", "checkpoint"))
     seen: list[tuple[str, int]] = []
@@ -242,7 +242,7 @@ async def test_a_checkpoint_is_told_after_its_upload(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-async def test_what_is_told_behind_a_checkpoint_goes_with_it(tmp_path: Path) -> None:
+async def test_spool_ships_later_events_with_the_checkpoint(tmp_path: Path) -> None:
     path, batches = tmp_path / "events.jsonl", []
     path.write_bytes(event_lines("checkpoint", "note", "paused", "checkpoint"))
 

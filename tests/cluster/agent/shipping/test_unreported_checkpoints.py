@@ -127,7 +127,7 @@ async def ship(shipper: AttemptShipper) -> None:
     await until("all is shipped", all_shipped)
 
 
-async def test_what_a_host_that_never_came_back_committed_is_found_by_the_next_attempt(
+async def test_next_attempt_finds_commits_of_lost_host(
     tmp_path: Path,
 ) -> None:
     lost = Attempt(tmp_path)
@@ -148,7 +148,7 @@ async def test_what_a_host_that_never_came_back_committed_is_found_by_the_next_a
 
 
 @pytest.mark.parametrize("upload", [False, True])
-async def test_what_was_committed_and_not_told_is_recorded(tmp_path: Path, upload: bool) -> None:
+async def test_unreported_commit_is_recorded(tmp_path: Path, upload: bool) -> None:
     attempt, coordinator = Attempt(tmp_path, upload=upload), Coordinator()
     first = attempt.commit(10, report=True)
     killed = attempt.commit(20)
@@ -173,7 +173,7 @@ async def test_what_was_committed_and_not_told_is_recorded(tmp_path: Path, uploa
     assert coordinator.names() == [first.name, killed.name]
 
 
-async def test_after_a_regrouping_what_the_new_generation_saved_is_recorded(tmp_path: Path) -> None:
+async def test_commit_of_new_generation_is_recorded(tmp_path: Path) -> None:
     """Rank 0 is a process now that began as another rank, and in the second generation."""
     attempt, coordinator = Attempt(tmp_path), Coordinator()
     old = attempt.commit(10)
@@ -196,7 +196,7 @@ async def test_after_a_regrouping_what_the_new_generation_saved_is_recorded(tmp_
     assert event["data"] == killed.event()
 
 
-async def test_a_host_that_rank_0_has_left_looks_for_nothing(tmp_path: Path) -> None:
+async def test_host_without_rank_0_searches_no_commits(tmp_path: Path) -> None:
     attempt, coordinator = Attempt(tmp_path), Coordinator()
     attempt.commit(10)
     async with shipping(attempt, coordinator) as shipper:
@@ -209,7 +209,7 @@ async def test_a_host_that_rank_0_has_left_looks_for_nothing(tmp_path: Path) -> 
     assert coordinator.names() == []
 
 
-async def test_the_uploads_that_were_told_come_first(tmp_path: Path) -> None:
+async def test_reported_uploads_come_first(tmp_path: Path) -> None:
     attempt, coordinator = Attempt(tmp_path, upload=True), Coordinator()
     names = [attempt.commit(step, report=step < 40).name for step in (10, 20, 30, 40, 50)]
     async with shipping(attempt, coordinator) as shipper:
@@ -236,7 +236,7 @@ def test_only_this_attempt_s_own_are_looked_for(tmp_path: Path) -> None:
     assert [e["sequence"] for e in reported] == [11, 21]
 
 
-def test_a_line_that_the_kill_cut_short_tells_nothing(tmp_path: Path) -> None:
+def test_truncated_event_line_is_ignored(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path)
     attempt.commit(10, report=True)
     torn = attempt.commit(20, report=True)
@@ -246,7 +246,7 @@ def test_a_line_that_the_kill_cut_short_tells_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["file", "manifest", "job"])
-def test_what_is_not_whole_is_told_as_not_saved(tmp_path: Path, damage: str) -> None:
+def test_incomplete_checkpoint_is_reported_as_not_saved(tmp_path: Path, damage: str) -> None:
     attempt = Attempt(tmp_path)
     token = Token("other" if damage == "job" else "job", 1, 1)
     path = attempt.commit(10, token=token).path
@@ -262,7 +262,7 @@ def test_what_is_not_whole_is_told_as_not_saved(tmp_path: Path, damage: str) -> 
     assert reported["data"] == good.event()
 
 
-def test_a_folder_that_cannot_be_searched_is_told(tmp_path: Path) -> None:
+def test_unsearchable_folder_is_reported(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path)
     attempt.checkpoints.touch()
     (note,) = attempt.unreported()

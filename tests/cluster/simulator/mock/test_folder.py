@@ -9,7 +9,7 @@ import pytest
 from trainhall.cluster.simulator.mock.folder import FRESH_SECONDS, PREFIX, temporary_folder
 
 
-def test_what_a_killed_process_left_goes_with_the_next_start(
+def test_next_start_removes_leftovers_of_killed_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

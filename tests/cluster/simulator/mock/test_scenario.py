@@ -30,7 +30,7 @@ async def mock(tmp_path: Path) -> AsyncIterator[Mock]:
     assert failed == []
 
 
-async def test_the_first_page_has_something_of_everything_and_time_goes_on(mock: Mock) -> None:
+async def test_scenario_shows_every_state_and_advances(mock: Mock) -> None:
     page = await mock.coordinator.jobs.list(limit=100)
     states = {job.state for job in page.items}
     assert {

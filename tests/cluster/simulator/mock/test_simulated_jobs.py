@@ -58,7 +58,7 @@ async def test_the_phases_of_a_step_add_up(hall: WorkingCluster) -> None:
             assert seconds == pytest.approx(sum(part[step] for part in parts))
 
 
-async def test_checkpoints_of_the_store_are_whole_and_retained(hall: WorkingCluster) -> None:
+async def test_stored_checkpoints_are_complete_and_retained(hall: WorkingCluster) -> None:
     job_id = await hall.submit()
     await hall.until_step(job_id, 70)
     service = hall.coordinator.checkpoints
@@ -78,7 +78,7 @@ async def test_checkpoints_of_the_store_are_whole_and_retained(hall: WorkingClus
     assert [c.step for c in (await service.list(job_id)).items] == [100, 80]
 
 
-async def test_what_is_given_up_on_shared_storage_goes_too(hall: WorkingCluster) -> None:
+async def test_deleted_checkpoints_on_shared_storage_are_removed(hall: WorkingCluster) -> None:
     job_id = await hall.submit(checkpoint={"path": "/mnt/shared"})
     await hall.until(job_id, "completed")
     await hall.let_pass(10)
@@ -87,7 +87,7 @@ async def test_what_is_given_up_on_shared_storage_goes_too(hall: WorkingCluster)
     assert page.items[0].size > 2**30, "as large as the model's would be"
 
 
-async def test_pause_saves_and_resume_goes_on_there(hall: WorkingCluster) -> None:
+async def test_simulated_resume_continues_from_paused_save(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2)
     await hall.until_step(job_id, 24)
     await hall.coordinator.jobs.pause(job_id)
@@ -131,7 +131,7 @@ async def test_a_killed_rank_is_recovered_from(hall: WorkingCluster) -> None:
     assert "recovering" in await hall.states(job_id)
 
 
-async def test_what_never_fits_fails_and_says_why(hall: WorkingCluster) -> None:
+async def test_simulated_job_that_never_fits_fails(hall: WorkingCluster) -> None:
     for attempt in (1, 2):
         hall.fates["large", attempt] = Fate("out of memory", 1, 0)
     job_id = await hall.submit(name="large", recovery={"max_restarts": 3})
@@ -202,7 +202,7 @@ async def test_a_host_that_is_removed_drains_and_leaves(hall: WorkingCluster) ->
     assert list(await hall.curve(job_id, "loss")) == list(range(1, 101)), "it saved before it moved"
 
 
-async def test_ranks_of_two_hosts_meet_and_one_that_fails_ends_the_other(
+async def test_simulated_rank_failure_ends_other_host(
     hall: WorkingCluster,
 ) -> None:
     hall.fates["wide", 1] = Fate("error", 10, 7)
@@ -267,12 +267,12 @@ async def test_a_seed_repeats_everything(sqlite_twins: tuple[Database, Database]
     assert outcomes[0] == outcomes[1]
 
 
-def test_tasks_of_ones_own_have_parameters_of_their_own() -> None:
+def test_simulated_own_task_has_its_parameters() -> None:
     task = {"name": "lab.tasks:Mine", "params": {"samples": "many"}}
     assert model_of(validate_spec({"name": "mine", "task": task})).samples > 0
 
 
-async def test_a_simulated_host_plans_and_what_it_foretold_is_measured(
+async def test_simulated_host_plans_and_measures(
     hall: WorkingCluster,
 ) -> None:
     job_id = await hall.submit(workers=2, parallelism={"strategy": "auto"})
@@ -291,7 +291,7 @@ async def test_a_simulated_host_plans_and_what_it_foretold_is_measured(
     assert abs(corrected.plan.error["step_seconds"]) < job.plan.error["step_seconds"]
 
 
-async def test_a_simulated_host_says_when_nothing_fits(hall: WorkingCluster) -> None:
+async def test_simulated_host_reports_that_nothing_fits(hall: WorkingCluster) -> None:
     huge = {"name": "synthetic", "params": {"step_seconds": 9.0}}
     job_id = await hall.submit(
         workers=3, task=huge, training={"steps": 5, "global_batch_size": 7},
@@ -302,7 +302,7 @@ async def test_a_simulated_host_says_when_nothing_fits(hall: WorkingCluster) -> 
     assert "no strategy can train this job on so many workers" in job.reason
 
 
-async def test_gradients_are_told_when_they_are_asked_for(hall: WorkingCluster) -> None:
+async def test_simulated_gradients_are_reported_on_request(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2, training={"capture_gradients_every_steps": 25})
     await hall.until_step(job_id, 30)
     service = hall.coordinator.gradients
@@ -325,7 +325,7 @@ async def test_gradients_are_told_when_they_are_asked_for(hall: WorkingCluster) 
     assert [record.step for record in found if not record.request] == [25, 50, 75, 100]
 
 
-async def test_a_pipeline_tells_how_long_its_ranks_wait(hall: WorkingCluster) -> None:
+async def test_simulated_pipeline_reports_waiting_time(hall: WorkingCluster) -> None:
     job_id = await hall.submit(workers=2, parallelism={"strategy": "pipeline", "microbatches": 4})
     await hall.until_step(job_id, 20)
     measured = await hall.curve(job_id, "bubble_fraction")
