@@ -2,7 +2,7 @@
 
 import sys
 
-from steps import ROOT, Step, run_all
+from steps import ROOT, Step, main
 
 # What benchmarks share, and the peers that they compare with.
 HELPERS = {
@@ -24,4 +24,4 @@ STEPS = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(1 if run_all(STEPS) else 0)
+    sys.exit(main(__doc__ or "", STEPS))

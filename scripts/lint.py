@@ -2,7 +2,7 @@
 
 import sys
 
-from steps import BIN, Step, run_all
+from steps import BIN, Step, main
 
 
 def tool(name: str) -> str:
@@ -27,4 +27,4 @@ STEPS = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(1 if run_all(STEPS) else 0)
+    sys.exit(main(__doc__ or "", STEPS))

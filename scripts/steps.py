@@ -46,3 +46,9 @@ def run_all(steps: Sequence[Step]) -> int:
     if failed:
         print(f"\n{len(failed)} of {len(steps)} failed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)
+
+
+def main(description: str, steps: Sequence[Step]) -> int:
+    """Run every step as a program without arguments; returns its exit code."""
+    argparse.ArgumentParser(description=description).parse_args()
+    return 1 if run_all(steps) else 0

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from steps import ROOT, Step, run_all
+from steps import ROOT, Step, main
 
 # Many tests wait for processes that they started, so one more than there are processors.
 WORKERS = min(8, (os.cpu_count() or 1) + 1)
@@ -20,4 +20,4 @@ STEPS = [
 ]
 
 if __name__ == "__main__":
-    sys.exit(1 if run_all(STEPS) else 0)
+    sys.exit(main(__doc__ or "", STEPS))
