@@ -155,7 +155,7 @@ class Pairs(Schedule):
         return self.of_two.chunks
 
     def peer(self, rank: int) -> int | None:
-        """Whom a rank exchanges with."""
+        """Return the rank that it exchanges with; None: it has no pair."""
         return next((a + b - rank for a, b in self.pairs if rank in (a, b)), None)
 
     def rounds(self, rank: int) -> Iterator[Round]:

@@ -1,7 +1,8 @@
-"""Identifiers use the field's words: the private ones that stood for them do not come back."""
+"""Identifiers, test names and docstrings use the field's words and its usual form."""
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,39 @@ BANNED = {
 _WORD = re.compile(rf"(?:^|_)({'|'.join(BANNED)})(?:_|$)")
 ALLOWED: dict[str, set[str]] = {}
 """Identifiers that may stay for now, by file."""
+PRODUCT = (
+    "api",
+    "cli",
+    "cluster",
+    "db",
+    "distributed",
+    "monitoring",
+    "parallelism",
+    "training",
+    "src",
+)
+OPENING = re.compile(
+    r"\s*(What|Of|Those|It|Which|Who|Whom|Whose|Whoever|Whether|Whatever|Where|How)\b"
+)
+"""Words that a docstring does not begin with: a verb or the noun itself comes first."""
+OPENING_ALLOWED = (
+    "cli",
+    "cluster/reconcile",
+    "cluster/simulation",
+    "cluster/simulator",
+)
+"""Folders whose docstrings are still to be rewritten."""
+TEST_WORDS = 9
+TEST_BANNED = re.compile(
+    r"_(told|tells?|heard|anew|whoever|(goes|go|went)_on|(comes|come|came)_back|(given|gives|give)_up)"
+    r"(_|$)"
+)
 
 
 @pytest.mark.processes
 def test_identifiers_use_the_words_of_the_field() -> None:
     found = {}
-    for path in tracked():
-        if path.suffix != ".py" or not path.is_file():
-            continue
+    for path in _python():
         file = str(path.relative_to(ROOT))
         names = {name for name in _identifiers(path) if _WORD.search(_snake(name))}
         names -= ALLOWED.get(file, set())
@@ -44,13 +70,50 @@ def test_identifiers_use_the_words_of_the_field() -> None:
     assert not found, f"see `BANNED` for what to write instead: {found}"
 
 
+@pytest.mark.processes
+def test_test_names_are_short_and_plain() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in _python()
+        for name in _identifiers(path)
+        if name.startswith("test_")
+        and (name.count("_") > TEST_WORDS or TEST_BANNED.search(name))
+        and "tests" in path.parts
+    ]
+    assert not found, f"name the unit, then its behaviour, in at most {TEST_WORDS} words: {found}"
+
+
+@pytest.mark.processes
+def test_docstrings_begin_with_verb_or_noun() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in _python()
+        if path.relative_to(ROOT).parts[0] in PRODUCT
+        and not str(path.relative_to(ROOT)).startswith(OPENING_ALLOWED)
+        for line, text in _docstrings(path)
+        if OPENING.match(text)
+    ]
+    assert not found, f"begin functions with a verb, classes and fields with the noun: {found}"
+
+
+def _python() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py" and path.is_file()]
+
+
+def _docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and text of every string that stands as a statement."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+
+
 def _identifiers(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                # A test's name is a sentence.
-                names |= set() if name.startswith("test_") else {name}
+                names.add(name)
             case ast.ClassDef(name=name) | ast.arg(arg=name):
                 names.add(name)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
