@@ -4,22 +4,21 @@ import sys
 
 from steps import ROOT, Step, main
 
-# What benchmarks share, and the peers that they compare with.
+# Shared code, and the peers that benchmarks compare with.
 HELPERS = {
     "bare_app",
+    "cluster",
     "gpu_tasks",
-    "halls",
+    "hall",
     "paced_task",
-    "report",
-    "running",
     "torchrun_digits",
     "torchrun_recovery",
 }
 # `gpu.sh` runs it, on a machine with CUDA.
 ELSEWHERE = {"gpu"}
 STEPS = [
-    Step(path.stem, [sys.executable, str(path)])
-    for path in sorted((ROOT / "benchmarks").glob("*.py"))
+    Step(path.stem, [sys.executable, "-m", f"benchmarks.{path.parent.name}.{path.stem}"])
+    for path in sorted((ROOT / "benchmarks").glob("*/*.py"))
     if path.stem not in HELPERS | ELSEWHERE
 ]
 

@@ -239,7 +239,7 @@ def accuracy(ranks: RankServer, folder: Path, sync: dict[str, Any]) -> float:
 def test_topk_one_percent_learns_equally_well(
     ranks: RankServer, tmp_path: Path, dense_accuracy: float, compression: str
 ) -> None:
-    """benchmarks/convergence.py is the same on a larger scale."""
+    """benchmarks/engine/convergence.py is the same on a larger scale."""
     found = accuracy(ranks, tmp_path, {"compression": compression, "ratio": 0.01})
     assert dense_accuracy > 0.94
     assert found >= dense_accuracy - 0.01

@@ -1,6 +1,6 @@
 """Time from submitting a job to its first optimizer step, against `torchrun`.
 
-    python benchmarks/submit.py [--rounds 7]
+    python -m benchmarks.jobs.submit [--rounds 7]
 
 The job is digits on two CPU ranks. Trainhall's way is the real one: `trainhall server` and
 `trainhall agent` run as they would all day, the job is submitted over REST, and the first step is
@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from report import Figure, report
-from running import FINAL, cluster, wait_for
+
+from benchmarks.jobs.cluster import FINAL, cluster, wait_for
+from benchmarks.report import Figure, report
 
 PEER = Path(__file__).with_name("torchrun_digits.py")
 WORLD_SIZE = 2

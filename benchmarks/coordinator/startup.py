@@ -1,6 +1,6 @@
 """Start-up time and idle memory of a coordinator, against a bare application.
 
-    python benchmarks/bench_startup.py [--rounds 5]
+    python -m benchmarks.coordinator.startup [--rounds 5]
 
 Both processes get a socket that listens already, and are asked at once: the first answer comes when
 they serve. The coordinator does all it does at a start: it reads its settings, opens and migrates a
@@ -21,7 +21,8 @@ from pathlib import Path
 
 import httpx
 import psutil
-from report import Figure, report
+
+from benchmarks.report import Figure, report
 
 GOAL_SECONDS = 1.5
 GOAL_MB = 120.0

@@ -1,6 +1,6 @@
 """Accuracy after the same number of epochs, with and without compressed gradients.
 
-    python benchmarks/convergence.py [DATA] [--epochs 10] [--output FOLDER]
+    python -m benchmarks.engine.convergence [DATA] [--epochs 10] [--output FOLDER]
 
 DATA is a folder with MNIST's files; default: scikit-learn's digits. Two ranks train the same MLP by
 `trainhall run` with the same seed: without compression, and with each compression (ratio 1 %). The
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure as Picture
-from report import Figure, report
 
+from benchmarks.report import Figure, report
 from trainhall.parallelism.data_parallel.gradient_sync import DEFAULT_RATIO, FEEDS_BACK
 
 POINT = 0.01
@@ -101,10 +101,10 @@ def page(runs: list[Run], task: str, epochs: int) -> str:
     images = steps[-1] * BATCH // epochs
     return f"""# Convergence under compression: {task}
 
-`benchmarks/convergence.py`: an MLP on two ranks, {epochs} epochs of about {images:,} images in
-batches of {BATCH}, with SGD, momentum and one seed. Accuracy is on the validation set. *Points off*
-is the difference to `none` at the end; *of a step* is `compression_seconds` / `step_seconds`, for a
-model whose steps do little else.
+`benchmarks/engine/convergence.py`: an MLP on two ranks, {epochs} epochs of about {images:,} images
+in batches of {BATCH}, with SGD, momentum and one seed. Accuracy is on the validation set.
+*Points off* is the difference to `none` at the end; *of a step* is `compression_seconds` /
+`step_seconds`, for a model whose steps do little else.
 
 {table}
 

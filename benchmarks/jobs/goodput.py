@@ -1,6 +1,6 @@
 """Share of time in steps that count while a rank dies once a minute.
 
-    python benchmarks/goodput.py [--minutes 4] [--fault-every 60]
+    python -m benchmarks.jobs.goodput [--minutes 4] [--fault-every 60]
 
 A job of two ranks at 20 steps a second saves every 50 steps; at random one of its ranks is ended
 by SIGKILL. Goodput is the share of the time that no fault took. What a fault takes is the break in
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from recovery import rank_processes, seconds_of
-from report import Figure, report
-from running import cluster, wait_for
+
+from benchmarks.jobs.cluster import cluster, wait_for
+from benchmarks.jobs.recovery import rank_processes, seconds_of
+from benchmarks.report import Figure, report
 
 GOAL_PERCENT = 95.0
 NOTICED_SECONDS = 10.0

@@ -1,6 +1,6 @@
 """Time that Trainhall adds to a training step, against the same loop written by hand.
 
-    python benchmarks/step_cost.py [--rounds 200] [--steps 50] [--slow-rounds 6]
+    python -m benchmarks.engine.step_cost [--rounds 200] [--steps 50] [--slow-rounds 6]
 
 Two ranks over Gloo run both loops on the same job in turn, round after round, in the same
 processes: the same model, batches, optimizer, threads and options of DistributedDataParallel, and
@@ -32,10 +32,10 @@ from pathlib import Path
 import torch
 import torch._dynamo  # a forked rank would import it with its first optimizer
 import torch.distributed as dist
-from report import Figure, report
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.report import Figure, report
 from trainhall.cluster.agent.shim import rendezvous
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment

@@ -1,6 +1,6 @@
 """Time that a checkpoint stops training, against one plain copy of the same memory.
 
-    python benchmarks/checkpoint.py [--megabytes 384] [--tensors 300] [--rounds 7]
+    python -m benchmarks.engine.checkpoint [--megabytes 384] [--tensors 300] [--rounds 7]
 
 One run makes a state of many tensors (as a model with AdamW has), then in turn copies one flat
 block of its size and saves the state, and compares the medians. The goal is a ratio of at most 1.3.
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from report import Figure, report
 
+from benchmarks.report import Figure, report
 from trainhall.training.checkpoint.checkpointer import Checkpointer
 from trainhall.training.checkpoint.format.draft import Committed
 from trainhall.training.checkpoint.format.removal import retire

@@ -1,6 +1,6 @@
 """Speed of an all-reduce by a schedule over Gloo, against Gloo's own.
 
-    python benchmarks/collectives.py [--algorithm ring] [--ranks 2 4] [--rounds 40]
+    python -m benchmarks.engine.collectives [--algorithm ring] [--ranks 2 4] [--rounds 40]
 
 The ranks of one group run both on the same tensor in turn, round after round, the order within a
 round alternating. A round's ratio is ours by Gloo's, on rank 0, from a barrier to the end; the
@@ -17,8 +17,8 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from report import Figure, report
 
+from benchmarks.report import Figure, report
 from trainhall.distributed.collectives.algorithms.registry import NAMES, all_reduce
 from trainhall.distributed.collectives.communicator import Communicator
 from trainhall.distributed.gloo import Gloo

@@ -1,6 +1,6 @@
 """Batches per second, against PyTorch's DataLoader with the same images, transforms and workers.
 
-    python benchmarks/loader.py [--workers 2] [--size 224] [--images 768] [--rounds 5]
+    python -m benchmarks.engine.loader [--workers 2] [--size 224] [--images 768] [--rounds 5]
 
 One run writes JPEG files, then reads them through Trainhall's loader and through a bare DataLoader
 in turn, round after round, and compares the medians. Both read with the same number of processes,
@@ -22,9 +22,9 @@ import numpy as np
 import psutil
 import torch
 from PIL import Image
-from report import Figure, report
 from torch.utils.data import DataLoader
 
+from benchmarks.report import Figure, report
 from trainhall.training.common.sample_order import Sampler
 from trainhall.training.data.batch_reader import Reader
 from trainhall.training.data.loader import Loader, Share, Workers

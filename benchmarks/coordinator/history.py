@@ -1,6 +1,6 @@
 """Time to read the history of a series of a million points as 1,000 points, over HTTP.
 
-    python benchmarks/bench_history.py [--points 1000000] [--rounds 50]
+    python -m benchmarks.coordinator.history [--points 1000000] [--rounds 50]
 
 The points go in over HTTP as well, and are packed by the coordinator. Compared with the plain way:
 one row a point, grouped by SQL.
@@ -16,10 +16,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from halls import JOB_ID, Connection, Hall, batch, coordinator
-from report import Figure, report
 from sqlalchemy import func, select
 
+from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, batch, coordinator
+from benchmarks.report import Figure, report
 from trainhall.db.database import Database
 from trainhall.db.models import MetricFrame
 

@@ -1,6 +1,6 @@
 """Bare application to compare with: FastAPI with one route, and SQLAlchemy with one table.
 
-python benchmarks/bare_app.py FOLDER FD
+python -m benchmarks.coordinator.bare_app FOLDER FD
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Processor time of the coordinator's largest reads: 1,000 nodes of 8 GPUs, 1,000 waiting jobs.
 
-    python benchmarks/large_reads.py [--rounds 7]
+    python -m benchmarks.coordinator.large_reads [--rounds 7]
 
 Each read is done with the garbage collector as the coordinator sets it (`collect_rarely`), and with
 Python's own setting, by turns.
@@ -19,13 +19,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
-from report import Figure, report
 
+from benchmarks.report import Figure, report
 from trainhall.api.server import collect_rarely
 from trainhall.db.database import Database
 from trainhall.db.models import Device, Job, JobProgress, Node
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from support.cluster.simulated import SimulatedCluster, spec
 

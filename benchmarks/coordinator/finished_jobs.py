@@ -1,6 +1,7 @@
 """The cost of 100,000 finished jobs in the database to a coordinator's recurring work.
 
-    python benchmarks/finished_jobs.py [--finished 100000] [--rounds 20] [--database URL]
+    python -m benchmarks.coordinator.finished_jobs [--finished 100000] [--rounds 20]
+        [--database URL]
 
 Two coordinators in this process, one with an empty database and one with finished jobs in it, take
 turns. The times are processor time, except where Postgres computes in a process of its own: there
@@ -19,9 +20,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
-from report import Figure, report
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from benchmarks.report import Figure, report
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from support.cluster.simulated import SimulatedCluster
 from support.storage.finished_jobs import add_finished_jobs

@@ -26,9 +26,9 @@ from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from report import Figure, report
 from torch import nn
 
+from benchmarks.report import Figure, report
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
 from trainhall.parallelism.flops import forward_and_backward_flops
@@ -48,7 +48,7 @@ from trainhall.training.spec.parse import validate_spec
 from trainhall.training.tasks import build_task
 from trainhall.training.tasks.base import gives_batches
 
-HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[1] / "results"
 GOAL_SPEED = 0.98
 GOAL_PREDICTION = 10.0
 GPT2 = {"layers": 12, "heads": 12, "width": 768, "context": 1024, "vocabulary": 50257}
@@ -85,7 +85,7 @@ def spec_of(name: str, *, compiled: bool, tiny: bool) -> JobSpec:
     return validate_spec(
         {
             "name": name,
-            "task": {"name": f"gpu_tasks:{kind}", "params": params},
+            "task": {"name": f"benchmarks.engine.gpu_tasks:{kind}", "params": params},
             "training": {
                 "steps": 10**9,
                 "global_batch_size": batch[name],
@@ -336,13 +336,13 @@ def main() -> int:
         if options.no_compile and case.endswith("+compile"):
             continue
         print(f"{case} …", flush=True)
-        command = [sys.executable, __file__, *sys.argv[1:], "--case", case]
+        command = [sys.executable, "-m", "benchmarks.engine.gpu", *sys.argv[1:], "--case", case]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             raise SystemExit(f"{case} failed with exit code {done.returncode}")
         results.append(Measured(**json.loads(done.stdout.splitlines()[-1])))
     show(results, on_gpu=device.type == "cuda")
-    output = options.output or (HERE / "results" if device.type == "cuda" else None)
+    output = options.output or (RESULTS if device.type == "cuda" else None)
     if output is not None:
         print(f"written to {keep(results, device, output)}")
     return 0

@@ -1,6 +1,6 @@
 """Processor time and memory of an agent and an idle coordinator.
 
-    python benchmarks/footprint.py [--seconds 30] [--ranks 8] [--interval 0.1]
+    python -m benchmarks.jobs.footprint [--seconds 30] [--ranks 8] [--interval 0.1]
 
 A coordinator is looked at before anything is submitted. Then one job of 8 ranks takes 10 steps a
 second (`paced_task.py`), and the agent, without its warm parent, and the coordinator are looked at
@@ -18,8 +18,9 @@ from pathlib import Path
 
 import httpx
 import psutil
-from report import Figure, report
-from running import cluster, wait_for
+
+from benchmarks.jobs.cluster import cluster, wait_for
+from benchmarks.report import Figure, report
 
 STEPS_SHARE = 0.98
 """Of the steps that are wanted: figures of a job that takes fewer say nothing."""

@@ -1,6 +1,6 @@
 """A job's page under load: charts of a million points, scrolling, memory over live data.
 
-    python benchmarks/page.py [--points 1000000] [--charts 20] [--minutes 0.5]
+    python -m benchmarks.coordinator.page [--points 1000000] [--charts 20] [--minutes 0.5]
 
 A real Chromium (the system's, headless) opens the page of a job with so many series. Frame times
 are taken while it scrolls; then points come in live, and its heap is read after a garbage
@@ -19,10 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from bench_history import ROWS, fill, milliseconds
-from halls import JOB_ID, Connection, Hall, batch, coordinator
 from playwright.sync_api import CDPSession, Page, sync_playwright
-from report import Figure, report
+
+from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, batch, coordinator
+from benchmarks.coordinator.history import ROWS, fill, milliseconds
+from benchmarks.report import Figure, report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -1,6 +1,6 @@
 """Predicted peak memory against PyTorch's memory tracker in two real ranks on the CPU.
 
-python benchmarks/plan_memory.py
+python -m benchmarks.engine.plan_memory
 """
 
 import json
@@ -9,12 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from report import Figure, report
-
+from benchmarks.report import Figure, report
 from trainhall.training.planning.planner import predicted_memory
 from trainhall.training.spec.parse import validate_spec
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from support.cluster.attempts import rank_server
 from support.storage.data_files import write_cifar10

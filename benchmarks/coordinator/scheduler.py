@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from report import Figure, report
-
+from benchmarks.report import Figure, report
 from trainhall.cluster.lifecycle.reasons import ReasonCode
 from trainhall.cluster.lifecycle.states import AttemptState, JobState, NodeState
 from trainhall.cluster.options import ClusterOptions

@@ -1,6 +1,6 @@
 """Metric points per second that the coordinator stores, against a bare endpoint.
 
-    python benchmarks/bench_ingest.py [--seconds 3] [--rounds 3] [--connections 8]
+    python -m benchmarks.coordinator.ingest [--seconds 3] [--rounds 3] [--connections 8]
 
 Both are asked over HTTP by the same client, in turn. The coordinator does all it does for an agent:
 it knows the node by its credential, looks the attempt up, checks every frame, notes the last
@@ -18,8 +18,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from halls import JOB_ID, NAMES, Connection, Hall, batch, coordinator, served
-from report import Figure, report
+from benchmarks.coordinator.hall import JOB_ID, NAMES, Connection, Hall, batch, coordinator, served
+from benchmarks.report import Figure, report
 
 GOAL_POINTS = 1_000_000
 GOAL_RATIO = 0.5
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=8)
     options = parser.parse_args()
     figures: list[Figure] = []
-    with coordinator() as ours, served(__file__, "bare") as bare:
+    with coordinator() as ours, served("benchmarks.coordinator.ingest", "bare") as bare:
         for kind, size in SIZES.items():
             rates: dict[str, list[float]] = {"ours": [], "bare": []}
             for round_ in range(options.rounds):

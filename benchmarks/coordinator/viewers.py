@@ -1,6 +1,7 @@
 """Delay of a live frame to 200 viewers of one job, and growth of the coordinator's memory.
 
-    python benchmarks/viewers.py [--viewers 200] [--frames 10] [--seconds 10] [--rounds 3]
+    python -m benchmarks.coordinator.viewers [--viewers 200] [--frames 10] [--seconds 10]
+        [--rounds 3]
 
 Compared with a bare application that hands each posted body to every websocket at once. The two
 take turns; viewers are a process of their own.
@@ -17,10 +18,10 @@ from datetime import datetime
 
 import numpy as np
 import psutil
-from halls import JOB_ID, Connection, Hall, coordinator, served
-from report import Figure, report
 from websockets.asyncio.client import connect
 
+from benchmarks.coordinator.hall import JOB_ID, Connection, Hall, coordinator, served
+from benchmarks.report import Figure, report
 from trainhall.training.link.frames import MetricTable, encode_frame, encode_tables
 
 MEBIBYTE = 1024 * 1024
@@ -157,7 +158,7 @@ def main() -> None:
     ours: list[float] = []
     bare: list[float] = []
     memory: list[float] = []
-    with coordinator() as hall, served(__file__, "bare") as peer:
+    with coordinator() as hall, served("benchmarks.coordinator.viewers", "bare") as peer:
         process = psutil.Process(hall.pid)
         for number in range(options.rounds + 1):
             first = 1 + number * options.frames * options.seconds

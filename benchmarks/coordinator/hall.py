@@ -47,7 +47,7 @@ class Hall:
 @contextlib.contextmanager
 def coordinator() -> Iterator[Hall]:
     """The real application in a process of its own."""
-    with served(__file__, "trainhall") as hall:
+    with served("benchmarks.coordinator.hall", "trainhall") as hall:
         asyncio.run(add_job(hall.database_url))
         with httpx.Client(base_url=f"{hall.url}/api/v1", trust_env=False) as client:
             node = client.post("/cluster/nodes", json={}).raise_for_status().json()
@@ -64,13 +64,13 @@ def coordinator() -> Iterator[Hall]:
 
 
 @contextlib.contextmanager
-def served(script: str, kind: str) -> Iterator[Hall]:
-    """`script serve KIND FOLDER FD` in a process of its own, on a free port."""
+def served(module: str, kind: str) -> Iterator[Hall]:
+    """Run `python -m MODULE serve KIND FOLDER FD` on a free port."""
     with tempfile.TemporaryDirectory(prefix="trainhall-bench-") as folder:
         listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         fd = listener.fileno()
         process = subprocess.Popen(
-            [sys.executable, script, "serve", kind, folder, str(fd)], pass_fds=[fd]
+            [sys.executable, "-m", module, "serve", kind, folder, str(fd)], pass_fds=[fd]
         )
         hall = Hall(listener.getsockname()[1], Path(folder), process.pid)
         listener.close()

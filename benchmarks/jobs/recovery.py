@@ -1,6 +1,6 @@
 """Time from the death of one of two ranks to the next optimizer step, against `torchrun`.
 
-    python benchmarks/recovery.py [--rounds 7] [--recoveries 200] [--commands 5]
+    python -m benchmarks.jobs.recovery [--rounds 7] [--recoveries 200] [--commands 5]
 
 Both run the same job on two CPU ranks and save every 500 steps; rank 0 and rank 1 take turns in
 being ended by SIGKILL. Trainhall's job runs as it would all day, under `trainhall server` and
@@ -31,8 +31,9 @@ from typing import Any
 
 import httpx
 import psutil
-from report import Figure, report
-from running import cluster, wait_for
+
+from benchmarks.jobs.cluster import cluster, wait_for
+from benchmarks.report import Figure, report
 
 PEER = Path(__file__).with_name("torchrun_recovery.py")
 SAVE_STEPS = 500

@@ -1,6 +1,6 @@
 """Cost of a reproducible step against a plain DDP step, in the same two processes.
 
-    python benchmarks/reproducible.py [--rounds 12] [--steps 8]
+    python -m benchmarks.engine.reproducible [--rounds 12] [--steps 8]
 
 Two ranks over Gloo, as many as there are logical shards, train a small GPT in turn with
 `training.reproducible` and without, round after round: both through Trainhall's loop, with
@@ -22,9 +22,9 @@ from pathlib import Path
 import torch
 import torch._dynamo  # a forked rank would import it with its first optimizer
 import torch.distributed as dist
-from report import Figure, report
-from step_cost import WORLD_SIZE, fork, pin, trainhall_loop
 
+from benchmarks.engine.step_cost import WORLD_SIZE, fork, pin, trainhall_loop
+from benchmarks.report import Figure, report
 from trainhall.cluster.agent.shim import rendezvous
 from trainhall.distributed import process_group
 from trainhall.distributed.environment import RankEnvironment
