@@ -9,43 +9,31 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from trainhall.cluster.agent.attempt import Attempt, keep_prepared
 from trainhall.cluster.agent.coordinator_link.connection import Connection
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.agent.options import (
     AgentOptions,
     CredentialRefusedError,
     RemovedByCoordinatorError,
 )
-from trainhall.cluster.agent.reconcile import (
-    Action,
-    CleanUp,
-    DesiredAttempt,
-    EndAsGeneration,
-    Prepare,
-    Regroup,
-    ReportNotStarted,
-    SendCommand,
-    Stage,
-    Start,
-    decide,
-)
+from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
+from trainhall.cluster.simulator.attempts import NOWHERE, SHIM_DIED, Attempts, token_of
 from trainhall.cluster.simulator.clock import WorldClock
 from trainhall.cluster.simulator.loop import Process, detach, later
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Tape, Token, recovered
+from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Tape, recovered
 from trainhall.cluster.simulator.shim import Folder, Shim
 from trainhall.cluster.simulator.story import Story
-from trainhall.cluster.wire.protocol import Assignment, Desired, DeviceInfo, JoinRequest, Report
+from trainhall.cluster.wire.protocol import Desired, DeviceInfo, JoinRequest, Report
 from trainhall.monitoring.lineage import Origin
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
-from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch
 from trainhall.training.link.status import Outcome
 
@@ -56,11 +44,9 @@ START_SECONDS = (0.05, 0.8)
 RETRY_SECONDS = (0.2, 2.0)
 SHIP_SECONDS = (2.0, 8.0)
 """Between two looks for what the ranks of an attempt wrote; its end rings."""
-SHIM_DIED = "the process that supervised the ranks was killed"
 LOST_FOLDERS = 0.5
 """The share of attempts' folders that a power cut takes: unlike what an agent notes before it
 launches, they are not written through."""
-_NOWHERE = Path("/nonexistent")
 
 
 @dataclass
@@ -216,19 +202,18 @@ class Host:
         self.ledger.ended(self, shim)
 
 
-class Agent:
+class Agent(Attempts[Attempt]):
     """One process of it."""
 
     def __init__(self, host: Host, agent_id: str) -> None:
+        super().__init__(Attempt, host.disk.launched)
         self.host = host
         self.agent_id = agent_id
         self.process = Process(agent_id)
-        self.attempts: dict[Token, Attempt] = {}
         self._homes: dict[Token, Token] = {}
         """Of those that go on in a later generation: what their folder is kept under."""
         self._known: dict[Token, set[tuple[int, int]]] = {}
         """Whose files are shipped, by what a folder is kept under."""
-        self._desired: dict[Token, Assignment] | None = None
         self._leaving: set[Token] = set()
         self._removed: list[str] = []
         self._acked_at = float("-inf")
@@ -258,7 +243,7 @@ class Agent:
             if not host.disk.credential:
                 await self._join()
             self._connection = Connection(
-                AgentOptions(coordinator="http://simulated", data_dir=_NOWHERE),
+                AgentOptions(coordinator="http://simulated", data_dir=NOWHERE),
                 host.disk.credential,
                 self._report,
                 self._take,
@@ -275,7 +260,7 @@ class Agent:
                 host.disk.credential = ""
                 self._desired = {}
                 while self.attempts or self._leaving:
-                    self._reconcile()
+                    self.reconcile()
                     await asyncio.sleep(LOOK_SECONDS)
                 self._desired = None
             except CredentialRefusedError as error:
@@ -311,25 +296,23 @@ class Agent:
             time=self.host.clock.now().timestamp(),
             address=self.host.name,
             devices=self.host.devices,
-            assignments=[a.report(self._shipped(t)) for t, a in self.attempts.items()],
+            assignments=self.assignment_reports(),
             removed=self._removed,
             revision=revision,
         )
 
     def _take(self, desired: Desired) -> None:
-        self._desired = {
-            (a.launch.job_id, a.launch.attempt, a.launch.generation): a for a in desired.assignments
-        }
         for location in desired.remove:
             self.host.storage.remove(location)
         self._removed = desired.remove
-        for token, assignment in self._desired.items():
+        for assignment in desired.assignments:
+            token = token_of(assignment.launch)
             if assignment.goal == "run" and token not in self._seen_running:
                 self._seen_running.add(token)
                 if token[1:] <= self.host.disk.launched.get(token[0], (0, 0)):
                     self.host.ledger.agent_runs_again(self.host, token)
         self.host.ledger.agent_takes(self.host, desired)
-        self._reconcile()
+        self.desire(desired.assignments)
 
     def _heartbeat_acked(self, sent: float) -> None:
         """As the real one, it tells the shims; they read it although it may be dead by then."""
@@ -349,7 +332,7 @@ class Agent:
             self._bell.clear()
             if self._refresh():
                 self._changed()
-            self._reconcile()
+            self.reconcile()
             try:
                 async with asyncio.timeout(LOOK_SECONDS if self.attempts else None):
                     await self._bell.wait()
@@ -383,6 +366,7 @@ class Agent:
         self._homes[token] = self._homes.pop(attempt.token, attempt.token)
         self.attempts[token] = self.attempts.pop(attempt.token)
         attempt.token = token
+        self._changed()
 
     def _ship_all_of(self, attempt: Attempt, folder: Folder) -> None:
         ranks = attempt.status.ranks if attempt.status is not None else []
@@ -422,47 +406,28 @@ class Agent:
         self._to_ship.set()
         self._changed()
 
-    def _reconcile(self) -> None:
-        wanted = None
-        if self._desired is not None:
-            leaving = {token[0] for token in self._leaving}
-            wanted = {
-                token: DesiredAttempt.of(a)
-                for token, a in self._desired.items()
-                if token in self.attempts or token[0] not in leaving
-            }
-        found = {token: a.observe(self._shipped(token)) for token, a in self.attempts.items()}
-        for action in decide(wanted, found, self.host.disk.launched):
-            self._act(action)
+    def _is_leaving(self, token: Token) -> bool:
+        return any(token[0] == leaving[0] for leaving in self._leaving)
 
-    def _act(self, action: Action) -> None:
-        match action:
-            case Prepare(token):
-                attempt = self._add(token, self._wanted(token), Stage.PREPARING)
-                attempt.task = self.process.spawn(self._prepare(attempt), "prepare")
-            case Start(token):
-                attempt = self.attempts[token]
-                attempt.task = self.process.spawn(self._start(attempt), "start")
-            case SendCommand(token, command):
-                folder = self._folder(token)
-                if folder is not None and folder.shim is not None:
-                    folder.shim.send_command(command)
-            case Regroup(token, onto):
-                self._regroup(self.attempts[token], onto)
-            case EndAsGeneration(token, onto):
-                self._rename(self.attempts[token], onto)
-                self._changed()
-            case ReportNotStarted(token, outcome, reason):
-                known = self.attempts.get(token)
-                attempt = known or self._add(token, self._wanted(token), Stage.ENDED)
-                if attempt.task is not None:
-                    attempt.task.cancel()
-                self.host.remove_folder(self._home(token))
-                failure = Failure(message=reason) if outcome is Outcome.FAILED else None
-                self._end(attempt, outcome, failure)
-            case CleanUp(token):
-                self._leaving.add(token)
-                self.process.spawn(self._forget(self.attempts.pop(token)), "forget")
+    def _prepare(self, attempt: Attempt) -> None:
+        attempt.task = self.process.spawn(self._make_ready(attempt), "prepare")
+
+    def _start(self, attempt: Attempt) -> None:
+        attempt.task = self.process.spawn(self._launch(attempt), "start")
+
+    def _send_command(self, attempt: Attempt, command: Command) -> None:
+        folder = self._folder(attempt.token)
+        if folder is not None and folder.shim is not None:
+            folder.shim.send_command(command)
+
+    def _discard(self, attempt: Attempt) -> None:
+        if attempt.task is not None:
+            attempt.task.cancel()
+        self.host.remove_folder(self._home(attempt.token))
+
+    def _clean_up(self, attempt: Attempt) -> None:
+        self._leaving.add(attempt.token)
+        self.process.spawn(self._forget(attempt), "forget")
 
     def _regroup(self, attempt: Attempt, onto: Token) -> None:
         """Give the shim the launch of a later generation. Until it has taken it up (`_follow`) this
@@ -475,8 +440,7 @@ class Agent:
             folder.shim.take_launch()
 
     def _add(self, token: Token, launch: Launch, stage: Stage) -> Attempt:
-        attempt = Attempt(token, AttemptFolder(_NOWHERE), launch, stage)
-        self.attempts[token] = attempt
+        attempt = super()._add(token, launch, stage)
         self._known.setdefault(self._home(token), set())
         return attempt
 
@@ -491,11 +455,7 @@ class Agent:
         attempt.status = status
         self._ship_all_of(attempt, folder)
 
-    def _wanted(self, token: Token) -> Launch:
-        assert self._desired is not None
-        return self._desired[token].launch
-
-    async def _prepare(self, attempt: Attempt) -> None:
+    async def _make_ready(self, attempt: Attempt) -> None:
         await asyncio.sleep(self.host.chance.uniform(*PREPARE_SECONDS))
         folder = Folder(attempt.launch, acked_at=self._acked_at)
         if attempt.launch.node_rank == 0 and (
@@ -507,13 +467,9 @@ class Agent:
             (place.rank, attempt.launch.generation) for place in attempt.launch.ranks
         }
         attempt.stage = Stage.READY
-        await self._start(attempt)
+        await self._launch(attempt)
 
-    def _note_launched(self, token: Token) -> None:
-        launched, (job_id, *number) = self.host.disk.launched, token
-        launched[job_id] = max(launched.get(job_id, (0, 0)), (number[0], number[1]))
-
-    async def _start(self, attempt: Attempt) -> None:
+    async def _launch(self, attempt: Attempt) -> None:
         """First it is noted that the token was launched here, and never again is."""
         host, home = self.host, self._home(attempt.token)
         self._note_launched(attempt.token)
@@ -539,8 +495,8 @@ class Agent:
 
     # -- shipping --------------------------------------------------------------------------------
 
-    def _shipped(self, token: Token) -> bool:
-        return all(tape.empty for tape in self._tapes(self._home(token)))
+    def _shipped(self, attempt: Attempt) -> bool:
+        return all(tape.empty for tape in self._tapes(self._home(attempt.token)))
 
     def _tapes(self, home: Token) -> list[Tape]:
         """Those that it knows of."""

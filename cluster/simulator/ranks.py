@@ -26,7 +26,6 @@ from trainhall.training.link.status import (
     EXIT_STOPPED,
 )
 
-Token = tuple[str, int, int]
 Kind = Literal["started", "stepped", "checkpoint", "failure", "completed", "paused"]
 
 STEP_SECONDS = (0.3, 0.8)

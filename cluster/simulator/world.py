@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainhall.cluster.agent.coordinator_link.http_api import UnavailableError
+from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.errors import ClusterError
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.quotas import Quotas
 from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.attempts import token_of
 from trainhall.cluster.simulator.checks.invariants import (
     ASKED_AGAIN,
     LAUNCHED_AGAIN,
@@ -28,7 +30,7 @@ from trainhall.cluster.simulator.database import Disk, SimulatedDatabase
 from trainhall.cluster.simulator.host import Host
 from trainhall.cluster.simulator.loop import Process
 from trainhall.cluster.simulator.network import Link, Server
-from trainhall.cluster.simulator.ranks import Group, Rank, Storage, Token
+from trainhall.cluster.simulator.ranks import Group, Rank, Storage
 from trainhall.cluster.simulator.shim import Folder, Shim, name
 from trainhall.cluster.simulator.story import Story
 from trainhall.cluster.wire.protocol import Assignment, Desired
@@ -161,7 +163,7 @@ class World:
         return host
 
     def group(self, launch: Launch) -> Group:
-        token = (launch.job_id, launch.attempt, launch.generation)
+        token = token_of(launch)
         if token not in self._groups:
             random_ = chance.stream(self.seed, "group", *token)
             self._groups[token] = Group(

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
+from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.gateway.channel import CloseCode
 from trainhall.cluster.ports import Clock
 from trainhall.cluster.simulator import chance
+from trainhall.cluster.simulator.attempts import token_of
 from trainhall.cluster.simulator.mock.host import Host
 from trainhall.cluster.simulator.mock.network import Network
-from trainhall.cluster.simulator.mock.node import Token
 from trainhall.cluster.simulator.workload.script import Script
 from trainhall.cluster.simulator.workload.training import Training
 from trainhall.cluster.simulator.workload.work import Fate, Group, Work
@@ -56,7 +57,7 @@ class SimulatedCluster(Network[Host]):
 
     def group(self, launch: Launch) -> Group:
         """Where the ranks of an attempt meet, from all its hosts."""
-        token = (launch.job_id, launch.attempt, launch.generation)
+        token = token_of(launch)
         found = self._groups.get(token)
         if found is None:
             found = Group(

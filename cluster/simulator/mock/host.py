@@ -7,37 +7,19 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
 
 from trainhall import __version__
-from trainhall.cluster.agent.reconcile import (
-    Action,
-    CleanUp,
-    DesiredAttempt,
-    ObservedAttempt,
-    Plan,
-    Prepare,
-    ReportNotStarted,
-    RequestGradients,
-    SendCommand,
-    Stage,
-    Start,
-    decide,
-)
+from trainhall.cluster.agent.attempt import Attempt
+from trainhall.cluster.agent.reconcile import Stage
 from trainhall.cluster.agent.shim.rank_process import writer_name
 from trainhall.cluster.ports import Clock
-from trainhall.cluster.simulator.mock.node import Node, Token
+from trainhall.cluster.simulator.attempts import SHIM_DIED, Attempts
+from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.simulator.workload import planning
 from trainhall.cluster.simulator.workload.gpu import IDLE, gpus
 from trainhall.cluster.simulator.workload.spool import Spool
 from trainhall.cluster.simulator.workload.work import Group
-from trainhall.cluster.wire.protocol import (
-    Assignment,
-    AssignmentReport,
-    DeviceInfo,
-    DeviceUse,
-    HostUse,
-)
+from trainhall.cluster.wire.protocol import Assignment, DeviceInfo, DeviceUse, HostUse
 from trainhall.training.link.failure import Failure
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.launch import Command, Launch, Rendezvous
@@ -47,8 +29,9 @@ from trainhall.training.link.status import (
     EXIT_STOPPED,
     Outcome,
     RankState,
+    ShimStatus,
 )
-from trainhall.training.spec.plan import ChosenPlan, PlanningFailedError
+from trainhall.training.spec.plan import PlanningFailedError
 
 PLAN_SECONDS = (3.0, 6.0)
 PREPARE_SECONDS = (0.3, 0.8)
@@ -56,7 +39,6 @@ FETCH_SECONDS = (0.8, 2.5)
 """To have a checkpoint of the coordinator's store at hand."""
 START_SECONDS = (1.5, 3.5)
 STOP_SECONDS = (0.2, 1.2)
-SHIM_DIED = "the process that supervised the ranks was killed"
 
 _EXIT_CODES = {
     Outcome.COMPLETED: EXIT_COMPLETED,
@@ -65,54 +47,34 @@ _EXIT_CODES = {
 }
 _TIB = 2**40
 
-Phase = Literal["planning", "preparing", "starting", "running", "stopping", "exited"]
-
 
 @dataclass
-class HostAttempt:
+class HostAttempt(Attempt):
     """One attempt on this host: its shim and its ranks."""
 
-    name: str
-    """Of the host."""
-    launch: Launch
-    phase: Phase = "preparing"
     until: float = inf
     """When the present phase passes into the next by itself (seconds since the epoch)."""
-    asked: Command = Command.RUN
-    gradients: int = 0
-    """The newest request for gradients that its ranks have heard of."""
-    outcome: Outcome | None = None
-    failure: Failure | None = None
-    rendezvous: Rendezvous | None = None
-    plan: ChosenPlan | None = None
-    ranks: list[RankState] = field(default_factory=list)
     spools: dict[int, Spool] = field(default_factory=dict)
     silent: bool = False
     """The host is off: there is nobody to see that the processes are gone."""
 
     @property
     def alive(self) -> bool:
-        return self.outcome is None and not self.silent
+        return self.stage is not Stage.ENDED and not self.silent
 
     @property
-    def shipped(self) -> bool:
-        return self.outcome is not None and all(spool.empty for spool in self.spools.values())
+    def asked(self) -> Command:
+        return self.status.command if self.status is not None else Command.RUN
 
-    def observe(self) -> ObservedAttempt:
-        stage = Stage.LIVE
-        if self.outcome is not None:
-            stage = Stage.ENDED
-        elif self.phase == "planning":
-            stage = Stage.PLANNING
-        elif self.phase == "preparing":
-            stage = Stage.PREPARING
-        return ObservedAttempt(stage, self.asked, self.shipped, gradients=self.gradients)
+    @property
+    def ranks_run(self) -> bool:
+        return bool(self.spools) and self.alive
 
     def end(self, outcome: Outcome, now: float, failure: Failure | None = None) -> None:
-        if self.outcome is not None:
+        if self.stage is Stage.ENDED:
             return
-        self.phase, self.outcome, self.failure, self.until = "exited", outcome, failure, inf
-        for rank in self.ranks:
+        self.stage, self.outcome, self.failure, self.until = Stage.ENDED, outcome, failure, inf
+        for rank in self.status.ranks if self.status is not None else []:
             rank.finished_at = now
             first = failure is not None and failure.rank == rank.rank
             if outcome in _EXIT_CODES:
@@ -122,23 +84,8 @@ class HostAttempt:
             else:
                 rank.signal = 9
 
-    def report(self) -> AssignmentReport:
-        launch = self.launch
-        return AssignmentReport(
-            job_id=launch.job_id,
-            attempt=launch.attempt,
-            generation=launch.generation,
-            phase=self.phase,
-            ranks=self.ranks,
-            rendezvous=self.rendezvous,
-            plan=self.plan,
-            outcome=self.outcome,
-            failure=self.failure,
-            shipped=self.shipped,
-        )
 
-
-class Host(Node):
+class Host(Attempts[HostAttempt], Node):
     """A host with GPUs.
 
     Args:
@@ -157,8 +104,8 @@ class Host(Node):
         group: Callable[[Launch], Group],
         num_gpus: int = 8,
     ) -> None:
-        super().__init__(name, address=address)
-        self.attempts: dict[Token, HostAttempt] = {}
+        Attempts.__init__(self, HostAttempt, {})
+        Node.__init__(self, name, address=address)
         self.reported_at = -inf
         """When it last reported (monotonic)."""
         self.off = False
@@ -168,8 +115,6 @@ class Host(Node):
         # Readings have a stream of their own: how often somebody looks must change nothing else.
         self._noise = random.Random(chance.getrandbits(64))
         self._gpus = gpus(num_gpus, self._noise)
-        self._launched: dict[str, tuple[int, int]] = {}
-        self._desired: dict[Token, Assignment] | None = None
         self._disk = chance.uniform(2.0, 5.5)
         self._thirst = chance.uniform(0.6, 1.3)
         """Of its data loading for the host's processors and memory."""
@@ -181,14 +126,11 @@ class Host(Node):
     def devices(self) -> Sequence[DeviceInfo]:
         return [gpu.info for gpu in self._gpus]
 
-    def assignment_reports(self) -> list[AssignmentReport]:
-        return [attempt.report() for attempt in self.attempts.values()]
-
     def device_use(self) -> list[DeviceUse]:
         loads = {
             place.device_index: self._group(attempt.launch).load(place.rank)
             for attempt in self.attempts.values()
-            if attempt.alive and attempt.phase in ("running", "stopping")
+            if attempt.ranks_run
             for place in attempt.launch.ranks
         }
         now = self._clock.monotonic()
@@ -211,7 +153,7 @@ class Host(Node):
         content = (
             self.revision,
             [
-                (token, a.phase, a.outcome, a.rendezvous is None, a.plan is None, a.shipped)
+                (token, a.stage, a.status and a.status.phase, a.plan is None, self._shipped(a))
                 for token, a in self.attempts.items()
             ],
         )
@@ -228,63 +170,35 @@ class Host(Node):
     # -- what shall be ---------------------------------------------------------------------------
 
     def desire(self, assignments: Sequence[Assignment]) -> None:
-        self._desired = {
-            (a.launch.job_id, a.launch.attempt, a.launch.generation): a for a in assignments
-        }
-        self.reconcile()
+        """Take the desired state. Ranks of mock mode do not regroup in place."""
+        super().desire(
+            [
+                a.model_copy(update={"launch": a.launch.model_copy(update={"in_place": False})})
+                for a in assignments
+            ]
+        )
 
-    def reconcile(self) -> None:
-        """Do what leads from what is to what shall be, by the real agent's decisions."""
-        wanted = None
-        if self._desired is not None:
-            wanted = {
-                token: DesiredAttempt(
-                    a.goal,
-                    a.launch.node_rank > 0 and a.launch.rendezvous is None,
-                    plans=a.launch.planning is not None,
-                    gradients=a.gradients,
-                )
-                for token, a in self._desired.items()
-            }
-        found = {token: attempt.observe() for token, attempt in self.attempts.items()}
-        for action in decide(wanted, found, self._launched):
-            self._act(action)
+    def _shipped(self, attempt: HostAttempt) -> bool:
+        ended = attempt.stage is Stage.ENDED
+        return ended and all(spool.empty for spool in attempt.spools.values())
 
-    def _act(self, action: Action) -> None:
-        now = self._now()
-        match action:
-            case Plan(token):
-                assert self._desired is not None
-                attempt = HostAttempt(self.name, self._desired[token].launch, "planning")
-                attempt.until = now + self._chance.uniform(*PLAN_SECONDS)
-                self.attempts[token] = attempt
-            case Prepare(token):
-                assert self._desired is not None
-                launch = self._desired[token].launch
-                attempt = HostAttempt(self.name, launch)
-                plan = launch.checkpoint
-                fetches = plan.upload and plan.resume
-                attempt.until = now + self._chance.uniform(
-                    *(FETCH_SECONDS if fetches else PREPARE_SECONDS)
-                )
-                self.attempts[token] = attempt
-            case Start():
-                return  # nothing here dies between the two
-            case SendCommand(token, command):
-                attempt = self.attempts[token]
-                attempt.asked, attempt.phase = command, "stopping"
-                if command is Command.STOP:
-                    attempt.until = now + self._chance.uniform(*STOP_SECONDS)
-            case RequestGradients(token, gradients):
-                self.attempts[token].gradients = gradients
-            case ReportNotStarted(token, outcome, reason):
-                assert self._desired is not None
-                launch = self._desired[token].launch
-                attempt = self.attempts.setdefault(token, HostAttempt(self.name, launch))
-                failure = Failure(message=reason) if outcome is Outcome.FAILED else None
-                attempt.end(outcome, now, failure)
-            case CleanUp(token):
-                del self.attempts[token]
+    def _plan(self, attempt: HostAttempt) -> None:
+        attempt.until = self._now() + self._chance.uniform(*PLAN_SECONDS)
+
+    def _prepare(self, attempt: HostAttempt) -> None:
+        checkpoint = attempt.launch.checkpoint
+        fetches = checkpoint.upload and checkpoint.resume
+        seconds = FETCH_SECONDS if fetches else PREPARE_SECONDS
+        attempt.until = self._now() + self._chance.uniform(*seconds)
+
+    def _send_command(self, attempt: HostAttempt, command: Command) -> None:
+        assert attempt.status is not None
+        attempt.status.command, attempt.status.phase = command, "stopping"
+        if command is Command.STOP:
+            attempt.until = self._now() + self._chance.uniform(*STOP_SECONDS)
+
+    def _end(self, attempt: HostAttempt, outcome: Outcome, failure: Failure | None) -> None:
+        attempt.end(outcome, self._now(), failure)
 
     # -- time ------------------------------------------------------------------------------------
 
@@ -293,52 +207,62 @@ class Host(Node):
         if self.off:
             return
         now = self._now()
-        for token, attempt in list(self.attempts.items()):
+        for attempt in list(self.attempts.values()):
             while attempt.until <= now:
-                self._next_phase(token, attempt, attempt.until)
+                self._next_phase(attempt, attempt.until)
         self.reconcile()
 
-    def _next_phase(self, token: Token, attempt: HostAttempt, now: float) -> None:
-        launch = attempt.launch
-        match attempt.phase:
-            case "planning":
-                attempt.until = inf
-                try:
-                    attempt.plan = planning.plan(launch)
-                except PlanningFailedError as error:
-                    message = f"its strategy cannot be planned: {error}"
-                    attempt.end(Outcome.FAILED, now, Failure(message=message, final=True))
-            case "preparing":
-                self._launched[token[0]] = (token[1], token[2])
-                attempt.phase = "starting"
-                attempt.until = now + self._chance.uniform(*START_SECONDS)
-                if launch.node_rank == 0:
-                    port = self._chance.randint(20_000, 60_000)
-                    attempt.rendezvous = Rendezvous(address=self.address, port=port)
-            case "starting":
-                attempt.phase, attempt.until = "running", inf
-                for place in launch.ranks:
-                    attempt.ranks.append(
-                        RankState(
-                            rank=place.rank,
-                            pid=self._chance.randint(2_000, 4_000_000),
-                            started_at=now,
-                        )
-                    )
-                    attempt.spools[place.rank] = Spool(
-                        launch.job_id, launch.attempt, place.rank, writer_name(launch, place.rank)
-                    )
-                self._group(launch).join(attempt, now)
-            case "stopping":
-                attempt.end(Outcome.STOPPED, now)
-            case _:
-                attempt.until = inf
+    def _next_phase(self, attempt: HostAttempt, now: float) -> None:
+        attempt.until = inf
+        if attempt.stage is Stage.PLANNING:
+            self._finish_planning(attempt, now)
+        elif attempt.status is None:
+            self._start_shim(attempt, now)
+        elif attempt.status.phase == "starting":
+            self._start_ranks(attempt, attempt.status, now)
+        else:
+            attempt.end(Outcome.STOPPED, now)
+
+    def _finish_planning(self, attempt: HostAttempt, now: float) -> None:
+        try:
+            attempt.plan = planning.plan(attempt.launch)
+        except PlanningFailedError as error:
+            message = f"its strategy cannot be planned: {error}"
+            attempt.end(Outcome.FAILED, now, Failure(message=message, final=True))
+
+    def _start_shim(self, attempt: HostAttempt, now: float) -> None:
+        self._note_launched(attempt.token)
+        job_id, number, generation = attempt.token
+        attempt.stage, attempt.until = Stage.LIVE, now + self._chance.uniform(*START_SECONDS)
+        rendezvous = None
+        if attempt.launch.node_rank == 0:
+            port = self._chance.randint(20_000, 60_000)
+            rendezvous = Rendezvous(address=self.address, port=port)
+        attempt.status = ShimStatus(
+            job_id=job_id,
+            attempt=number,
+            generation=generation,
+            shim_pid=1,
+            shim_started_at=now,
+            phase="starting",
+            rendezvous=rendezvous,
+        )
+
+    def _start_ranks(self, attempt: HostAttempt, status: ShimStatus, now: float) -> None:
+        launch, status.phase = attempt.launch, "running"
+        for place in launch.ranks:
+            pid = self._chance.randint(2_000, 4_000_000)
+            status.ranks.append(RankState(rank=place.rank, pid=pid, started_at=now))
+            attempt.spools[place.rank] = Spool(
+                launch.job_id, launch.attempt, place.rank, writer_name(launch, place.rank)
+            )
+        self._group(launch).join(attempt, self.name, now)
 
     def switch_off(self) -> None:
         """The power goes: every process ends, and nobody tells."""
         self.off = True
         for attempt in self.attempts.values():
-            attempt.silent = attempt.outcome is None
+            attempt.silent = attempt.stage is not Stage.ENDED
             attempt.until = inf
 
     def switch_on(self) -> None:

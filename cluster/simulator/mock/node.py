@@ -16,9 +16,6 @@ from trainhall.cluster.wire.protocol import (
     Report,
 )
 
-Token = tuple[str, int, int]
-"""Job, attempt, generation."""
-
 
 class Node(ABC):
     """One host. What is on its disk survives its agent; the connection does not."""

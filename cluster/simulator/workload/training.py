@@ -92,9 +92,9 @@ class Training(Work):
                 step=self.step,
             )
         )
-        for host in self.group.hosts.values():
+        for number, host in self.group.hosts.items():
             rank = min(host.spools)
-            text = output.warning(rank, host.name, self.group.chance)
+            text = output.warning(rank, self.group.names[number], self.group.chance)
             host.spools[rank].write(text, "stderr")
 
     # -- time ------------------------------------------------------------------------------------

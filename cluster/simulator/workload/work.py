@@ -40,13 +40,12 @@ class HostRanks(Protocol):
     """An attempt's ranks on one host."""
 
     launch: Launch
-    asked: Command
     gradients: int
     spools: dict[int, Spool]
 
     @property
-    def name(self) -> str:
-        """Of the host."""
+    def asked(self) -> Command:
+        """The highest command that they were given."""
 
     @property
     def alive(self) -> bool:
@@ -87,13 +86,16 @@ class Group:
     fate: Fate | None = None
     hosts: dict[int, HostRanks] = field(default_factory=dict)
     """By node rank, those whose ranks are up."""
+    names: dict[int, str] = field(default_factory=dict)
+    """Of these hosts."""
     meets_at: float = math.inf
     """When all ranks have found each other."""
     work: Work | None = None
 
-    def join(self, host: HostRanks, now: float) -> None:
+    def join(self, host: HostRanks, name: str, now: float) -> None:
         """The ranks of a host are up."""
         self.hosts[host.launch.node_rank] = host
+        self.names[host.launch.node_rank] = name
         if len(self.hosts) == self.launch.num_nodes:
             self.meets_at = now + self.chance.uniform(0.4, 1.2)
 

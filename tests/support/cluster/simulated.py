@@ -7,12 +7,13 @@ from typing import Any
 
 from sqlalchemy import select
 
+from trainhall.cluster.agent.data_dir import Token
 from trainhall.cluster.coordinator import Coordinator
 from trainhall.cluster.jobs.views import JobView
 from trainhall.cluster.options import ClusterOptions
 from trainhall.cluster.simulator.clock import SimulatedClock
 from trainhall.cluster.simulator.mock.network import Network
-from trainhall.cluster.simulator.mock.node import Node, Token
+from trainhall.cluster.simulator.mock.node import Node
 from trainhall.cluster.wire.protocol import Assignment, AssignmentReport, DeviceInfo
 from trainhall.db.database import Database
 from trainhall.db.models import Attempt, Base, Event, Grant, Job
