@@ -103,9 +103,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
-        remedy = "take another with --port (0 picks a free one)"
+        remedy = "choose another --port (0 picks a free one)"
         if error.errno == errno.EADDRNOTAVAIL:
-            remedy = "it is no address of this host; give another --host"
+            remedy = "this host has no such address; choose another --host"
         message = f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"
         raise ListenError(message) from None
     return listener

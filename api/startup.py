@@ -51,8 +51,7 @@ async def only_one(folder: Path, is_over: Callable[[], bool]) -> AsyncIterator[N
     with lock:
         if not lock.taken() and not await _taken_later(lock, folder, is_over):
             raise StartupError(
-                f"another coordinator uses {folder}; stop it, or give this one a --data-dir of "
-                "its own"
+                f"another coordinator uses {folder}; stop it, or give this one its own --data-dir"
             )
         yield
 
@@ -108,8 +107,8 @@ async def sole_use(
         other = await lease.take(LOCK_SECONDS, is_over)
     if other is not None:
         raise StartupError(
-            f"another coordinator uses the database ({other}); stop it, or give this one a "
-            "--database-url of its own"
+            f"another coordinator uses the database ({other}); stop it, or give this one its "
+            "own --database-url"
         )
     tasks = BackgroundTasks(on_fatal)
     tasks.start("lease", lease.keep())

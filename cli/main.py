@@ -25,38 +25,40 @@ from trainhall.cli.verify import command as verify
 app = typer.Typer(
     name="trainhall",
     cls=Root,
-    help="A self-hosted home for distributed training jobs.",
+    help="Run distributed training jobs on your own machines.",
     epilog="Start with `trainhall up`, then `trainhall submit examples/digits.yaml -f`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up")(up.up)
-app.command("server")(serve.server)
-app.command("agent")(serve.agent)
-app.command("run")(run.run)
-app.command("plan")(plan.plan)
-app.command("verify")(verify.verify)
-app.command("sample")(sample.sample)
-app.command("submit")(jobs.submit)
-app.command("ls")(jobs.list_jobs)
+JOBS, NODES, CHECKPOINTS = "Jobs", "Nodes", "Checkpoints"
+SERVER, LOCAL, TOOLS = "Server", "Local", "Tools"
+app.command("up", rich_help_panel=SERVER)(up.up)
+app.command("server", rich_help_panel=SERVER)(serve.server)
+app.command("agent", rich_help_panel=SERVER)(serve.agent)
+app.command("submit", rich_help_panel=JOBS)(jobs.submit)
+app.command("ls", rich_help_panel=JOBS)(jobs.list_jobs)
 app.command("list", hidden=True)(jobs.list_jobs)
-app.command("show")(jobs.show)
-app.command("logs")(logs.logs)
-app.command("gradients")(gradients.gradients)
-app.command("pause")(jobs.pause)
-app.command("resume")(jobs.resume)
-app.command("resize")(jobs.resize)
-app.command("cancel")(jobs.cancel)
-app.command("wait")(jobs.wait)
-app.command("quotas")(quotas.quotas)
-app.command("top")(top.top)
-app.command("doctor")(doctor.doctor)
-app.command("schema")(schema.schema)
-app.add_typer(nodes.app, name="nodes")
-app.add_typer(checkpoints.app, name="ckpt")
-app.add_typer(bench.app, name="bench")
+app.command("show", rich_help_panel=JOBS)(jobs.show)
+app.command("logs", rich_help_panel=JOBS)(logs.logs)
+app.command("gradients", rich_help_panel=JOBS)(gradients.gradients)
+app.command("pause", rich_help_panel=JOBS)(jobs.pause)
+app.command("resume", rich_help_panel=JOBS)(jobs.resume)
+app.command("resize", rich_help_panel=JOBS)(jobs.resize)
+app.command("cancel", rich_help_panel=JOBS)(jobs.cancel)
+app.command("wait", rich_help_panel=JOBS)(jobs.wait)
+app.add_typer(nodes.app, name="nodes", rich_help_panel=NODES)
+app.command("quotas", rich_help_panel=NODES)(quotas.quotas)
+app.command("top", rich_help_panel=NODES)(top.top)
+app.add_typer(checkpoints.app, name="ckpt", rich_help_panel=CHECKPOINTS)
+app.command("sample", rich_help_panel=CHECKPOINTS)(sample.sample)
+app.command("run", rich_help_panel=LOCAL)(run.run)
+app.command("plan", rich_help_panel=LOCAL)(plan.plan)
+app.command("verify", rich_help_panel=LOCAL)(verify.verify)
+app.command("doctor", rich_help_panel=TOOLS)(doctor.doctor)
+app.command("schema", rich_help_panel=TOOLS)(schema.schema)
+app.add_typer(bench.app, name="bench", rich_help_panel=TOOLS)
 
 
 def _print_version(asked: bool) -> None:
@@ -78,7 +80,7 @@ def trainhall(
     ] = False,
     url: Annotated[
         str | None,
-        typer.Option("--url", metavar="URL", help="Where the coordinator is, for any command."),
+        typer.Option("--url", metavar="URL", help="URL of the coordinator, for any command."),
     ] = None,
 ) -> None:
     context.default_map = config.default_map(context.command)

@@ -5,9 +5,9 @@ from trainhall.cli.base.output import rendered
 
 
 def schema() -> None:
-    """Print the JSON Schema of the job spec: editors check and complete with it.
+    """Print the JSON Schema of the job spec, for editors.
 
-    An editor with a YAML language server takes it from the first line of a spec:
+    Editors with a YAML language server check and complete a spec that begins with
     # yaml-language-server: $schema=job.schema.json
 
     \b

@@ -120,7 +120,7 @@ class Client:
     def _document(self, response: httpx.Response) -> dict[str, Any]:
         payload = self._json(response)
         if not isinstance(payload, dict):
-            raise self._no_coordinator("no JSON object")
+            raise self._no_coordinator("not a JSON object")
         return payload
 
     def _json(self, response: httpx.Response) -> Any:
@@ -130,15 +130,15 @@ class Client:
             raise self._no_coordinator("not JSON") from None
 
     def _no_coordinator(self, answer: str) -> CliError:
-        return CliError(f"{self.url} is no Trainhall coordinator: what it answers is {answer}")
+        return CliError(f"{self.url} is not a Trainhall coordinator: its answer is {answer}")
 
     def _unreachable(self, error: httpx.TransportError) -> UnreachableError:
         if isinstance(error, httpx.ReadTimeout):
             return UnreachableError(f"the coordinator at {self.url} did not answer in time")
         why = str(error) or type(error).__name__
         return UnreachableError(
-            f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or say "
-            "where it is with --url or TRAINHALL_URL."
+            f"no coordinator answers at {self.url} ({why}). Start one with `trainhall up`, or "
+            "give its URL with --url or TRAINHALL_URL."
         )
 
     def stream(self, path: str) -> Iterator[bytes]:
@@ -168,7 +168,7 @@ class Client:
             size = PAGE if left is None else min(PAGE, left)
             page = self.get(path, limit=size, cursor=cursor, **params)
             if not isinstance(page, dict) or "items" not in page:
-                raise self._no_coordinator("no list")
+                raise self._no_coordinator("not a list")
             if left is not None:
                 page["items"] = page["items"][:left]
                 left -= len(page["items"])
@@ -270,7 +270,9 @@ def only(found: list[Any], what: str, reference: str) -> Any:
     if not found:
         raise NotFoundError(f"there is no {what} {reference!r}")
     ids = ", ".join(sorted(item["id"] for item in found)[:8])
-    raise UsageError(f"{reference!r} begins {len(found)} {what} ids: {ids}; give more of it")
+    raise UsageError(
+        f"{reference!r} is the prefix of {len(found)} {what} ids: {ids}; give more characters"
+    )
 
 
 def segment(text: str) -> str:
@@ -280,7 +282,7 @@ def segment(text: str) -> str:
         UsageError: no id looks like that.
     """
     if not text or not all(c.isalnum() or c in "-_" for c in text):
-        raise UsageError(f"{text!r} is not an id: ids have letters, digits, - and _")
+        raise UsageError(f"{text!r} is not an id: ids consist of letters, digits, - and _")
     return text
 
 

@@ -23,16 +23,16 @@ class Format(StrEnum):
 
 Url = Annotated[
     str,
-    typer.Option("--url", envvar="TRAINHALL_URL", help="Where the coordinator is.", metavar="URL"),
+    typer.Option("--url", envvar="TRAINHALL_URL", help="URL of the coordinator.", metavar="URL"),
 ]
 Output = Annotated[
-    Format, typer.Option("--output", "-o", help="How to print; name prints ids alone.")
+    Format, typer.Option("--output", "-o", help="Output format; name prints ids only.")
 ]
 JobId = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The job's id, or the first characters of it.",
+        help="The job's id, or a unique prefix of it.",
         autocompletion=complete.jobs,
     ),
 ]
@@ -40,7 +40,7 @@ JobIds = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="The ids of jobs, or the first characters of them.",
+        help="Ids of jobs, or unique prefixes of them.",
         autocompletion=complete.jobs,
     ),
 ]
@@ -61,7 +61,7 @@ Timeout = Annotated[
         "--timeout",
         parser=duration,
         metavar="DURATION",
-        help="Stop waiting after: 90s, 10m.",
+        help="Longest wait, as in 90s or 10m.",
     ),
 ]
 
@@ -70,7 +70,7 @@ Port = Annotated[
     int,
     typer.Option(
         "--port", envvar="TRAINHALL_PORT", min=0, max=65535,
-        help="Port to listen on; 0 takes a free one. The URL is printed.",
+        help="Port to listen on; 0 picks a free one. The URL is printed.",
     ),
 ]  # fmt: skip
 DataDir = Annotated[
@@ -78,7 +78,7 @@ DataDir = Annotated[
     typer.Option(
         "--data-dir",
         envvar="TRAINHALL_DATA_DIR",
-        help="Folder of everything that is kept.",
+        help="Folder for all data.",
         show_default="trainhall in the user's data folder",
         file_okay=False,
     ),
@@ -88,7 +88,7 @@ DatabaseUrl = Annotated[
     typer.Option(
         "--database-url",
         envvar="DATABASE_URL",
-        help="postgresql://… to keep state in Postgres.",
+        help="postgresql://… keeps the state in Postgres.",
         show_default="SQLite in the data folder",
     ),
 ]
@@ -97,7 +97,7 @@ Insecure = Annotated[
     typer.Option(
         "--insecure",
         envvar="TRAINHALL_INSECURE",
-        help="Answer on addresses other than loopback: everyone who reaches it may run code.",
+        help="Answer on addresses other than loopback: everyone who can reach them may run code.",
     ),
 ]
 Mock = Annotated[
@@ -105,7 +105,7 @@ Mock = Annotated[
     typer.Option(
         "--mock",
         envvar="MOCK_DB",
-        help="Simulate the whole cluster: no agent, nothing is run, nothing is kept.",
+        help="Simulate the whole cluster: nothing runs, nothing is kept.",
     ),
 ]
 Slots = Annotated[
@@ -115,7 +115,7 @@ Slots = Annotated[
         envvar="TRAINHALL_SLOTS",
         min=0,
         max=MAX_SLOTS,
-        help="CPU workers that this host may run at once.",
+        help="CPU workers that this host may run at a time.",
         show_default="the number of cores",
     ),
 ]

@@ -57,7 +57,7 @@ def say(message: str) -> None:
 def say_if_simulated(client: "Client") -> None:
     """Once a command, on stderr: nobody shall take mock mode for their cluster."""
     if client.is_simulated():
-        say("Simulated (mock mode): these hosts and jobs are made up, and nothing is run.")
+        say("Simulated (mock mode): the nodes and jobs are not real, and nothing runs.")
 
 
 def colored(stream: Any = None) -> bool:

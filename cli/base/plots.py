@@ -16,4 +16,4 @@ def check_plot(path: Path) -> None:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UsageError(f"--plot writes .png, .svg or .pdf files, not {path.name!r}")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"--plot cannot write {path}: there is no folder {path.parent}")
+        raise UsageError(f"--plot cannot write {path}: the folder {path.parent} does not exist")

@@ -25,7 +25,7 @@ def duration(text: str) -> float:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if seconds < 0:
-        raise typer.BadParameter(f"{text} is below zero")
+        raise typer.BadParameter(f"{text} is negative")
     return seconds
 
 
@@ -33,7 +33,7 @@ def refresh_interval(text: str) -> float:
     """Seconds, at least 0.2. Raises typer.BadParameter: it is none."""
     seconds = duration(text)
     if seconds < 0.2:
-        raise typer.BadParameter(f"{text} is too short; at least 0.2s")
+        raise typer.BadParameter(f"{text} is too short; use at least 0.2s")
     return seconds
 
 

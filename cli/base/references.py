@@ -32,7 +32,9 @@ def taken_for_id(reference: str) -> Iterator[None]:
     try:
         yield
     except (NotFoundError, UnreachableError) as error:
-        error.details.append(f"{reference} was taken for an id: there is no such folder here.")
+        error.details.append(
+            f"{reference} was read as an id: this host has no folder of that name."
+        )
         raise
 
 
@@ -44,8 +46,8 @@ def taken_for_job(reference: str, command: str) -> Iterator[None]:
     except (NotFoundError, UnreachableError) as error:
         if Path(reference).is_dir():
             error.details.append(
-                f"{reference} is a folder, and `{command}` is for jobs of the coordinator; "
-                f"`trainhall ckpt export {reference} FILE` takes such a folder, and `trainhall "
-                "ckpt verify` that of a checkpoint"
+                f"{reference} is a folder, but `{command}` takes a job of the coordinator; "
+                f"for a folder use `trainhall ckpt export {reference} FILE`, or `trainhall "
+                "ckpt verify` on a checkpoint's"
             )
         raise

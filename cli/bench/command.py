@@ -26,22 +26,22 @@ MEASURED = "4KiB,64KiB,256KiB,1MiB,4MiB,16MiB"
 MOST_DRAWN = 16
 """Ranks of a drawing that a person can still read."""
 
-app = typer.Typer(help="Collectives: what they cost, and how they go.", no_args_is_help=True)
+app = typer.Typer(help="Benchmark collectives, and show their schedules.", no_args_is_help=True)
 
 Servers = Annotated[
     int | None,
     typer.Option(
-        "--servers", min=1, help="Ranks that serve, for parameter_server.",
+        "--servers", min=1, help="Number of server ranks, for parameter_server.",
         show_default="one per host",
     ),
 ]  # fmt: skip
-DevicesPerHost = Annotated[int, typer.Option("--devices-per-host", min=1, help="Devices a host.")]
+DevicesPerHost = Annotated[int, typer.Option("--devices-per-host", min=1, help="Devices per host.")]
 
 
 @app.command("collectives")
 def collectives(
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Compute times from a model of the links.")
+        bool, typer.Option("--simulate", help="Compute the times from a model of the links.")
     ] = False,
     ranks: Annotated[
         str | None,
@@ -57,7 +57,7 @@ def collectives(
         typer.Option(
             "--sizes",
             metavar="SIZE,SIZE…",
-            help="Sizes of the tensor.",
+            help="Tensor sizes.",
             show_default="4KiB to 16MiB; with --simulate 1KiB to 1GiB",
         ),
     ] = None,
@@ -66,31 +66,33 @@ def collectives(
         typer.Option(
             "--limits",
             metavar="RATE,RATE…",
-            help="Measure two hosts of two ranks as well, on links of 100Mbit/s, 1Gbit/s… "
-            "(Linux, as root).",
+            help="Also measure two hosts with two ranks each, on links limited to these "
+            "rates, such as 100Mbit/s (Linux, as root).",
         ),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FOLDER", help="Write what was measured, with plots."),
+        typer.Option("--report", metavar="FOLDER", help="Write a report with plots."),
     ] = None,
     algorithms: Annotated[
         str | None,
-        typer.Option("--algorithms", metavar="NAME,NAME…", help="Which ones.", show_default="all"),
+        typer.Option(
+            "--algorithms", metavar="NAME,NAME…", help="Algorithms to compare.", show_default="all"
+        ),
     ] = None,
     ranks_per_device: Annotated[
         int, typer.Option("--ranks-per-device", min=1, help="Ranks that share a device.")
     ] = 1,
     devices_per_host: DevicesPerHost = 8,
     hosts_per_rack: Annotated[
-        int, typer.Option("--hosts-per-rack", min=1, help="Hosts a rack.")
+        int, typer.Option("--hosts-per-rack", min=1, help="Hosts per rack.")
     ] = 8,
     link: Annotated[
         list[str] | None,
         typer.Option(
             "--link",
             metavar="CLASS=LATENCY,BANDWIDTH",
-            help="A link between ranks of one device, host or rack, or of two racks: "
+            help="Latency and bandwidth within a device, a host or a rack, or between racks: "
             "rack=10us,100Gbit/s. May be repeated.",
             show_default="those of a GPU cluster",
         ),
@@ -98,20 +100,20 @@ def collectives(
     servers: Servers = None,
     plot: Annotated[
         Path | None,
-        typer.Option("--plot", metavar="FILE", help="Draw curves as well (PNG, SVG or PDF)."),
+        typer.Option("--plot", metavar="FILE", help="Also plot the curves (PNG, SVG or PDF)."),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Compare the all-reduce algorithms: measured here, or computed for thousands of ranks.
+    """Compare all-reduce algorithms, measured or simulated.
 
-    Native all-reduce, the schedules, and a ResNet-18's gradients with and without compression are
-    measured between processes on loopback, beside what the cost model says of them. With --limits
-    two hosts are made of network namespaces, joined by links of that bandwidth.
+    Measures native all-reduce, the schedules, and the synchronization of a ResNet-18's gradients
+    with and without compression between processes on loopback, and prints the cost model's
+    prediction beside each time. With --limits, network namespaces form two hosts joined by links of
+    that bandwidth.
 
-    With --simulate it says from which size on another algorithm is the fastest. Times come from the
-    latency and the bandwidth of links within a device, a host, a rack and between racks. Ranks fill
-    devices, hosts and racks in order. What ranks of one host send to other hosts at a time shares
-    that host's bandwidth.
+    With --simulate it computes for thousands of ranks from which size another algorithm is fastest,
+    from the latency and bandwidth of links within a device, a host, a rack and between racks. Ranks
+    fill devices, hosts and racks in order; ranks of one host share its bandwidth to other hosts.
 
     \b
     Examples:
@@ -133,12 +135,12 @@ def collectives(
             "--devices-per-host": devices_per_host != 8, "--hosts-per-rack": hosts_per_rack != 8,
         }  # fmt: skip
         if given := [name for name, value in modelled.items() if value]:
-            raise UsageError(f"{given[0]} is for --simulate; without it times are measured here")
+            raise UsageError(f"{given[0]} needs --simulate; without it, times are measured")
         _measure(ranks, sizes, limits, report, output)
         return
     for name, value in (("--limits", limits), ("--report", report)):
         if value:
-            raise UsageError(f"{name} is for what is measured here; leave out --simulate")
+            raise UsageError(f"{name} is for measured times; leave out --simulate")
     if plot:
         check_plot(plot)
     counts = [
@@ -146,7 +148,7 @@ def collectives(
     ]
     names = _items(algorithms) if algorithms else list(NAMES)
     if unknown := [name for name in names if name not in NAMES]:
-        raise UsageError(f"there is no algorithm {unknown[0]!r}; there are {', '.join(NAMES)}")
+        raise UsageError(f"there is no algorithm {unknown[0]!r}; known: {', '.join(NAMES)}")
     try:
         found = forecast(
             ranks=sorted(set(counts)),
@@ -178,18 +180,20 @@ def collectives(
 
 @app.command("schedule")
 def schedule(
-    algorithm: Annotated[str, typer.Argument(metavar="ALGORITHM", help="For instance ring.")],
+    algorithm: Annotated[
+        str, typer.Argument(metavar="ALGORITHM", help="Name of an algorithm, such as ring.")
+    ],
     ranks: Annotated[int, typer.Option("--ranks", min=1, max=MOST_DRAWN, help="Ranks.")] = 4,
     devices_per_host: DevicesPerHost = 8,
     servers: Servers = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Draw it as a picture as well.")
+        Path | None, typer.Option("--svg", metavar="FILE", help="Also draw it to an SVG file.")
     ] = None,
 ) -> None:
-    """Show what every rank sends and receives in every round of an all-reduce.
+    """Show what each rank sends and receives in an all-reduce.
 
-    `3→1` sends chunk 3 to rank 1, `+2←0` adds chunk 2 that comes from rank 0, and `2←0` replaces
-    its own by it. In the picture a chunk is the darker, the more ranks are added up in it.
+    `3→1` sends chunk 3 to rank 1, `+2←0` adds chunk 2 from rank 0 to the rank's own, and `2←0`
+    replaces its own. In the picture, darker chunks sum more ranks.
 
     \b
     Examples:
@@ -320,4 +324,4 @@ def _items(text: str) -> list[str]:
 
 def _no_names(output: Format) -> None:
     if output is Format.NAME:
-        raise UsageError("-o name prints ids, and there are none here; take table, json or yaml")
+        raise UsageError("there are no ids to print; choose table, json or yaml")

@@ -31,7 +31,7 @@ POLL_SECONDS = 0.05
 _OR_ID = "or an id as `trainhall ckpt ls JOB` lists them"
 
 app = typer.Typer(
-    help="Checkpoints: ls, show, verify, export, restore, pin, unpin, gc, delete.",
+    help="List, verify, export, restore, pin and delete checkpoints.",
     no_args_is_help=True,
 )
 CheckpointId = Annotated[
@@ -47,7 +47,7 @@ CheckpointId = Annotated[
 @app.command("list", hidden=True)
 @app.command("ls")
 def list_checkpoints(job: JobId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """List a job's checkpoints, the newest first: by attempt, then by step.
+    """List a job's checkpoints, newest attempt and step first.
 
     \b
     Examples:
@@ -90,15 +90,16 @@ def show(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEF
 def collect(
     job: JobId,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would go, and delete nothing.")
+        bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")
     ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Delete what a job's retention does not keep, and say why each checkpoint stays or goes.
+    """Apply a job's retention now, and say why each checkpoint stays.
 
-    Every save does this by itself, by the job's checkpoint.keep_latest and keep_best; so there is
-    something to delete only after a checkpoint was unpinned. `-o name` prints the ids of what goes.
+    Every save does this anyway, by the job's checkpoint.keep_latest and keep_best; so there is
+    something to delete only after a checkpoint was unpinned. `-o name` prints the ids of what is
+    deleted.
 
     \b
     Examples:
@@ -125,7 +126,7 @@ def collect(
 
 @app.command("pin")
 def pin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Keep a checkpoint: retention leaves it alone.
+    """Pin a checkpoint: retention keeps it.
 
     \b
     Examples:
@@ -136,7 +137,7 @@ def pin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFA
 
 @app.command("unpin")
 def unpin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Give a pinned checkpoint back to retention.
+    """Unpin a checkpoint: retention may delete it.
 
     \b
     Examples:
@@ -149,7 +150,7 @@ def unpin(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DE
 @app.command("rm", hidden=True)
 @app.command("delete")
 def delete(checkpoint: CheckpointId, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Delete a checkpoint and its files. A pinned one must be unpinned first.
+    """Delete a checkpoint and its files. Unpin a pinned one first.
 
     \b
     Examples:
@@ -169,10 +170,10 @@ def restore(
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Start a new attempt of a checkpoint's job from there. The job must not be running.
+    """Restart a job from a checkpoint. The job must not be running.
 
-    It may go on under another strategy and on another number of workers: a checkpoint depends on
-    neither. What is changed here stays changed: later attempts and restores keep it.
+    The strategy and the number of workers can change: a checkpoint depends on neither. Changes made
+    here stay for later attempts and restores.
 
     \b
     Examples:
@@ -203,10 +204,10 @@ def _decided(client: "Client", restored: out.Json) -> out.Json:
 
 def _restored(job: out.Json, checkpoint: out.Json) -> str:
     if job["state"] == "queued":
-        return f"{job['id']} is queued: {out.one_line(job['reason'])}"
+        return f"{job['name']} ({job['id']}) is queued: {out.one_line(job['reason'])}"
     step, total = checkpoint["step"], job["total_steps"]
-    ends = ", which is the last: nothing is left to train" if total and step >= total else ""
-    return f"{job['id']} goes on from step {step}{ends}"
+    ends = ", the last step: nothing is left to train" if total and step >= total else ""
+    return f"{job['name']} ({job['id']}) resumes from step {step}{ends}"
 
 
 @app.command("export")
@@ -220,15 +221,15 @@ def export(
         ),
     ],
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What to write, such as model.safetensors.")
+        Path, typer.Argument(metavar="FILE", help="File to write, such as model.safetensors.")
     ],
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write the weights of a checkpoint as one safetensors file, for use without Trainhall.
+    """Export a checkpoint's weights to one safetensors file.
 
-    Whatever the strategy, tensors are whole and have the names of the plain model's state dict. A
-    checkpoint that this host does not see is fetched from the coordinator. This needs PyTorch.
+    Under every strategy tensors are whole and named as in the plain model's state dict. A
+    checkpoint that this host cannot see is downloaded from the coordinator. This needs PyTorch.
 
     \b
     Examples:
@@ -236,9 +237,9 @@ def export(
       trainhall ckpt export out model.safetensors -o json
     """
     if file.exists() or not file.absolute().parent.is_dir():
-        why = "is in a folder that does not exist; make it first"
+        why = "is in a folder that does not exist; create it first"
         if file.exists():
-            why = "exists already, and nothing is overwritten; choose another name, or remove it"
+            why = "already exists and is not overwritten; choose another name, or remove it"
         raise UsageError(f"{file} {why}")
     check_installed("torch", "an export")
     with contextlib.ExitStack() as stack:
@@ -259,7 +260,7 @@ def export(
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        lines = done.stderr.splitlines() or ["it ended without a word"]
+        lines = done.stderr.splitlines() or ["the process ended without an error message"]
         raise CliError(lines[-1], lines[:-1][-20:])
     if output is Format.NAME:
         print(file)
@@ -286,9 +287,10 @@ def verify(
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Hash every file of a checkpoint and compare. Exit code 0: good; 1: bad.
+    """Compare a checkpoint's files with their SHA-256 hashes.
 
-    By its id it is verified where it lies: by the coordinator, or here if this host alone sees it.
+    The coordinator hashes a checkpoint given by its id, or this host if only this host sees it.
+    Exit code 0: intact; 1: damaged.
 
     \b
     Examples:
@@ -312,7 +314,7 @@ def verify(
     elif problems:
         raise _damaged_error(what, problems, folder=folder)
     else:
-        print(f"{what} is good")
+        print(f"{what} is intact")
 
 
 def _damaged_error(what: str, problems: list[out.Json], *, folder: Path | None) -> CliError:
@@ -320,8 +322,8 @@ def _damaged_error(what: str, problems: list[out.Json], *, folder: Path | None) 
 
     if folder is not None and not (folder / MANIFEST).exists():
         found = newest_in(folder)
-        here = [f"There is one in it: {found}"] if found is not None else []
-        return CliError(f"{what} is no checkpoint: it has no {MANIFEST}", here)
+        here = [f"There is a checkpoint in it: {found}"] if found is not None else []
+        return CliError(f"{what} is not a checkpoint: it has no {MANIFEST}", here)
     lines = [f"{p['path']}: expected {p['expected']}, found {p['found']}" for p in problems]
     return CliError(f"{what} is damaged", lines)
 

@@ -84,9 +84,9 @@ def _fetch(client: "Client", checkpoint: out.Json, into: Path) -> Path:
     try:
         files = client.get(f"/checkpoints/{identity}/files")["items"]
     except WrongStateError as error:
-        raise WrongStateError(f"checkpoint {identity} cannot be fetched: {error}") from None
+        raise WrongStateError(f"checkpoint {identity} cannot be downloaded: {error}") from None
     size = out.size(sum(file["size"] for file in files))
-    out.say(f"Fetching checkpoint {identity} of step {checkpoint['step']} ({size}).")
+    out.say(f"Downloading checkpoint {identity} of step {checkpoint['step']} ({size}).")
     folder = into / PurePosixPath(checkpoint["location"]).name
     for file in files:
         to = folder / safe_path(file["path"])
@@ -100,13 +100,13 @@ def _fetch(client: "Client", checkpoint: out.Json, into: Path) -> Path:
         except OSError as error:
             why = error.strerror or str(error)
             raise CliError(
-                f"{into} does not take checkpoint {identity} ({size}): {why}",
-                ["TMPDIR names another place for temporary files."],
+                f"checkpoint {identity} ({size}) cannot be written to {into}: {why}",
+                ["Set TMPDIR to choose another folder for temporary files."],
             ) from None
         if digest.hexdigest() != file["sha256"]:
             raise CliError(
                 f"{file['path']} of checkpoint {identity} arrived damaged: its SHA-256 is "
                 f"{digest.hexdigest()}, not {file['sha256']}",
-                [f"`trainhall ckpt verify {identity}` tells whether it is damaged where it lies."],
+                [f"Check the original with `trainhall ckpt verify {identity}`."],
             )
     return folder

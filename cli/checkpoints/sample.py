@@ -30,26 +30,27 @@ def sample(
             help="A checkpoint's folder, the output of `trainhall run`, or a job's id.",
         ),
     ],
-    prompt: Annotated[str, typer.Option("--prompt", help="What the text begins with.")] = "",
+    prompt: Annotated[str, typer.Option("--prompt", help="Text to continue.")] = "",
     length: Annotated[
-        int, typer.Option("--length", min=1, max=1_000_000, help="Bytes to write.")
+        int, typer.Option("--length", min=1, max=1_000_000, help="Number of bytes to generate.")
     ] = 500,
     temperature: Annotated[
         float,
         typer.Option(
-            "--temperature", min=0.0, max=100.0, help="0 takes the likeliest byte each time."
+            "--temperature",
+            min=0.0,
+            max=100.0,
+            help="Sampling temperature; 0 always takes the most likely byte.",
         ),
     ] = 0.8,
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed, another text.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Random seed.")] = 0,
     data_dir: DataDir = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Write text with a language model, from its newest checkpoint.
+    """Generate text with a language model's newest checkpoint.
 
-    A job's checkpoint is read where it lies, if this host sees it: on the job's `checkpoint.path`,
-    or in the coordinator's data folder. Otherwise it is fetched from the coordinator.
+    A checkpoint that this host cannot see (in the job's `checkpoint.path` or the coordinator's data
+    folder) is downloaded from the coordinator.
 
     \b
     Examples:
@@ -74,7 +75,9 @@ def sample(
                    f"--seed={seed}"]  # fmt: skip
         done = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        lines = done.stderr.decode(errors="replace").splitlines() or ["it ended without a word"]
+        lines = done.stderr.decode(errors="replace").splitlines() or [
+            "the process ended without an error message"
+        ]
         raise CliError(lines[-1], lines[:-1][-20:])
 
 
@@ -88,12 +91,12 @@ def _newest_of_job(client: "Client", job: Json) -> Json:
     if task is None or task["name"] != "language_model":
         what = f"trains the task {task['name']}" if task else "runs a script"
         raise CliError(
-            f"job {job['id']} {what}; text is written by the task language_model alone"
-            + ("" if task else ", since Trainhall does not know a script's model")
+            f"job {job['name']} ({job['id']}) {what}; only the task language_model generates "
+            "text" + ("" if task else ": Trainhall does not know a script's model")
         )
     checkpoint: Json
     for checkpoint in client.items(f"/checkpoints/jobs/{job['id']}"):
         # What merely lies there may be of a revoked attempt, or of a branch that was left.
         if checkpoint["state"] == "committed":
             return checkpoint
-    raise CliError(f"job {job['id']} has no checkpoint yet")
+    raise CliError(f"job {job['name']} ({job['id']}) has no checkpoint yet")

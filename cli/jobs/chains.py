@@ -21,7 +21,7 @@ from trainhall.training.hash_chain.chain import (
 from trainhall.training.hash_chain.chain import compare as compare_chains
 
 MAX_POINTS = 1_000_000
-_NO_CHAIN = "has no chain: only runs with training.reproducible: true can be compared"
+_NO_CHAIN = "has no hash chain; only runs with training.reproducible: true can be compared"
 
 
 class FolderChain:
@@ -59,7 +59,7 @@ class FolderChain:
 def _row(number: int, line: str) -> dict[str, Any]:
     row = json.loads(line)
     if not isinstance(row, dict) or not isinstance(row.get("step"), int):
-        raise ValueError(f"line {number} is no step of a chain")
+        raise ValueError(f"line {number} is not a step of a hash chain")
     return row
 
 
@@ -138,10 +138,10 @@ def _chain(reference: str, url: str, stack: ExitStack) -> Chain:
 def describe_result(result: Comparison) -> str:
     """A comparison in words."""
     if result.step is None:
-        return f"The runs are identical in all {result.compared} steps that both have taken."
+        return f"The runs are identical in all {result.compared} steps that both have."
     lines = [f"The runs diverge at step {result.step}:"]
     for name, (mine, theirs) in result.differs.items():
-        what = "what came before (the link)" if name == "link" else name.replace("_", " ")
+        what = "earlier steps (the link)" if name == "link" else name.replace("_", " ")
         lines.append(f"  {what}: {mine} and {theirs}")
     return "\n".join(lines)
 

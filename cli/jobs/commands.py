@@ -36,13 +36,13 @@ def submit(
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check spec and code, and stop there: nothing is sent up."),
+        typer.Option("--dry-run", help="Check the spec and the code without submitting anything."),
     ] = False,
     overrides: Overrides = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Submit a job. Prints its id and returns at once; -f follows it.
+    """Submit a job and print its id. `-f` follows the job to its end.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def submit(
       trainhall submit examples/digits.yaml --dry-run
       cat job.yaml | trainhall submit - -o json
 
-    The folder that a spec names under `code` is uploaded first, unless the coordinator has it.
+    Uploads the folder under `code` first, unless the coordinator already has it.
 
     \b
     Exit codes with -f: 0 completed, 100 failed, 101 still unfinished, 103 cancelled.
@@ -90,31 +90,34 @@ def list_jobs(
     search: Annotated[
         str | None,
         typer.Option(
-            "--search", metavar="TEXT", help="Only jobs with this in their name, or an id like it."
+            "--search", metavar="TEXT", help="Only jobs whose name or id contains this text."
         ),
     ] = None,
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", "-n", min=1, help="How many to list: of the newest, or of the next to start."
+            "--limit",
+            "-n",
+            min=1,
+            help="How many jobs to list: the newest, or with --queue the next to start.",
         ),
     ] = 50,
     queue: Annotated[
         bool,
-        typer.Option("--queue", help="The waiting jobs in their order, and what each waits for."),
+        typer.Option("--queue", help="List waiting jobs in queue order, with what each waits for."),
     ] = False,
     wide: Annotated[
         bool,
         typer.Option(
             "--wide",
             "-w",
-            help="Also how long each ran, and whole reasons, however narrow the terminal is.",
+            help="Also show run times, and never cut reasons to the terminal's width.",
         ),
     ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """List jobs, the newest first. On a terminal a long reason is cut; `show` has all of it.
+    """List jobs, newest first. A terminal cuts long reasons; `show` has them in full.
 
     \b
     Examples:
@@ -126,7 +129,9 @@ def list_jobs(
     """
     if queue:
         if state:
-            raise UsageError("--queue and --state exclude each other; the queue holds waiting jobs")
+            raise UsageError(
+                "--queue and --state exclude each other: the queue has waiting jobs only"
+            )
         if search is not None:
             raise UsageError("--queue and --search exclude each other; use --state queued")
         _list_queue(limit, wide, output, url)
@@ -164,20 +169,20 @@ def _list_queue(limit: int, wide: bool, output: Format, url: str) -> None:
     ]
     if output is Format.NAME:
         entries = [{"id": entry["job_id"]} for entry in entries]
-    out.print_items(entries, columns, output, empty="No job waits.", wide=wide)
+    out.print_items(entries, columns, output, empty="The queue is empty.", wide=wide)
     if total > len(entries):
-        out.say(f"The first {len(entries)} of {total} jobs that wait; --limit lists more.")
+        out.say(f"The first {len(entries)} of {total} waiting jobs; --limit lists more.")
 
 
 def show(
     job: JobId,
     all_events: Annotated[
-        bool, typer.Option("--events", help="List all that happened, not only the last of it.")
+        bool, typer.Option("--events", help="List all events, not only the latest.")
     ] = False,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show one job: its state and why, progress, metrics and what happened last.
+    """Show a job: state, progress, metrics, latest events.
 
     \b
     Examples:
@@ -216,10 +221,10 @@ def show(
 
 
 def pause(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Pause jobs: the ranks of each agree on a step, save a checkpoint and leave.
+    """Pause jobs: their ranks save a checkpoint and exit.
 
-    A script without the SDK saves nothing by itself: it gets SIGTERM, and is started again when its
-    job is resumed.
+    A script without the SDK saves nothing by itself: it gets SIGTERM, and starts again when its job
+    is resumed.
 
     \b
     Examples:
@@ -236,10 +241,9 @@ def resume(
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Resume paused jobs, each from its checkpoint.
+    """Resume paused jobs from their latest checkpoints.
 
-    They may go on under another strategy and on another number of workers, and keep what is changed
-    here.
+    The strategy and the number of workers can change; changes made here stay.
 
     \b
     Examples:
@@ -254,22 +258,23 @@ def resume(
 def resize(
     job: JobId,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", help="A fixed number of workers.")
+        int | None, typer.Option("--workers", metavar="N", help="Run on exactly this many workers.")
     ] = None,
     min_workers: Annotated[
         int | None,
-        typer.Option("--min-workers", metavar="N", help="Of an elastic job: the fewest."),
+        typer.Option("--min-workers", metavar="N", help="Fewest workers of an elastic job."),
     ] = None,
     max_workers: Annotated[
-        int | None, typer.Option("--max-workers", metavar="N", help="Of an elastic job: the most.")
+        int | None,
+        typer.Option("--max-workers", metavar="N", help="Most workers of an elastic job."),
     ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Give a job another number of workers, also while it runs.
+    """Change the number of workers, also of a running job.
 
-    A running job changes as soon as there is room: under ddp in place, any other saves a checkpoint
-    and goes on from there. Until then it keeps the workers that it has.
+    A running job is resized as soon as devices are free; until then it keeps its workers. Under ddp
+    it is resized in place; under any other strategy it restarts from a new checkpoint.
 
     \b
     Examples:
@@ -287,7 +292,7 @@ def resize(
 
 
 def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Cancel jobs: their ranks end at once and save nothing. Finished jobs can't be cancelled.
+    """Cancel jobs: their ranks stop at once and save nothing.
 
     \b
     Examples:
@@ -298,7 +303,7 @@ def cancel(jobs: JobIds, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
 
 
 def wait(job: JobId, timeout: Timeout = None, url: Url = DEFAULT_URL) -> None:
-    """Wait until a job has ended, and tell by the exit code how.
+    """Wait until a job has ended; the exit code says how.
 
     \b
     Examples:
@@ -357,7 +362,7 @@ def _command(
 
 
 def _commanded(job: out.Json) -> str:
-    return f"{job['id']}  {out.state_and_reason(job['state'], job['reason'])}"
+    return f"{job['name']} ({job['id']})  {out.state_and_reason(job['state'], job['reason'])}"
 
 
 def _reason(job: out.Json) -> str:

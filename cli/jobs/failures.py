@@ -16,7 +16,7 @@ def last_words(client: Client, job: Any, *, seen_rank: int | None = None) -> str
     """
     if job["state"] != "failed":
         return None
-    hint = f"Read more with `trainhall logs {job['id']}`."
+    hint = f"View all logs with `trainhall logs {job['id']}`."
     try:
         attempts = list(client.items(f"/training/jobs/{job['id']}/attempts"))
     except CliError:
@@ -29,6 +29,6 @@ def last_words(client: Client, job: Any, *, seen_rank: int | None = None) -> str
     lines = [harmless(line) for line in failure["log_tail"].rstrip().splitlines()[-SHOWN_LINES:]]
     if not lines or (seen_rank is not None and failure["rank"] == seen_rank):
         return hint
-    who = "its host" if failure["rank"] is None else f"rank {failure['rank']}"
+    who = "the host" if failure["rank"] is None else f"rank {failure['rank']}"
     end = indented("\n".join(lines))
     return f"Last lines of {who} in attempt {attempt}\n{end}\n{hint}"

@@ -51,8 +51,10 @@ def until_final(client: Client, job_id: str) -> int:
         # What rank 0 of a script wrote last stands above already.
         seen_rank = 0 if job["spec"].get("script") else None
     except KeyboardInterrupt:
-        say(f"\nThe job goes on. Follow it with `trainhall logs -f {job_id}`, "
-            f"end it with `trainhall cancel {job_id}`.")  # fmt: skip
+        say(
+            f"\nThe job keeps running. Follow it with `trainhall logs -f {job_id}`, cancel it with "
+            f"`trainhall cancel {job_id}`."
+        )
         return UNFINISHED
     except NotFoundError as error:
         say(f"trainhall: {error.message}")
@@ -139,7 +141,7 @@ class _Written:
         self._path = f"/training/jobs/{job_id}/logs"
         self._progress = progress
         self._cursor: str | None = None
-        self._more = f"(This is rank 0; `trainhall logs -f {job_id}` shows every rank.)"
+        self._more = f"(Output of rank 0; `trainhall logs -f {job_id}` shows every rank.)"
 
     def show(self, job: Any) -> None:
         if not job["spec"].get("script") or not job["attempt"]:
@@ -178,12 +180,12 @@ def _states(client: Client, job_id: str, every: float, deadline: float) -> Itera
             yield client.request("GET", f"/training/jobs/{job_id}", deadline=deadline)
             seen = True
             if lost_at is not None:
-                say("The coordinator is back.")
+                say("The coordinator answers again.")
             lost_at = None
         except UnreachableError as error:
             lost = error
             if lost_at is None:
-                say("The coordinator does not answer; the job goes on. Trying again.")
+                say("The coordinator does not answer; the job keeps running. Retrying.")
                 lost_at = time.monotonic()
             if time.monotonic() - lost_at > PATIENCE_SECONDS:
                 raise

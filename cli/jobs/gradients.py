@@ -26,19 +26,20 @@ def gradients(
     capture: Annotated[
         bool,
         typer.Option(
-            "--capture", help="Capture those of the job's next step, with histograms, and wait."
+            "--capture",
+            help="Record the gradients of the next step, with histograms, and wait for them.",
         ),
     ] = False,
     timeout: Annotated[
         float,
         typer.Option(
-            "--timeout", parser=duration, metavar="DURATION", help="Wait at most so long: 90s, 10m."
+            "--timeout", parser=duration, metavar="DURATION", help="Longest wait, as in 90s or 10m."
         ),
     ] = TIMEOUT_SECONDS,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Show the norm of each parameter's gradient at the newest step that was captured.
+    """Show gradient norms by parameter, at the latest recorded step.
 
     \b
     Examples:
@@ -55,8 +56,8 @@ def gradients(
         newest = history["steps"][-1] if history["steps"] else None
         if newest is None and output is Format.TABLE:
             out.say(
-                "No gradients were captured; --capture captures those of the next step, and "
-                "training.capture_gradients_every_steps in a spec does it as the job runs."
+                "No gradients are recorded. --capture records those of the next step; "
+                "training.capture_gradients_every_steps in the spec records them regularly."
             )
             return
         entries: list[Any] = []
@@ -98,11 +99,11 @@ def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:
         if client.get(path, max_steps=1)["answered"] >= asked:
             return
         if state in FINAL:
-            raise CliError(f"job {job_id} is {state}, and took no step that could be captured")
+            raise CliError(f"job {job_id} is {state}; no step was left to record")
         if time.monotonic() > deadline:
             raise CliError(
-                f"no step was captured within {timeout:g} s; the request stands, and the next step "
-                "that the job takes answers it"
+                f"no step was recorded within {timeout:g} s; the request remains, and the "
+                "job's next step answers it"
             )
         time.sleep(WAIT_SECONDS)
 

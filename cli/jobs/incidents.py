@@ -9,10 +9,10 @@ from trainhall.cli.base.output import age, duration, harmless, indented
 SHOWN = 3
 """Newest incidents that are told in full."""
 _PARTS = {
-    "detect_seconds": "to detect",
-    "regroup_seconds": "to regroup",
-    "load_seconds": "to load",
-    "step_seconds": "to the next step",
+    "detect_seconds": "detected in",
+    "regroup_seconds": "regrouped in",
+    "load_seconds": "loaded in",
+    "step_seconds": "next step after",
 }
 
 
@@ -34,7 +34,7 @@ def incidents(client: Client, job: Any) -> str | None:
         return None
     lines = [_describe_incident(number, incident) for number, incident in found[:SHOWN]]
     if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} before; the job's page has all of them")
+        lines.append(f"and {len(found) - SHOWN} earlier; the job's page has all of them")
     return "Failures\n" + indented("\n".join(lines))
 
 
@@ -56,11 +56,11 @@ def _describe_incident(attempt: int, incident: Any) -> str:
 
 def _times(incident: Any) -> str:
     parts = [
-        f"{_span(incident[k])} {what}" for k, what in _PARTS.items() if incident[k] is not None
+        f"{what} {_span(incident[k])}" for k, what in _PARTS.items() if incident[k] is not None
     ]
     redone = incident["steps_redone"]
     if redone is not None:
-        parts.append(f"{redone} step{'s' if redone != 1 else ''} done again")
+        parts.append(f"{redone} step{'s' if redone != 1 else ''} repeated")
     return f": {', '.join(parts)}" if parts else ""
 
 

@@ -21,16 +21,14 @@ class LogFormat(StrEnum):
 def logs(
     job: JobId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the job has ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the output until the job has ended.")
     ] = False,
-    rank: Annotated[
-        int | None, typer.Option("--rank", "-r", min=0, help="Of one rank only.")
-    ] = None,
+    rank: Annotated[int | None, typer.Option("--rank", "-r", min=0, help="Only this rank.")] = None,
     stream: Annotated[
-        str | None, typer.Option("--stream", help="stdout or stderr only.", metavar="STREAM")
+        str | None, typer.Option("--stream", help="Only stdout or stderr.", metavar="STREAM")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Of one attempt only.")
+        int | None, typer.Option("--attempt", min=1, help="Only this attempt.")
     ] = None,
     tail: Annotated[
         int | None,
@@ -39,15 +37,17 @@ def logs(
             "-n",
             min=1,
             max=10_000,
-            help="Begin with the last so many lines, at most 10,000.",
+            help="Start with the last N lines, at most 10,000.",
         ),
     ] = None,
     form: Annotated[
-        LogFormat, typer.Option("--output", "-o", help="json prints an object a line.")
+        LogFormat, typer.Option("--output", "-o", help="json prints one object per line.")
     ] = LogFormat.TEXT,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Print what a job's ranks wrote; each line begins with its rank when there are several.
+    """Print the output of a job's ranks.
+
+    Each line begins with its rank when there are several.
 
     \b
     Examples:
@@ -60,13 +60,13 @@ def logs(
     from trainhall.cli.jobs.loglines import LogPrinter
 
     if stream not in (None, "stdout", "stderr"):
-        raise UsageError(f"--stream is stdout or stderr, not {stream!r}")
+        raise UsageError(f"--stream takes stdout or stderr, not {stream!r}")
     with connect(url) as client:
         found = client.job(job)
         if rank is not None:
             _check_rank(client, found, rank)
         if attempt is not None and attempt > found["attempt"]:
-            has = f"attempts 1 to {found['attempt']}" if found["attempt"] else "had no attempt yet"
+            has = f"attempts 1 to {found['attempt']}" if found["attempt"] else "no attempt yet"
             raise UsageError(f"--attempt {attempt}: job {found['id']} has {has}")
         printer = LogPrinter(
             client, found["id"], rank=rank, stream=stream, attempt=attempt,
@@ -87,5 +87,5 @@ def _check_rank(client: "Client", job: "Json", rank: int) -> None:
     attempts = client.items(f"/training/jobs/{job['id']}/attempts")
     ranks = max([job["world_size"], *(attempt["world_size"] for attempt in attempts)])
     if rank >= ranks:
-        has = "rank 0 alone" if ranks == 1 else f"ranks 0 to {ranks - 1}"
+        has = "rank 0 only" if ranks == 1 else f"ranks 0 to {ranks - 1}"
         raise UsageError(f"--rank {rank}: job {job['id']} has {has}")

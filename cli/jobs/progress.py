@@ -43,7 +43,7 @@ class Progress:
                 refresh_per_second=8,
             )
             self._bar.start()
-            self._task = self._bar.add_task("", total=None, steps="", told="")
+            self._task = self._bar.add_task("", total=None, steps="", measured="")
         return self
 
     def __exit__(

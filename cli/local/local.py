@@ -79,7 +79,7 @@ class LocalRun:
         """Train to the end, a failure or Ctrl-C; the exit code."""
         last = self._last_attempt()
         if self._is_complete(last):
-            say(f"{self._output} is complete already; see result.json")
+            say(f"{self._output} is already complete; see result.json")
             return 0
         self._result.unlink(missing_ok=True)
         chain = self._spec.training.reproducible
@@ -136,7 +136,7 @@ class LocalRun:
     def _launch(self, attempt: int) -> Launch:
         found = [f.path.name for f in scan(self._checkpoints)] if self._resume else []
         if self._resume and not found:
-            say("There is no checkpoint yet: training begins at the first step.")
+            say("There is no checkpoint yet: training starts at the first step.")
         return Launch(
             job_id=JOB_ID,
             attempt=attempt,
@@ -212,8 +212,8 @@ class LocalRun:
         """First signal: stop at an agreed step and save. Second: end now. Third: kill."""
         wanted = (Command.RUN, Command.PAUSE, Command.STOP)[min(self._signals, 2)]
         if wanted > self._sent and send_command(folder, wanted):
-            say("Stopping: the workers agree on a step and save. Ctrl-C again ends at once."
-                if wanted is Command.PAUSE else "Ending at once.")  # fmt: skip
+            say("Stopping after a checkpoint; Ctrl-C again stops at once."
+                if wanted is Command.PAUSE else "Stopping at once.")  # fmt: skip
             self._sent = wanted
         if self._signals >= 3:
             shim.kill()
@@ -226,7 +226,7 @@ class LocalRun:
                 if "resumed_from" in data:
                     self._cut_after(data["resumed_from"] or 0, metrics)
                 if data.get("resumed_from"):
-                    say(f"Going on from step {data['resumed_from']}.")
+                    say(f"Resuming from step {data['resumed_from']}.")
                 if data.get("note"):
                     say(f"Note: {data['note']}")
             case "checkpoint":
@@ -278,11 +278,11 @@ class LocalRun:
             return 0
         if outcome in (Outcome.PAUSED, Outcome.STOPPED) and self._signals:
             saved = "saved" if outcome is Outcome.PAUSED else "nothing was saved"
-            say(f"Stopped at step {metrics.step} ({saved}); go on with --resume.")
+            say(f"Stopped at step {metrics.step} ({saved}); continue with --resume.")
             return STOPPED
         failure = status.failure if status is not None else None
         if failure is None:
-            raise CliError("the training ended without a word", self._shim_lines())
+            raise CliError("the training ended without an error message", self._shim_lines())
         lines = failure.log_tail.splitlines()[-SHOWN_LINES:]
         raise CliError(failure.message, lines or None)
 
@@ -303,8 +303,8 @@ def places(wanted: ResourcesSpec) -> list[RankSlot]:
     gpus = [] if wanted.device is Device.CPU else [gpu.index for gpu in visible_gpus()]
     if wanted.device is Device.CUDA and len(gpus) < workers:
         raise CliError(
-            f"resources: {workers} workers need as many GPUs, and this host has {len(gpus)}; "
-            "lower resources.workers, or set resources.device to cpu"
+            f"resources: {workers} workers need {workers} GPUs, but this host has "
+            f"{len(gpus)}; lower resources.workers, or set resources.device to cpu"
         )
     kind: Literal["cpu", "cuda"] = "cuda" if gpus and len(gpus) >= workers else "cpu"
     devices = gpus[:workers] if kind == "cuda" else range(workers)
@@ -317,9 +317,9 @@ def places(wanted: ResourcesSpec) -> list[RankSlot]:
 def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:
     """How well a plan has foretold a run."""
     return (
-        f"A step took {brief(measured['step_seconds'])} ({brief(prediction.step_seconds)} were "
-        f"predicted), and {size(measured['peak_memory_bytes'])} of memory "
-        f"({size(prediction.peak_memory_bytes)})."
+        f"A step took {brief(measured['step_seconds'])} (predicted: "
+        f"{brief(prediction.step_seconds)}) and {size(measured['peak_memory_bytes'])} of "
+        f"memory (predicted: {size(prediction.peak_memory_bytes)})."
     )
 
 

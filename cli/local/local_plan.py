@@ -42,7 +42,7 @@ def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, Prediction]:
     path = output / "plan.json"
     chosen = _kept(path, (asked, workers, device.kind))
     if chosen is None:
-        say("Planning: which strategy and mesh suit these devices best ...")
+        say("Planning: looking for the fastest strategy and mesh on these devices …")
         try:
             chosen = chosen_of(planned(spec, workers, device))
         except PlanningFailedError as error:
@@ -51,7 +51,7 @@ def choose(spec: JobSpec, output: Path) -> tuple[JobSpec, Prediction]:
         write_json(path, kept.model_dump(mode="json"))
         say(f"Chosen: {chosen.reason}.")
     else:
-        say(f"Keeping the plan in {path}: {chosen.summary}.")
+        say(f"Using the plan in {path}: {chosen.summary}.")
     return with_parallelism(spec, workers, chosen.parallelism), chosen.prediction
 
 

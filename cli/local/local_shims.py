@@ -133,7 +133,7 @@ class LocalShims:
             chunk = self._link.recv(4096)
             if not chunk:
                 lines = self._log.read_text(errors="replace").splitlines()[-20:]
-                raise CliError("the process that imports torch has ended", lines)
+                raise CliError("the process that imports torch has exited", lines)
             data += chunk
         if error := json.loads(data).get("error"):
             raise CliError(str(error))

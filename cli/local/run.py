@@ -20,18 +20,17 @@ def run(
             "-o",
             metavar="DIR",
             file_okay=False,
-            help="Folder for metrics.jsonl, checkpoints/ and result.json.",
+            help="Folder for metrics, checkpoints and the result.",
         ),
     ],
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint in DIR.")
+        bool, typer.Option("--resume", help="Resume from the newest checkpoint in DIR.")
     ] = False,
     overrides: Overrides = None,
 ) -> None:
     """Train a task on this host, without a server.
 
-    Ctrl-C stops at a step that all workers agree on and saves a checkpoint; a second one ends at
-    once.
+    Ctrl-C saves a checkpoint and stops; a second Ctrl-C stops at once.
 
     \b
     Examples:
@@ -44,7 +43,9 @@ def run(
     """  # fmt: skip
     spec = specs.load(file, overrides)
     if spec.script is not None:
-        raise UsageError("`trainhall run` trains tasks; start a script with torchrun, or submit it")
+        raise UsageError(
+            "`trainhall run` trains tasks only; start a script with torchrun, or submit it"
+        )
     if spec.code is not None and not Path(spec.code).is_dir():
         raise UsageError(f"code: {spec.code} is not a folder; `trainhall run` uses it in place")
     _check_folder(folder, resume)
@@ -66,5 +67,5 @@ def _check_folder(output: Path, resume: bool) -> None:
     except OSError as error:
         raise UsageError(f"cannot write to {output}: {error.strerror}") from None
     if not empty and not resume:
-        raise UsageError(f"{output} is not empty; go on from its checkpoint with --resume, "
-                    "or name another folder")  # fmt: skip
+        raise UsageError(f"{output} is not empty; continue its run with --resume, or choose "
+                         "another folder")  # fmt: skip

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
 
 app = typer.Typer(
-    help="The hosts of the cluster: ls, show, add, label, drain, undrain, remove.",
+    help="List, add, label, drain and remove nodes.",
     no_args_is_help=True,
 )
 
@@ -30,7 +30,7 @@ POLL_SECONDS = 1.0
 @app.command("list", hidden=True)
 @app.command("ls")
 def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """List the nodes, their devices and what they are doing.
+    """List the nodes, their devices and how many are busy.
 
     \b
     Examples:
@@ -57,16 +57,16 @@ def list_nodes(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
 @app.command("add")
 def add(
     name: Annotated[
-        str | None, typer.Argument(help="A name for the node.", show_default="chosen")
+        str | None, typer.Argument(help="Name of the node.", show_default="chosen")
     ] = None,
     label: Annotated[
         list[str] | None,
-        typer.Option("--label", metavar="KEY=VALUE", help="A label. May be repeated."),
+        typer.Option("--label", metavar="KEY=VALUE", help="Label for the node. May be repeated."),
     ] = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Announce a node and print the command to run on it. Its token works once.
+    """Register a node and print the command that joins it. The token works once.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def add(
 
 @app.command("show")
 def show(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Show one node: its state and why, its labels, its devices, and what became of it.
+    """Show a node: state, labels, devices, events.
 
     \b
     Examples:
@@ -104,12 +104,12 @@ def show(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) 
 def label(
     node: NodeName,
     changes: Annotated[
-        list[str], typer.Argument(metavar="KEY=VALUE|KEY-...", help="Set a label, or take it away.")
+        list[str], typer.Argument(metavar="KEY=VALUE|KEY-...", help="Set a label, or remove it.")
     ],
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Set labels of a node, by which jobs choose it, and take others away.
+    """Set and remove labels, by which jobs select nodes.
 
     \b
     Examples:
@@ -126,24 +126,28 @@ def label(
 def drain(
     node: NodeName,
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Shown with the node.")
+        str | None, typer.Option("--reason", metavar="TEXT", help="Reason, shown with the node.")
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return once nothing runs there.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Return once nothing runs on the node.")
+    ] = False,
     timeout: Timeout = None,
     output: Output = Format.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Give a node no new work and have its jobs save and move, until `undrain`.
+    """Move jobs off a node, and keep new ones away until `undrain`.
+
+    Its jobs save a checkpoint and continue on other nodes.
 
     \b
     Examples:
       trainhall nodes drain gpu-07 --reason "new disk" --wait --timeout 10m
 
     \b
-    Exit code 101: something still ran there after --timeout.
+    Exit code 101: something still runs there after --timeout.
     """
     if timeout is not None and not wait:
-        raise UsageError("--timeout bounds --wait; give both")
+        raise UsageError("--timeout needs --wait")
     body = {} if reason is None else {"reason": reason}
     with connect(url) as client:
         found = client.node(node)
@@ -159,7 +163,7 @@ def drain(
 @app.command("resume", hidden=True)
 @app.command("undrain")
 def undrain(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """Give a drained node work again, also one that was quarantined.
+    """Let a drained or quarantined node take jobs again.
 
     \b
     Examples:
@@ -176,12 +180,12 @@ def undrain(node: NodeName, output: Output = Format.TABLE, url: Url = DEFAULT_UR
 def remove(
     node: NodeName,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask when jobs have to move.")
+        bool, typer.Option("--yes", "-y", help="Do not ask, even if jobs have to move.")
     ] = False,
     url: Url = DEFAULT_URL,
     output: Output = Format.TABLE,
 ) -> None:
-    """Remove a node: it gets no new work, its jobs save and move, and then it goes.
+    """Remove a node, once its jobs have saved and moved.
 
     \b
     Examples:
@@ -207,7 +211,7 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
     if not moving:
         return
     jobs = [client.get(f"/training/jobs/{job_id}") for job_id in moving]
-    out.say(f"Removing {node['name']} makes these jobs save and wait for other devices:")
+    out.say(f"If {node['name']} is removed, these jobs save and wait for other devices:")
     columns = [
         out.Column("ID", lambda j: j["id"]),
         out.Column("NAME", lambda j: j["name"]),
@@ -217,9 +221,9 @@ def _ask_about_jobs(client: "Client", node: out.Json) -> None:
     out.say(out.indented(out.table(jobs, columns)))
     if not sys.stdin.isatty():
         count = "1 job" if len(jobs) == 1 else f"{len(jobs)} jobs"
-        raise UsageError(f"{count} would move; --yes removes {node['name']} all the same")
-    if not typer.confirm("Remove it?", err=True):
-        raise CliError(f"{node['name']} stays")
+        raise UsageError(f"{count} would have to move; confirm with --yes")
+    if not typer.confirm(f"Remove {node['name']}?", err=True):
+        raise CliError(f"{node['name']} was not removed")
 
 
 def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None) -> out.Json:
@@ -232,9 +236,9 @@ def _wait_until_drained(client: "Client", node: out.Json, timeout: float | None)
     reported: list[str] = []
     while node["state"] != "drained":
         if node["drain_reason"] is None and node["state"] != "draining":
-            raise WrongStateError(f"the drain of {node['name']} was taken back")
+            raise WrongStateError(f"the drain of {node['name']} was undone")
         if node["state"] == "lost":
-            raise WrongStateError(f"{_state(node)}; nobody can tell what runs there")
+            raise WrongStateError(f"{_state(node)}; what runs there is unknown")
         jobs = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})
         if jobs and jobs != reported:
             out.say(f"waiting for {', '.join(jobs)}")
@@ -263,7 +267,7 @@ def _page(node: out.Json) -> str:
         ("version", node["agent_version"] or ""),
     ]
     if node["drain_reason"] and node["state"] not in ("draining", "drained"):
-        entries.insert(4, ("to be drained", node["drain_reason"]))
+        entries.insert(4, ("drain requested", node["drain_reason"]))
     devices = [
         out.Column("DEVICE", lambda d: str(d["index"])),
         out.Column("NAME", lambda d: f"{d['name']}, gone" if d.get("gone") else d["name"]),
@@ -295,7 +299,7 @@ def _label_changes(given: list[str]) -> dict[str, str | None]:
         elif not equals and len(text) > 1 and text.endswith("-"):
             changes[text[:-1]] = None
         else:
-            raise UsageError(f"a label is set by KEY=VALUE and taken away by KEY-, not {text!r}")
+            raise UsageError(f"KEY=VALUE sets a label and KEY- removes it; {text!r} is neither")
     return changes
 
 

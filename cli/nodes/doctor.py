@@ -26,7 +26,7 @@ class ReportFormat(StrEnum):
 def doctor(
     path: Annotated[
         Path | None,
-        typer.Option("--path", help="Shared storage for checkpoints to try.", metavar="FOLDER"),
+        typer.Option("--path", help="Shared checkpoint storage to test.", metavar="FOLDER"),
     ] = None,
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The coordinator's port.")
@@ -36,18 +36,20 @@ def doctor(
         typer.Option(
             "--data-dir",
             envvar="TRAINHALL_DATA_DIR",
-            help="Folder of everything that is kept.",
-            show_default="that of the coordinator on this host, else as of `up`",
+            help="Data folder to check.",
+            show_default="the coordinator's on this host, else that of `up`",
             file_okay=False,
         ),
     ] = None,
     # Not named `output`: the configuration file's default for lists may be `name`.
     form: Annotated[
-        ReportFormat, typer.Option("--output", "-o", help="How to print.")
+        ReportFormat, typer.Option("--output", "-o", help="Output format.")
     ] = ReportFormat.TABLE,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Check this host: Python, PyTorch, GPUs, disk, limits, network, and the coordinator.
+    """Check this host, and say what to do about each problem.
+
+    Looks at Python, PyTorch, GPUs, disk, limits, network and the coordinator.
 
     \b
     Examples:
@@ -93,6 +95,6 @@ def _summary(checks: "Sequence[Check]") -> str:
     failed = sum(check.status == "fail" for check in checks)
     warned = sum(check.status == "warn" for check in checks)
     if not failed and not warned:
-        return "All is well."
+        return "All checks passed."
     warnings = "1 warning" if warned == 1 else f"{warned} warnings"
     return f"{failed} failed, {warnings}, {len(checks) - failed - warned} ok."

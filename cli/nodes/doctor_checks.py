@@ -97,7 +97,7 @@ def probe_torch(python: str) -> dict[str, Any]:
         )  # fmt: skip
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
-        return {"error": f"importing it took more than {PROBE_SECONDS:g} s"}
+        return {"error": f"its import took more than {PROBE_SECONDS:g} s"}
     except (ValueError, LookupError):
         last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
         return {"error": last[0]}
@@ -108,19 +108,19 @@ def check_torch(found: dict[str, Any]) -> Check:
     """PyTorch itself: there, of a version that was tried, and quick to import."""
     install = "pip install 'trainhall[train]'"
     if not found:
-        return Check("torch", "warn", "not installed", f"hosts that train need it: {install}")
+        return Check("torch", "warn", "not installed", f"hosts that run jobs need it: {install}")
     if "error" in found:
         return Check("torch", "fail", f"cannot be imported: {found['error']}",
-                     f"install it anew: {install} --force-reinstall")  # fmt: skip
+                     f"reinstall it: {install} --force-reinstall")  # fmt: skip
     build = f"CUDA {found['cuda']}" if found["cuda"] else "CPU build"
     detail = f"{found['version']} ({build}), imported in {found['seconds']:.1f} s"
     version = tuple(int(part) for part in found["version"].split("+")[0].split(".")[:2])
     if not OLDEST_TORCH <= version < NEWEST_TORCH:
         low, high = (".".join(map(str, v)) for v in (OLDEST_TORCH, NEWEST_TORCH))
-        remedy = f"Trainhall works with {low} up to, not including, {high}: {install}"
+        remedy = f"Trainhall needs at least {low} and less than {high}: {install}"
         return Check("torch", "fail", detail, remedy)
     if found["seconds"] > SLOW_IMPORT_SECONDS:
-        remedy = "put the virtual environment on a local disk: every start waits for this"
+        remedy = "put the virtual environment on a local disk: each start takes this long"
         return Check("torch", "warn", detail, remedy)
     return Check("torch", "ok", detail)
 
@@ -151,8 +151,8 @@ def check_gpus(torch: dict[str, Any], found: dict[str, Any]) -> Iterator[Check]:
         return
     gpus = found["gpus"]
     yield Check("gpus", "ok" if gpus else "warn", f"{len(gpus)}: {', '.join(gpus)}"
-                if gpus else "the driver knows none",
-                "" if gpus else "see what `nvidia-smi` says")  # fmt: skip
+                if gpus else "the driver finds none",
+                "" if gpus else "look at the output of `nvidia-smi`")  # fmt: skip
     newest = ".".join(map(str, found["cuda"]))
     detail = f"driver {found['version']} (CUDA up to {newest})"
     if not torch or "error" in torch or not gpus:
@@ -183,14 +183,14 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
     try:
         reply = httpx.get(f"{url}/healthz", timeout=ANSWER_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        detail = f"none answers at {url} ({str(error) or type(error).__name__})"
-        remedy = "start one with `trainhall up`, or say where it is with --url"
+        detail = f"no answer at {url} ({str(error) or type(error).__name__})"
+        remedy = "start one with `trainhall up`, or give its URL with --url"
     else:
         version = _version_in(reply)
-        detail = f"{url} is no Trainhall coordinator"
+        detail = f"{url} is not a Trainhall coordinator"
         if not reply.is_success:
             detail = f"{url}: {one_line(problem_of(reply).message)}"
-        remedy = "see what it is that answers there, or say where the coordinator is with --url"
+        remedy = "check what answers there, or give the coordinator's URL with --url"
     if version is None:
         yield Check("coordinator", "fail" if needed else "warn", detail, remedy)
         if not needed:
@@ -217,10 +217,13 @@ def check_nodes(url: str) -> Iterator[Check]:
         detail = f"{one_line(node['name'])} is {node['state']}: {one_line(node['reason'])}"
         if node["state"] in ("draining", "drained"):
             yield Check(
-                "node", "warn", detail, f"`trainhall nodes undrain {node['name']}` ends that"
+                "node",
+                "warn",
+                detail,
+                f"let it take jobs again with `trainhall nodes undrain {node['name']}`",
             )
         elif node["state"] in ("suspect", "lost"):
-            yield Check("node", "warn", detail, "see whether its host and its agent run")
+            yield Check("node", "warn", detail, "check that the host and its agent run")
 
 
 def _version_in(reply: httpx.Response) -> str | None:
@@ -238,7 +241,7 @@ def check_clock(seconds: float) -> Check:
         return Check("clock", "ok", "agrees with the coordinator's")
     which = "behind" if seconds > 0 else "ahead of"
     detail = f"{abs(seconds):.0f} s {which} the coordinator's"
-    return Check("clock", "warn", detail, "keep both right with NTP (`timedatectl set-ntp true`)")
+    return Check("clock", "warn", detail, "synchronize both with NTP (`timedatectl set-ntp true`)")
 
 
 def check_port(port: int) -> Check:
@@ -248,8 +251,8 @@ def check_port(port: int) -> Check:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             return Check("port", "warn", f"{port} cannot be listened on: {error.strerror}",
-                         f"find out who has it with `ss -ltnp 'sport = :{port}'`, "
-                         "or take another with --port")  # fmt: skip
+                         f"find its user with `ss -ltnp 'sport = :{port}'`, or choose another "
+                         "with --port")  # fmt: skip
     return Check("port", "ok", f"{port} is free")
 
 
@@ -263,17 +266,19 @@ def check_data_dir(folder: Path) -> Check:
         free = shutil.disk_usage(there).free
     except OSError as error:
         return Check(name, "fail", f"{folder}: {error.strerror or error}",
-                     "name another with --data-dir or TRAINHALL_DATA_DIR")  # fmt: skip
+                     "choose another with --data-dir or TRAINHALL_DATA_DIR")  # fmt: skip
     detail = f"{folder}, {size(free)} free"
     if free < NO_SPACE:
-        return Check(name, "fail", detail, "make room, or name another with --data-dir")
+        return Check(
+            name, "fail", detail, "free some space, or choose another folder with --data-dir"
+        )
     system = _file_system(there)
     if system in REMOTE_SYSTEMS:
         return Check(name, "warn", f"{detail}, on {system}",
-                     "SQLite and Unix sockets want a local disk: name one with --data-dir"
+                     "SQLite and Unix sockets need a local disk: choose one with --data-dir"
                      )  # fmt: skip
     if free < LITTLE_SPACE:
-        return Check(name, "warn", detail, "checkpoints need room: make some, or use --data-dir")
+        return Check(name, "warn", detail, "checkpoints need space: free some, or use --data-dir")
     return Check(name, "ok", detail)
 
 
@@ -289,7 +294,7 @@ def check_shared_storage(folder: Path) -> Check:
         _write_and_read_back(folder)
     except OSError as error:
         return Check(name, "fail", f"{folder}: {error.strerror or error}",
-                     "give the user who runs the agent the right to write there")  # fmt: skip
+                     "give the agent's user write permission there")  # fmt: skip
     milliseconds = (time.monotonic() - began) * 1000
     detail = f"{folder}: written, synced, renamed and read back in {milliseconds:.0f} ms"
     return Check(name, "ok", f"{detail}, {size(shutil.disk_usage(folder).free)} free")
@@ -316,7 +321,7 @@ def _write_and_read_back(folder: Path) -> None:
         finally:
             os.close(handle)
         if renamed.read_bytes() != data:
-            raise OSError(f"what was written to {renamed} is not what was read back")
+            raise OSError(f"{renamed} has other content than was written")
     finally:
         trial.unlink(missing_ok=True)
         renamed.unlink(missing_ok=True)
@@ -348,7 +353,7 @@ def check_shm(total: int) -> Check:
     detail = f"/dev/shm has {size(total)}"
     if total < SMALL_SHM:
         return Check("shared memory", "warn", detail,
-                     "NCCL and data loaders may run out: in Docker give --shm-size=1g")  # fmt: skip
+                     "NCCL and data loaders may run out: in Docker use --shm-size=1g")  # fmt: skip
     return Check("shared memory", "ok", detail)
 
 

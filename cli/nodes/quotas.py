@@ -6,9 +6,9 @@ from trainhall.cli.base.options import DEFAULT_URL, Format, Output, Url
 
 
 def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
-    """List how many devices projects and users may hold at once, and how many they do.
+    """List the quotas of projects and users, and the devices in use.
 
-    Those that hold devices, wait for some or have a quota of their own. Quotas are set in the
+    Lists those that have a quota, hold devices or wait for some. Quotas are set in the
     coordinator's trainhall.toml.
 
     \b
@@ -23,25 +23,30 @@ def quotas(output: Output = Format.TABLE, url: Url = DEFAULT_URL) -> None:
     columns = [
         out.Column("KIND", lambda q: q["kind"]),
         out.Column("NAME", lambda q: q["name"]),
-        out.Column("HOLDS", lambda q: str(q["used"]), right=True),
-        out.Column("OF", _limit, right=True),
+        out.Column("USED", lambda q: str(q["used"]), right=True),
+        out.Column("QUOTA", _limit, right=True),
         out.Column("WAITING", lambda q: str(q["waiting"]), right=True),
     ]
     if output is Format.NAME:
         items = [{"id": item["name"]} for item in items]
-    out.print_items(items, columns, output, empty="No project or user has devices or a quota.")
+    out.print_items(
+        items,
+        columns,
+        output,
+        empty="No project or user has a quota, holds devices or waits for some.",
+    )
     if output is Format.TABLE and (text := _of_others(pages[-1]["others"])):
         out.say(text)
 
 
 def _limit(quota: out.Json) -> str:
-    return "no limit" if quota["limit"] is None else str(quota["limit"])
+    return "unlimited" if quota["limit"] is None else str(quota["limit"])
 
 
 def _of_others(others: out.Json) -> str | None:
     """What each has that is not listed, in a line; None: as much as there is."""
     parts = [
-        f"each other {kind} may hold {devices} device{'' if devices == 1 else 's'}"
+        f"any other {kind} may hold {devices} device{'' if devices == 1 else 's'}"
         for kind, devices in others.items()
         if devices is not None
     ]

@@ -29,7 +29,7 @@ FINISHED = ["completed", "failed", "cancelled"]
 
 def top(
     once: Annotated[
-        bool, typer.Option("--once", help="Print one table and end, as without a terminal.")
+        bool, typer.Option("--once", help="Print the tables once and exit, as without a terminal.")
     ] = False,
     every: Annotated[
         float,
@@ -39,9 +39,10 @@ def top(
     ] = 1.0,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Watch jobs and devices: progress, speed, time left, utilisation, memory, heat and power.
+    """Watch jobs and devices in a live view.
 
-    Press q (or Ctrl-C) to leave, the space bar to look again at once.
+    Jobs: progress, speed and time left. Devices: utilization, memory, temperature and power. Press
+    q or Ctrl-C to quit, the space bar to refresh.
 
     \b
     Examples:
@@ -121,7 +122,9 @@ def _watch(client: "Client", every: float) -> None:
                 seen, problem = _snapshot(client), None
             except UnreachableError:
                 time_text = time.strftime("%H:%M:%S")
-                problem = f"{client.url} does not answer ({time_text}); this is what was seen last"
+                problem = (
+                    f"{client.url} does not answer ({time_text}); showing the last known state"
+                )
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def _jobs(jobs: list[Json], width: int, expand: bool) -> RenderableType:
 
 def _devices(devices: list[tuple[Json, Json]], width: int, expand: bool) -> RenderableType:
     if not devices:
-        return Text("No devices. Add a host with `trainhall nodes add`.", style="dim")
+        return Text("No devices. Add a node with `trainhall nodes add`.", style="dim")
     table = _table(expand)
     table.add_column("NODE", no_wrap=True, max_width=24)
     table.add_column("DEVICE", no_wrap=True, max_width=34)

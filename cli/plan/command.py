@@ -38,8 +38,8 @@ def plan(
         typer.Option(
             "--memory",
             metavar="SIZE",
-            help="Memory of each device, as in 80GiB.",
-            show_default="that of this host's GPUs",
+            help="Memory per device, as in 80GiB.",
+            show_default="the memory of this host's GPUs",
         ),
     ] = None,
     gpu: Annotated[
@@ -47,19 +47,19 @@ def plan(
         typer.Option(
             "--gpu",
             metavar="NAME",
-            help="The GPU whose speed is assumed, such as A100.",
-            show_default="this host's; with --memory on a host without one H100",
+            help="GPU whose speed is assumed, such as A100.",
+            show_default="this host's; with --memory on a host without GPUs, H100",
         ),
     ] = None,
     overrides: Overrides = None,
     output: Annotated[
-        Format, typer.Option("--output", "-o", help="How to print: table, json or yaml.")
+        Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")
     ] = Format.TABLE,
 ) -> None:
-    """Predict a job's memory, communication and step time under every strategy and mesh.
+    """Predict memory and step time under every strategy and mesh.
 
-    Nothing is trained and no GPU is needed: a step of the model runs on tensors without memory. Its
-    data must be on this host, for the shape of a batch.
+    Nothing is trained and no GPU is needed: one step of the model runs on tensors without memory.
+    The data must be on this host, for the shape of a batch.
 
     \b
     Examples:
@@ -72,10 +72,10 @@ def plan(
     Exit codes: 0 something fits, 1 nothing fits or the model cannot be planned, 2 wrong input.
     """  # fmt: skip
     if output is Format.NAME:
-        raise UsageError("a plan has no ids to print; choose table, json or yaml")
+        raise UsageError("there are no ids to print; choose table, json or yaml")
     spec = specs.load_for(devices, file, overrides) if devices else specs.load(file, overrides)
     if spec.script is not None:
-        raise UsageError("`trainhall plan` plans tasks; a script distributes its own model")
+        raise UsageError("`trainhall plan` plans tasks; a script parallelizes its model itself")
     check_installed("torch", "planning")
     limit = None if memory is None else round(quantities.size(memory, "--memory"))
     workers = devices or spec.resources.workers
@@ -96,7 +96,7 @@ def _device(spec: "JobSpec", gpu: str | None, limit: int | None, workers: int) -
     from trainhall.training.spec.plan import PlanDevice
 
     if gpu is not None and known_as(gpu) is None:
-        raise UsageError(f"no rates are known for {gpu!r}; name one of {', '.join(SHEETS)}")
+        raise UsageError(f"the GPU {gpu!r} is unknown; known: {', '.join(SHEETS)}")
     gpus = visible_gpus() if gpu is None and spec.resources.device != "cpu" else []
     if gpus:
         least = min(found.memory_total for found in gpus)

@@ -80,7 +80,7 @@ class Demo:
     def _report(self, job: Any) -> None:
         if job["state"] != "completed":
             say(f"{job['name']} {state_and_reason(job['state'], job['reason'])}")
-            say(f"See what it wrote: trainhall logs {job['id']} --url {self._url}")
+            say(f"View its logs with `trainhall logs {job['id']} --url {self._url}`.")
             return
         from datetime import datetime
 
@@ -98,5 +98,8 @@ def place_in_queue(client: Client, job: Any) -> str | None:
     ahead = next((e["position"] - 1 for e in entries if e["job_id"] == job["id"]), 0)
     if not ahead:
         return None
-    jobs = f"{ahead} jobs come" if ahead > 1 else "1 job comes"
-    return f"It is number {ahead + 1} in the queue: {jobs} first. `trainhall ls` shows them."
+    jobs = f"{ahead} jobs are" if ahead > 1 else "1 job is"
+    return (
+        f"It is number {ahead + 1} in the queue: {jobs} ahead of it. `trainhall ls --queue` "
+        "lists them."
+    )

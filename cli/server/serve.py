@@ -32,7 +32,7 @@ def server(
     fd: Annotated[int | None, typer.Option("--fd", hidden=True)] = None,
     supervised: Supervised = False,
 ) -> None:
-    """Start the coordinator: the REST API, the live stream and the dashboard.
+    """Start the coordinator: REST API, live stream, dashboard.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def agent(
             "--coordinator",
             envvar="TRAINHALL_COORDINATOR",
             metavar="URL",
-            help="Where the coordinator is.",
+            help="URL of the coordinator.",
         ),
     ],
     token: Annotated[
@@ -101,7 +101,7 @@ def agent(
         typer.Option(
             "--token",
             envvar="TRAINHALL_TOKEN",
-            help="Join token of `trainhall nodes add`; needed once.",
+            help="Join token that `trainhall nodes add` prints; needed once.",
         ),
     ] = None,
     address: Annotated[
@@ -109,15 +109,15 @@ def agent(
         typer.Option(
             "--address",
             envvar="TRAINHALL_ADDRESS",
-            help="How other hosts reach this one.",
-            show_default="found out",
+            help="Address at which other hosts reach this one.",
+            show_default="detected",
         ),
     ] = None,
     data_dir: DataDir = None,
     slots: Slots = None,
     supervised: Supervised = False,
 ) -> None:
-    """Start the agent that runs ranks on this host. It may end and start again: ranks go on.
+    """Start the agent that runs ranks on this host. Ranks survive its restart.
 
     \b
     Examples:
@@ -158,8 +158,8 @@ def check_slots(slots: int | None) -> None:
 
     if not visible_gpus():
         raise UsageError(
-            "--slots 0 leaves this host without a device, since it has no GPU that the NVIDIA "
-            "driver knows; give it at least 1"
+            "--slots 0 leaves this host without a device: the NVIDIA driver finds no GPU; "
+            "use at least 1"
         )
 
 

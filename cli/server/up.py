@@ -47,14 +47,16 @@ def up(
     mock: Mock = False,
     demo: Annotated[
         str | None,
-        typer.Option("--demo", metavar="FILE", help="Submit this job and show how it goes."),
+        typer.Option("--demo", metavar="FILE", help="Submit this job and show its progress."),
     ] = None,
     once: Annotated[
         bool,
-        typer.Option("--once", help="With --demo: end when the job has; 0 when it completed."),
+        typer.Option(
+            "--once", help="With --demo: exit when the job has ended, with 0 if it completed."
+        ),
     ] = False,
 ) -> None:
-    """Start a coordinator, and an agent for this host. Ctrl-C ends both and all they run.
+    """Start a coordinator and an agent on this host. Ctrl-C stops them and all they run.
 
     \b
     Examples:
@@ -64,10 +66,10 @@ def up(
       trainhall up --mock
     """
     if once and demo is None:
-        raise UsageError("--once goes with --demo FILE")
+        raise UsageError("--once needs --demo FILE")
     if mock:
         if demo is not None:
-            raise UsageError("--demo runs a job, and --mock can run none; give one of them")
+            raise UsageError("--demo runs a job and --mock cannot run any; give one of them")
         server(host, port, data_dir, database_url, insecure, mock)
     check_slots(slots)
     # A spec that is wrong is told before anything is started.
@@ -142,9 +144,9 @@ class Hall:
         self.coordinator.start()
         if not self._until(self._is_ready, self.coordinator):
             return False
-        say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C ends it)")
+        say(f"Trainhall is at {self.url}  (data in {self._folder}; Ctrl-C stops it)")
         if config.coordinator_url().rstrip("/") != self.url:
-            say(f"Other commands find it with `export TRAINHALL_URL={self.url}`.")
+            say(f"To use it from other commands: `export TRAINHALL_URL={self.url}`")
         if text := _who_is_refused(self._host, self._insecure):
             say(text)
         token = self._prepare_agent()
@@ -195,11 +197,11 @@ class Hall:
                 assert child is not None
                 exit_text = "" if child.is_running else child.exit_text()
                 if child.restart_if_ended():
-                    say(f"{exit_text}; started it again")
+                    say(f"{exit_text}; restarted it")
             if show is not None and show.is_done:
                 if once:
                     return show.exit_code
-                say(f"Trainhall goes on at {self.url}; Ctrl-C ends it.")
+                say(f"Trainhall is still at {self.url}; Ctrl-C stops it.")
                 show = None
         if show is not None:
             show.join()
@@ -213,12 +215,12 @@ class Hall:
 
         graceful = True
         if self.agent is not None:
-            say("Ending what runs here; Ctrl-C again ends it at once.")
+            say("Stopping the agent and the coordinator; Ctrl-C again kills them.")
             graceful = self.agent.stop(AGENT_STOP_SECONDS, self._hurry)
         graceful &= self.coordinator.stop(COORDINATOR_STOP_SECONDS, self._hurry)
         killed = sweep(self._mark)
         if killed or not graceful:
-            say("Some processes were killed.")
+            say("Some processes did not stop in time and were killed.")
 
 
 def _who_is_refused(host: str, insecure: bool) -> str | None:
@@ -228,15 +230,15 @@ def _who_is_refused(host: str, insecure: bool) -> str | None:
     if insecure or is_loopback(host):
         return None
     return (
-        "Browsers and commands of other hosts are refused (agents are not): forward a port with "
-        "`ssh -L`, or add --insecure where everyone may run code."
+        "Browsers and commands on other hosts are refused (agents are not). Forward a port "
+        "with `ssh -L`, or add --insecure if everyone who reaches this address may run code."
     )
 
 
 def going_on(client: "Client") -> str | None:
-    """Which jobs of before have not ended and go on by themselves, in a line; None: there are none.
+    """Name the unfinished jobs of earlier that resume by themselves, in a line; None without any.
 
-    Paused ones wait for somebody to resume them.
+    Paused jobs wait for somebody to resume them.
     """
     jobs = list(client.items("/training/jobs", state=GOING_ON))
     if not jobs:
@@ -244,8 +246,8 @@ def going_on(client: "Client") -> str | None:
     jobs.reverse()
     names = ", ".join(f"{job['name']} ({job['id']})" for job in jobs[:SHOWN_JOBS])
     more = f" and {len(jobs) - SHOWN_JOBS} more" if len(jobs) > SHOWN_JOBS else ""
-    count = f"{len(jobs)} jobs that have" if len(jobs) > 1 else "a job that has"
-    return f"Going on with {count} not ended: {names}{more}"
+    count = f"{len(jobs)} unfinished jobs" if len(jobs) > 1 else "1 unfinished job"
+    return f"Resuming {count}: {names}{more}"
 
 
 def join_token(client: "Client", url: str, folder: Path) -> str | None:
@@ -285,7 +287,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     with lock:
         if not lock.taken():
             raise UsageError(
-                f"another `trainhall up` uses {folder}; give this one a --data-dir of its own"
+                f"another `trainhall up` uses {folder}; give this one its own --data-dir"
             )
         yield
 
@@ -310,9 +312,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.listen(1024)
         except OSError as error:
             remedy = (
-                "it is no address of this host; give another --host"
+                "this host has no such address; choose another --host"
                 if error.errno == errno.EADDRNOTAVAIL
-                else "take another with --port (0 picks a free one)"
+                else "choose another --port (0 picks a free one)"
             )
             raise CliError(
                 f"cannot listen on {host} port {port}: {error.strerror}; {remedy}"

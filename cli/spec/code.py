@@ -76,15 +76,15 @@ class Packed:
         if file is None:
             near = get_close_matches(module, self._modules(), n=1, cutoff=0.75)
             hint = f"; did you mean {near[0]}?" if near else "."
-            say(f"Note: task.name: the job's `code` has no module {module}{hint} Every host that "
-                f"runs the job needs it installed.")  # fmt: skip
+            say(f"Note: task.name: the job's `code` has no module {module}{hint} Every node "
+                "that runs the job needs it installed.")  # fmt: skip
             return
         try:
             found = _names_of_module(decode_source((self.folder / file).read_bytes()), file)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             here = f"Python {sys.version_info.major}.{sys.version_info.minor}"
             why = str(error) or type(error).__name__
-            say(f"Note: task.name: {file} is not what {here} reads: {why}")
+            say(f"Note: task.name: {here} cannot read {file}: {why}")
             return
         if found is not None and class_name not in found:
             near = get_close_matches(class_name, found, n=1)
@@ -118,12 +118,12 @@ class Packed:
 
     def _lacks(self, field: str, path: str) -> UsageError:
         if field == "script.path" and self._has_below(path):
-            return UsageError(f"{field}: {path} is a folder, and has no __main__.py")
+            return UsageError(f"{field}: {path} is a folder without a __main__.py")
         if (self.folder / path).exists():
             ignore = next(
                 (self.folder / n for n in IGNORE_FILES if (self.folder / n).is_file()), None
             )
-            why = f"{ignore} keeps it back" if ignore else "no file in it would be sent"
+            why = f"{ignore} excludes it" if ignore else "no file in it would be uploaded"
             return UsageError(f"{field}: {path} is in {self.folder}, the job's `code`, but {why}")
         deeper = [
             n for n in sorted(self.names) if PurePosixPath(n).name == PurePosixPath(path).name
@@ -180,7 +180,7 @@ def packed(folder: Path) -> Packed:
         raise UsageError(f"code: {error.filename or folder} cannot be read: {why}") from None
     except ArchiveError as error:
         raise UsageError(
-            f"code: {error}; change it, or list it in {folder / IGNORE_FILES[0]}"
+            f"code: {error}; change it, or exclude it in {folder / IGNORE_FILES[0]}"
         ) from None
     if len(data) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
@@ -196,7 +196,7 @@ def _ignored(folder: Path) -> GitIgnoreSpec:
             try:
                 return GitIgnoreSpec.from_lines(lines)
             except ValueError as error:
-                raise UsageError(f"code: {path}: {error}; mend or remove the line") from None
+                raise UsageError(f"code: {path}: {error}; correct or remove the line") from None
     return GitIgnoreSpec.from_lines([])
 
 
@@ -232,11 +232,11 @@ def _is_no_code(folder: Path) -> bool:
 
 def _check_size(folder: Path, items: Sequence[Item]) -> None:
     if not items:
-        raise UsageError(f"code: {folder} holds no file that would be sent")
+        raise UsageError(f"code: {folder} has no file to upload")
     if len(items) > MAX_FILES:
         raise UsageError(
-            f"code: {folder} holds {len(items):,} files, and at most {MAX_FILES:,} can be sent; "
-            f"name what is not needed in {folder / IGNORE_FILES[0]}"
+            f"code: {folder} has {len(items):,} files, but at most {MAX_FILES:,} can be "
+            f"uploaded; exclude what is not needed in {folder / IGNORE_FILES[0]}"
         )
     if sum(item.size for item in items) > MAX_ARCHIVE_BYTES:
         raise _too_large(folder, items)
@@ -246,7 +246,8 @@ def _too_large(folder: Path, items: Sequence[Item]) -> UsageError:
     total = sum(item.size for item in items) / _MEBIBYTE
     largest = sorted(items, key=lambda i: i.size, reverse=True)[:_SHOWN]
     return UsageError(
-        f"code: {folder} has {total:,.1f} MiB, and at most {MAX_ARCHIVE_BYTES // _MEBIBYTE} MiB "
-        f"can be sent; name what is not needed in {folder / IGNORE_FILES[0]}. The largest files:",
+        f"code: {folder} has {total:,.1f} MiB, but at most {MAX_ARCHIVE_BYTES // _MEBIBYTE} "
+        f"MiB can be uploaded; exclude what is not needed in {folder / IGNORE_FILES[0]}. The "
+        "largest files:",
         [f"{item.size / _MEBIBYTE:,.1f} MiB  {item.name}" for item in largest],
     )

@@ -9,7 +9,7 @@ from trainhall.cli.base.output import Json
 from trainhall.cli.spec import specs
 
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Go on with another number of workers.")
+    int | None, typer.Option("--workers", min=1, help="Continue on this number of workers.")
 ]
 Changes = Annotated[
     list[str] | None,
@@ -35,8 +35,8 @@ def body_of(workers: int | None, overrides: list[str] | None) -> Json:
         part, _, key = field.partition(".")
         if part not in ("resources", "parallelism") or not key:
             raise UsageError(
-                f"--set {field}: resources and parallelism alone can change between attempts, as "
-                "in resources.workers=2; for anything else submit a job of its own"
+                f"--set {field}: only resources and parallelism can change between attempts, "
+                "as in resources.workers=2; for anything else submit a new job"
             )
     try:
         body: Json = changes(given)

@@ -70,7 +70,7 @@ def of_document(document: Mapping[str, Any], overrides: Mapping[str, str]) -> "J
     try:
         raw = json.dumps(document).encode()
     except (TypeError, ValueError) as error:
-        raise UsageError(f"the spec holds what JSON cannot: {error}") from None
+        raise UsageError(f"the spec has a value that JSON cannot express: {error}") from None
     return _parsed("the spec", "", raw, "json", dict(overrides), Path.cwd(), option="")
 
 
@@ -181,7 +181,7 @@ def _describe_outlook(outlook: dict[str, Any], *, submitted: bool) -> str:
         case "now":
             return f"It {will} start now, {reason}."
         case "never":
-            return f"As the cluster is now, it {will} never start: {reason}."
+            return f"On the cluster as it is now, it {will} never start: {reason}."
         case _:
             return f"It {will_be} number {outlook['position']} in the queue: {reason}."
 
@@ -235,9 +235,9 @@ def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
 def _say_what_is_not_here(field: str, path: str) -> None:
     """Of what may well be on other hosts."""
     if not Path(path).exists():
-        along = "; `code: FOLDER` would send it along" if field == "script.path" else ""
-        say(f"Note: {field}: {path} is not on this host. Every host that runs the job needs it "
-            f"there{along}.")  # fmt: skip
+        along = "; with `code: FOLDER` it would be uploaded" if field == "script.path" else ""
+        say(f"Note: {field}: {path} is not on this host. Every node that runs the job needs "
+            f"it there{along}.")  # fmt: skip
 
 
 def _size(code: "Packed") -> str:
@@ -261,7 +261,7 @@ def _read(file: str) -> tuple[bytes, Literal["json", "yaml"]]:
     path = Path(file)
     if path.suffix in _SCRIPTS and path.is_file():
         raise UsageError(
-            f"{file} is a script, and a job needs a spec that names it. Write job.yaml:",
+            f"{file} is a script; a job needs a spec that names it. Write job.yaml:",
             [
                 f"  name: {path.stem}",
                 "  code: .",

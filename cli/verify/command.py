@@ -50,7 +50,7 @@ def verify(
         typer.Option(
             "--compare",
             metavar="JOB JOB",
-            help="Instead of a FILE: where two reproducible runs diverge, and in what. Each is a "
+            help="Instead of a FILE: find where two reproducible runs diverge. Each is a "
             "job, or an output folder of `trainhall run`.",
         ),
     ] = None,
@@ -58,7 +58,9 @@ def verify(
     dtype: Annotated[
         Dtype,
         typer.Option(
-            "--dtype", help="What is computed in. float32 cannot judge: it has other bounds."
+            "--dtype",
+            help="Data type of the computation. float32 is too inexact to find faults, and has "
+            "wider tolerances.",
         ),
     ] = Dtype.FLOAT64,
     strategies: Annotated[
@@ -66,7 +68,7 @@ def verify(
         typer.Option(
             "--strategies",
             metavar="NAMES",
-            help="Only these, separated by commas.",
+            help="Compare only these, separated by commas.",
             show_default="all",
         ),
     ] = None,
@@ -80,25 +82,25 @@ def verify(
             show_default=f"the job's; {DEFAULT_WORKERS} if that is 1",
         ),
     ] = None,
-    output: Annotated[Form, typer.Option("--output", "-o", help="How to print.")] = Form.TABLE,
+    output: Annotated[Form, typer.Option("--output", "-o", help="Output format.")] = Form.TABLE,
     plot: Annotated[
         Path | None,
         typer.Option(
             "--plot",
             metavar="FILE",
             dir_okay=False,
-            help="Draw the errors by step to a .png, .svg or .pdf file.",
+            help="Plot the errors by step to a .png, .svg or .pdf file.",
         ),
     ] = None,
     overrides: Overrides = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Train a task for a few steps under every strategy, and compare each step with one process.
+    """Compare every strategy step by step with a single process.
 
-    The serial baseline takes the whole global batch in one process; each strategy and mesh that
-    fits the model and the number of workers then takes the same steps: same seed, same samples.
-    Losses, gradients and weights are compared by ‖a−b‖ / max(‖b‖, floor), and the first layer that
-    differs is named. What does not fit is listed with the reason. Dropout is left out.
+    The serial baseline trains on the whole global batch in one process. Each strategy and mesh that
+    fits the model and the number of workers takes the same steps: same seed, same samples, dropout
+    off. Losses, gradients and weights are compared by ‖a−b‖ / max(‖b‖, floor); the report names the
+    first layer that differs, and why a strategy does not fit.
 
     \b
     Examples:
@@ -113,13 +115,15 @@ def verify(
     """  # fmt: skip
     if compare is not None:
         if file is not None:
-            raise UsageError("--compare takes two runs that were trained already; leave FILE out")
+            raise UsageError("--compare takes two finished runs; leave FILE out")
         _compare_runs(*compare, url, output)
     if file is None:
         raise UsageError("give a FILE with a job spec, or --compare JOB JOB")
     spec = specs.load(file, overrides)
     if spec.task is None:
-        raise UsageError("`trainhall verify` compares tasks; a script distributes its own model")
+        raise UsageError(
+            "`trainhall verify` compares tasks; a script parallelizes its model itself"
+        )
     if spec.code is not None and not Path(spec.code).is_dir():
         raise UsageError(f"code: {spec.code} is not a folder; `trainhall verify` uses it in place")
     if plot is not None:
@@ -160,7 +164,7 @@ def _strategies(given: str | None) -> "Sequence[Any]":
     names = [name.strip() for name in given.split(",")]
     for name in names:
         if name not in STRATEGIES:
-            raise UsageError(f"--strategies: {name!r} is none of {', '.join(STRATEGIES)}")
+            raise UsageError(f"--strategies: {name!r} is unknown; known: {', '.join(STRATEGIES)}")
     return [name for name in STRATEGIES if name in names]
 
 
@@ -170,8 +174,8 @@ def _number(spec: "JobSpec", given: int | None) -> int:
     workers = spec.resources.workers
     if workers > MAX_WORKERS:
         raise UsageError(
-            f"resources.workers is {workers}, and at most {MAX_WORKERS} ranks are compared on one "
-            "host; give --workers"
+            f"resources.workers is {workers}, but one host compares at most {MAX_WORKERS} "
+            "ranks; give --workers"
         )
     return workers if workers > 1 else DEFAULT_WORKERS
 

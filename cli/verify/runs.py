@@ -122,7 +122,7 @@ class Comparison:
         shutil.rmtree(self._reference, ignore_errors=True)
         self._disturbed = None
         parts = partition.samples * partition.microbatches
-        say("One process" + (f", each batch in {parts} parts …" if parts > 1 else " …"))
+        say("One process" + (f", with each batch in {parts} parts …" if parts > 1 else " …"))
         spec = serial(self._document, partition)
         folder, status = self._attempt(spec, record=True, parts=partition.samples)
         _check_baseline(status)
@@ -134,7 +134,7 @@ class Comparison:
         Raises:
             CliError: it fails.
         """
-        say("One process, with first weights that differ in their last digits …")
+        say("One process, with initial weights that differ in their last digits …")
         folder, status = self._attempt(
             serial(self._document, partition), record=False, parts=partition.samples,
             disturbed=DISTURBED[self._dtype],
@@ -161,8 +161,9 @@ class Comparison:
         if math.isfinite(allowed.steps):
             result.compared_steps = round(allowed.steps)
             result.tolerance = (
-                f"{compression} rounds gradients: its first step counts, with a loss within "
-                f"{allowed.loss:.0e} and gradients within {allowed.gradient:.0e}"
+                f"{compression} rounds gradients: only its first step is compared, with "
+                f"tolerances of {allowed.loss:.0e} for the loss and {allowed.gradient:.0e} "
+                "for gradients"
             )
         _judge(result, _read(folder))
         if status.outcome is not Outcome.COMPLETED:
@@ -265,13 +266,13 @@ def _doubt(
             if not errors[kind] <= allowed.of(kind, errors["step"]):
                 result.verdict = "unclear"
                 result.reason = (
-                    f"one process whose first weights are changed by {share:g} of their size also "
-                    f"differs from itself, at step {errors['step']} by {errors[kind]:.1e} "
-                    f"({kind.replace('_', ' ')}): this job makes rounding grow, so what differs "
-                    "from there on may be no more than that. It is often a learning rate that is "
-                    "too high for the first steps: lower it, or give it a warm-up; or batch norm "
-                    "over very few values: give it larger batches or images, or fewer "
-                    "micro-batches"
+                    "a single process also differs from itself when its initial weights "
+                    f"change by {share:g} of their size: by {errors[kind]:.1e} at step "
+                    f"{errors['step']} ({kind.replace('_', ' ')}). This job amplifies "
+                    "rounding errors, so later differences prove nothing. A common cause is "
+                    "a learning rate that is too high for the first steps: lower it, or add "
+                    "a warm-up. Another is batch norm over very few values: use larger "
+                    "batches or images, or fewer micro-batches"
                 )
                 return
 

@@ -78,8 +78,8 @@ class DataDir:
         with lock:
             if not lock.taken():
                 raise DataDirInUseError(
-                    f"another agent works in {self.path}; end it, or give this one a --data-dir "
-                    "of its own"
+                    f"another agent works in {self.path}; stop it, or give this one its own "
+                    "--data-dir"
                 )
             yield
 

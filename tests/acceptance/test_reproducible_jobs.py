@@ -91,7 +91,7 @@ def test_reproducible_job_survives_pause_kill_and_resize(four_slots: Cluster, ga
     code, output = verify(cluster, job[:8], whole)
     assert (code, output.strip()) == (
         0,
-        f"The runs are identical in all {STEPS} steps that both have taken.",
+        f"The runs are identical in all {STEPS} steps that both have.",
     )
     shown = CliRunner().invoke(app, ["show", job, "--url", cluster.url]).output
     assert f"at step {STEPS}" in shown

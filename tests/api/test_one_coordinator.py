@@ -61,7 +61,7 @@ async def test_second_coordinator_is_refused_before_any_change(
     first, second = make_app(), make_app()
     async with first.router.lifespan_context(first):
         message = await refusal(second)
-        which = f"another coordinator uses {tmp_path / 'data'}; stop it, or give this one a"
+        which = f"another coordinator uses {tmp_path / 'data'}; stop it, or give this one its"
         assert message.startswith(which)
         assert "--data-dir" in message
     # An orderly end frees it.
@@ -78,7 +78,7 @@ async def test_second_coordinator_is_refused_on_another_folder(
     async with first.router.lifespan_context(first):
         assert re.fullmatch(
             rf"another coordinator uses the database \(process {os.getpid()} on .*, data in "
-            rf"{tmp_path / 'data'}\); stop it, or give this one a --database-url of its own",
+            rf"{tmp_path / 'data'}\); stop it, or give this one its own --database-url",
             await refusal(second),
         )
     async with second.router.lifespan_context(second):
@@ -216,7 +216,7 @@ def test_processes(tmp_path: Path) -> None:
         assert "waiting for the end of another coordinator" in waits
         assert message == (
             f"trainhall: the coordinator could not start: another coordinator uses {folder}; stop "
-            "it, or give this one a --data-dir of its own"
+            "it, or give this one its own --data-dir"
         )
         assert httpx.get(f"{url}/readyz", trust_env=False).status_code == 200
         with coordinator(tmp_path, lock_seconds=3600.0) as waiting:

@@ -146,7 +146,7 @@ def test_a_dry_run_creates_nothing(cli: Cli) -> None:
     assert done.json["outlook"]["when"] in ("now", "later")
     assert cli("ls", "-o", "name").out == before
     done = cli("submit", cli.file(QUICK), "--dry-run", "--set", "resources.workers=64")
-    assert "As the cluster is now, it would never start: needs 64 CPU slots; the" in done.err
+    assert "On the cluster as it is now, it would never start: needs 64 CPU slots; the" in done.err
 
 
 def test_dry_run_checks_code_without_upload(cli: Cli) -> None:
@@ -202,7 +202,10 @@ def test_ls_in_every_format(cli: Cli, finished: str) -> None:
 def test_queue_lists_reasons(cli: Cli) -> None:
     submitted = cli("submit", cli.file(QUICK), "--set", "resources.workers=64", "-o", "name")
     waiting = submitted.out
-    assert "\nAs the cluster is now, it will never start: needs 64 CPU slots; the" in submitted.err
+    assert (
+        "\nOn the cluster as it is now, it will never start: needs 64 CPU slots; the"
+        in submitted.err
+    )
     try:
         header, line, *_ = cli("ls", "--queue").out.splitlines()
         assert header.split() == ["#", "ID", "NAME", "PRIORITY", "WAITS", "FOR"]
@@ -215,7 +218,7 @@ def test_queue_lists_reasons(cli: Cli) -> None:
         assert "exclude each other" in refused.err
     finally:
         cli("cancel", waiting.strip())
-    assert cli("ls", "--queue").err == "No job waits.\n"
+    assert cli("ls", "--queue").err == "The queue is empty.\n"
 
 
 def test_show_by_the_beginning_of_an_id(cli: Cli, finished: str) -> None:
@@ -253,10 +256,10 @@ def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
     assert "f failed: rank 0 ended with exit code 1: no luck" in done.err
     job = done.out.strip()
     last = "Last lines of rank 0 in attempt 1\n  it was so\n  no luck"
-    words = f"{last}\nRead more with `trainhall logs {job}`."
+    words = f"{last}\nView all logs with `trainhall logs {job}`."
     # What was followed is not shown twice.
     assert words not in done.err
-    assert f"Read more with `trainhall logs {job}`." in done.err
+    assert f"View all logs with `trainhall logs {job}`." in done.err
     assert words in cli("wait", job, code=100).err
     assert words in cli("show", job).out
 
@@ -270,7 +273,7 @@ def test_a_failed_job_exits_100(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_pause_resume_and_wrong_states(cli: Cli, running: str) -> None:
-    assert cli("pause", running).out.startswith(running)
+    assert f"({running})  pausing" in cli("pause", running).out
     cli.cluster.wait_for(running, "paused")
     assert "resources.workers" in cli("resize", running, "--workers", "0", code=2).err
     assert "--workers" in cli("resize", running, code=2).err
@@ -371,7 +374,7 @@ def test_nodes(cli: Cli) -> None:
 def test_a_node_with_jobs_is_not_removed_unasked(cli: Cli, running: str) -> None:
     done = cli("nodes", "remove", "here", code=2, given="")
     assert re.search(rf"^  {running}  endless  running +\d+$", done.err, re.MULTILINE)
-    assert "1 job would move; --yes removes here all the same" in done.err
+    assert "1 job would have to move; confirm with --yes" in done.err
     assert cli.cluster.get("/cluster/nodes")["items"][0]["state"] == "ready"
 
 
@@ -388,7 +391,7 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     assert cli("ckpt", "pin", oldest, "-o", "json").json["pinned"] is True
     cli("ckpt", "delete", oldest, code=5)
     assert cli("ckpt", "unpin", oldest, "-o", "json").json["pinned"] is False
-    assert cli("ckpt", "verify", newest).out == f"checkpoint {newest} is good\n"
+    assert cli("ckpt", "verify", newest).out == f"checkpoint {newest} is intact\n"
     verified = cli("ckpt", "verify", newest, "-o", "json").json
     assert verified == {"id": newest, "good": True, "problems": []}
     verified = cli("ckpt", "gc", finished, "--dry-run", "-o", "json").json
@@ -406,9 +409,9 @@ def test_checkpoints(cli: Cli, finished: str) -> None:
     cli("wait", finished)
     assert cli("show", finished, "-o", "json").json["world_size"] == 1
     verified = cli("ckpt", "restore", oldest, "--workers", "64").out
-    assert f"{finished} is queued: needs 64 CPU slots; the whole cluster has" in verified
+    assert f"({finished}) is queued: needs 64 CPU slots; the whole cluster has" in verified
     verified = cli("ckpt", "restore", newest, "--workers", "2").out
-    assert f"{finished} goes on from step 20, which is the last: nothing is left" in verified
+    assert f"({finished}) resumes from step 20, the last step: nothing is left" in verified
     cli("wait", finished)
     cli("ckpt", "delete", oldest)
     left = [c for c in cli("ckpt", "ls", finished, "-o", "json").json if c["state"] == "committed"]
@@ -423,11 +426,11 @@ def test_damaged_checkpoint_is_found_by_both_references(cli: Cli, tmp_path: Path
     cli("wait", job)
     checkpoint = cli("ckpt", "ls", job, "-o", "name").out.split()[0]
     exported = cli("ckpt", "export", checkpoint, str(tmp_path / "model"), "-o", "json")
-    assert f"Fetching checkpoint {checkpoint} of step 20" in exported.err
+    assert f"Downloading checkpoint {checkpoint} of step 20" in exported.err
     assert exported.json["size"] == (tmp_path / "model").stat().st_size
     assert exported.json["step"] == 20
     (folder,) = cli.cluster.folder.glob(f"coordinator/**/{job}/step-00000020-*")
-    assert cli("ckpt", "verify", str(folder)).out.endswith("is good\n")
+    assert cli("ckpt", "verify", str(folder)).out.endswith("is intact\n")
     tensors = next(folder.glob("**/*.safetensors"))
     data = bytearray(tensors.read_bytes())
     data[-1] ^= 1
@@ -441,7 +444,7 @@ def test_damaged_checkpoint_is_found_by_both_references(cli: Cli, tmp_path: Path
     done = cli("ckpt", "export", checkpoint, str(tmp_path / "other"), code=1)
     assert f"{tensors.name} of checkpoint {checkpoint} arrived damaged" in done.err
     assert not (tmp_path / "other").exists()
-    cli("ckpt", "verify", str(folder / "no such folder"), code=2)
+    cli("ckpt", "verify", str(folder / "no folder of that name"), code=2)
 
 
 def test_unreachable_coordinator_exits_4(cli: Cli) -> None:
@@ -486,7 +489,7 @@ def leaves(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def test_every_command_has_help_with_examples_of_itself(cli: Cli) -> None:
-    assert "Commands:" in cli("--help").out
+    assert "Jobs:" in cli("--help").out
     assert "Examples:" in cli("ckpt", "restore", "-h").out
     for name, command in leaves(get_command(app)):
         _, _, examples = command.help.partition("Examples:")
@@ -530,7 +533,7 @@ def test_a_reader_that_leaves_is_no_error(cli: Cli, finished: str) -> None:
 def test_gradients_are_captured_and_shown(cli: Cli) -> None:
     job = cli.cluster.submit(ENDLESS)
     cli.cluster.wait_for_step(job, 1)
-    assert "No gradients were captured" in cli("gradients", job).err
+    assert "No gradients are recorded" in cli("gradients", job).err
     lines = cli("gradients", job, "--capture").out.splitlines()
     assert lines[0].split()[:3] == ["PARAMETER", "NORM", "MEDIAN"]
     assert [line.split()[0] for line in lines[1:]] == ["0.weight", "0.bias", "2.weight", "2.bias"]

@@ -116,7 +116,7 @@ def test_client_raises_described_errors(hall: Client, tmp_path: Path) -> None:
         hall.submit({**QUICK, "training": {"steps": -1}})
     with pytest.raises(UsageError, match="there is no file"):
         hall.submit(tmp_path / "none.yaml")
-    with pytest.raises(UsageError, match="the spec holds what JSON cannot"):
+    with pytest.raises(UsageError, match="the spec has a value that JSON cannot express"):
         hall.submit({**QUICK, "name": object()})
     with pytest.raises(NotFoundError, match="ffffffffffff"):
         hall.job("ffffffffffff")

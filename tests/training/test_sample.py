@@ -206,7 +206,7 @@ def test_sample_fetches_a_jobs_checkpoint(
 ) -> None:
     done = run("3f2a")
     assert done.exception is None, done.exception
-    assert "Fetching checkpoint c4 of step 4" in done.output
+    assert "Downloading checkpoint c4 of step 4" in done.output
     ((folder, problems),) = sampled
     assert (Path(folder).name, problems) == ("step-00000004-a1-g1", [])
     assert not Path(folder).exists(), "the copy goes when it is not needed any more"

@@ -209,7 +209,7 @@ def test_other_web_server_is_recognised(serve: Serve) -> None:
         with Client(server.url) as client, pytest.raises(CliError) as caught:
             ask(client)
         assert caught.value.message == (
-            f"{server.url} is no Trainhall coordinator: what it answers is not JSON"
+            f"{server.url} is not a Trainhall coordinator: its answer is not JSON"
         )
         assert caught.value.exit_code == 1
 
@@ -219,13 +219,13 @@ def test_non_object_response_is_another_server(serve: Serve, answer: Any) -> Non
     server = serve(lambda n, method, path: (200, answer))
     with Client(server.url) as client:
         for ask in (lambda: client.job("4f2a"), lambda: list(client.items("/training/jobs"))):
-            with pytest.raises(CliError, match=r"no Trainhall coordinator.* no JSON object"):
+            with pytest.raises(CliError, match=r"not a Trainhall coordinator.* not a JSON object"):
                 ask()
 
 
 def test_a_list_without_items_is_another_servers(serve: Serve) -> None:
     server = serve(lambda n, method, path: (200, {"status": "ok"}))
-    with Client(server.url) as client, pytest.raises(CliError, match="no Trainhall coordinator"):
+    with Client(server.url) as client, pytest.raises(CliError, match="not a Trainhall coordinator"):
         list(client.items("/training/jobs"))
 
 

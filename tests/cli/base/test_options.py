@@ -10,7 +10,7 @@ from trainhall.cli.main import app
     (("ls", "-n", "0"), "--limit", "must be at least 1 (given: 0)"),
     (("up", "--port", "99999"), "--port", "must be at most 65,535 (given: 99999)"),
     (("up", "--port", "many"), "--port", "must be an integer (given: many)"),
-    (("top", "--every", "0"), "--every", "0 is too short; at least 0.2s"),
+    (("top", "--every", "0"), "--every", "0 is too short; use at least 0.2s"),
     (("ls", "-o", "jsn"), "--output", "'jsn' is not one of 'table', 'json', 'yaml', 'name'."),
     (("bench", "schedule", "--ranks", "0"), "--ranks", "must be at least 1 (given: 0)"),
 ])  # fmt: skip

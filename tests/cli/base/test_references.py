@@ -50,19 +50,19 @@ def test_unknown_id_suggests_a_folder(
     monkeypatch.chdir(tmp_path)
     error = refused(command, "out")
     assert "no coordinator answers" in error.message
-    assert error.details == ["out was taken for an id: there is no such folder here."]
+    assert error.details == ["out was read as an id: this host has no folder of that name."]
     assert error.exit_code == 4
 
 
 def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     error = refused(("ckpt", "verify", "{}"), str(tmp_path))
-    assert error.message == f"{tmp_path} is no checkpoint: it has no manifest.json"
+    assert error.message == f"{tmp_path} is not a checkpoint: it has no manifest.json"
     assert error.details == []
     inner = tmp_path / "checkpoints" / "step-00000001-a1-g1"
     inner.mkdir(parents=True)
     (inner / "manifest.json").write_text("{}")
     error = refused(("ckpt", "verify", "{}"), str(tmp_path))
-    assert error.details == [f"There is one in it: {inner}"]
+    assert error.details == [f"There is a checkpoint in it: {inner}"]
     assert error.exit_code == 1
 
 
@@ -71,11 +71,11 @@ def test_failed_export_suggests_a_remedy(tmp_path: Path) -> None:
     there.write_text("")
     error = refused(("ckpt", "export", "{}", str(there)), "91bc")
     assert error.message == (
-        f"{there} exists already, and nothing is overwritten; choose another name, or remove it"
+        f"{there} already exists and is not overwritten; choose another name, or remove it"
     )
     gone = tmp_path / "no" / "model.safetensors"
     error = refused(("ckpt", "export", "{}", str(gone)), "91bc")
-    assert error.message == f"{gone} is in a folder that does not exist; make it first"
+    assert error.message == f"{gone} is in a folder that does not exist; create it first"
 
 
 @pytest.mark.parametrize("command", [("ckpt", "ls", "{}"), ("ckpt", "gc", "{}")])
@@ -85,8 +85,8 @@ def test_a_folder_is_no_job(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()
     message = (
-        "out is a folder, and `trainhall ckpt {}` is for jobs of the coordinator; `trainhall ckpt "
-        "export out FILE` takes such a folder, and `trainhall ckpt verify` that of a checkpoint"
+        "out is a folder, but `trainhall ckpt {}` takes a job of the coordinator; for a folder use "
+        "`trainhall ckpt export out FILE`, or `trainhall ckpt verify` on a checkpoint's"
     )
     assert refused(command, "out").details == [message.format(command[1])]
     assert refused(command, "other").details == []

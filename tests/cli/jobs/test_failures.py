@@ -5,7 +5,7 @@ from typing import Any
 from trainhall.cli.jobs.failures import last_words
 
 JOB = {"id": "j", "state": "failed", "reason": "rank 1 ended with exit code 1: KeyError: 3"}
-HINT = "Read more with `trainhall logs j`."
+HINT = "View all logs with `trainhall logs j`."
 
 
 class Coordinator:

@@ -59,7 +59,7 @@ def capture(answered: int) -> None:
 
 
 def test_gradients_stop_waiting_for_ended_job() -> None:
-    with pytest.raises(CliError, match="job j is completed, and took no step that could be"):
+    with pytest.raises(CliError, match="job j is completed; no step was left to record"):
         capture(answered=0)
     capture(answered=1)
 

@@ -38,14 +38,14 @@ def test_incident_shows_action_and_duration() -> None:
         "Failures\n"
         "  attempt 1: out of memory (rank 1, node gpu-07)\n"
         "    rank 1 ran out of memory\n"
-        "    attempt 2 took its place: 0.25 s to detect, 1 s to regroup, 1 step done again"
+        "    attempt 2 took its place: detected in 0.25 s, regrouped in 1 s, 1 step repeated"
     )
 
 
 def test_incident_shows_minutes() -> None:
     text = printed_incidents([incident(detect_seconds=125.3, regroup_seconds=59.4)])
     assert text is not None
-    assert "2m05s to detect, 59 s to regroup" in text
+    assert "detected in 2m05s, regrouped in 59 s" in text
 
 
 def test_incidents_are_newest_first_and_limited() -> None:
@@ -57,7 +57,7 @@ def test_incidents_are_newest_first_and_limited() -> None:
         "attempt 2, generation 2",
         "attempt 2",
     ]
-    assert "and 1 before" in text
+    assert "and 1 earlier" in text
 
 
 def test_job_without_failures_shows_no_incidents() -> None:

@@ -29,6 +29,16 @@ def job(step: int, state: str = "running", attempt: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def test_a_bar_is_drawn_before_the_first_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Progress() as shown:
+        shown._bar.refresh()
+        shown.show(job(3))
+    assert "3/100" in capsys.readouterr().err
+
+
 def test_the_time_left_follows_from_new_steps_alone(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:

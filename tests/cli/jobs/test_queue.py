@@ -56,11 +56,11 @@ def test_truncated_queue_is_marked(answer: Any, capsys: pytest.CaptureFixture[st
 
     data, notes = listed(1234)
     assert len(data.splitlines()) == 3
-    assert notes == "The first 2 of 1234 jobs that wait; --limit lists more.\n"
+    assert notes == "The first 2 of 1234 waiting jobs; --limit lists more.\n"
     assert listed(2)[1] == ""
     answer({"items": [], "total": 0})
     jobs.list_jobs(queue=True, url=URL)
-    assert capsys.readouterr() == ("", "No job waits.\n")
+    assert capsys.readouterr() == ("", "The queue is empty.\n")
 
 
 def test_quotas_are_listed_with_use(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,11 +69,11 @@ def test_quotas_are_listed_with_use(answer: Any, capsys: pytest.CaptureFixture[s
     quotas.quotas(url=URL)
     data, notes = capsys.readouterr()
     assert [line.split() for line in data.splitlines()] == [
-        ["KIND", "NAME", "HOLDS", "OF", "WAITING"],
+        ["KIND", "NAME", "USED", "QUOTA", "WAITING"],
         ["user", "ada", "7", "8", "2"],
-        ["user", "bob", "1", "no", "limit", "0"],
+        ["user", "bob", "1", "unlimited", "0"],
     ]
-    assert notes == "Each other project may hold 1 device; each other user may hold 16 devices.\n"
+    assert notes == "Any other project may hold 1 device; any other user may hold 16 devices.\n"
     quotas.quotas(output=Format.JSON, url=URL)
     assert json.loads(capsys.readouterr().out) == [ADA, BOB]
     quotas.quotas(output=Format.NAME, url=URL)
@@ -83,4 +83,7 @@ def test_quotas_are_listed_with_use(answer: Any, capsys: pytest.CaptureFixture[s
 def test_quotas_are_empty_without_use(answer: Any, capsys: pytest.CaptureFixture[str]) -> None:
     answer({"items": [], "others": {"project": None, "user": None}})
     quotas.quotas(url=URL)
-    assert capsys.readouterr() == ("", "No project or user has devices or a quota.\n")
+    assert capsys.readouterr() == (
+        "",
+        "No project or user has a quota, holds devices or waits for some.\n",
+    )

@@ -40,7 +40,7 @@ class Coordinator:
 @pytest.mark.parametrize(
     ("outlook", "message"),
     [
-        (NEVER, "As the cluster is now, it will never start: needs 8 CPU slots.\n"),
+        (NEVER, "On the cluster as it is now, it will never start: needs 8 CPU slots.\n"),
         (LATER, "It is number 3 in the queue: needs 8 CPU slots.\n"),
         (NOW, ""),
         (None, ""),

@@ -64,15 +64,15 @@ def test_jobs_that_would_move_are_named_once(
     remove(coordinator, monkeypatch, answer=True)
     assert coordinator.removed == ["/cluster/nodes/n1"]
     printed = capsys.readouterr().err
-    assert "Removing gpu-07 makes these jobs save and wait for other devices:" in printed
+    assert "If gpu-07 is removed, these jobs save and wait for other devices:" in printed
     assert printed.count("j1  one") == printed.count("j2  two") == 1
 
 
 def test_confirmation_defaults_to_no(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator("j1", "j2")
-    with pytest.raises(CliError, match="gpu-07 stays"):
+    with pytest.raises(CliError, match="gpu-07 was not removed"):
         remove(coordinator, monkeypatch, answer=False)
-    with pytest.raises(UsageError, match="2 jobs would move; --yes removes gpu-07 all the same"):
+    with pytest.raises(UsageError, match="2 jobs would have to move; confirm with --yes"):
         remove(coordinator, monkeypatch)
     assert coordinator.removed == []
     remove(coordinator, monkeypatch, yes=True)
@@ -132,7 +132,7 @@ def test_drain_continues_after_its_timeout(draining: Callable[..., Draining]) ->
         nodes.drain("gpu-07", timeout=1.0, url="http://lab:8000")
 
 
-@pytest.mark.parametrize(("state", "why"), [("ready", "taken back"), ("lost", "nobody can tell")])
+@pytest.mark.parametrize(("state", "why"), [("ready", "undone"), ("lost", "is unknown")])
 def test_waiting_ends_when_it_is_in_vain(
     draining: Callable[..., Draining], state: str, why: str
 ) -> None:

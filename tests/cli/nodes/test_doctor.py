@@ -68,8 +68,8 @@ def seen(check: checks.Check) -> tuple[str, str]:
         (TORCH, "ok", "2.12.1+cu128 (CUDA 12.8), imported in 2.0 s"),
         ({}, "warn", "pip install 'trainhall[train]'"),
         ({"error": "ImportError: libfoo"}, "fail", "cannot be imported: ImportError: libfoo"),
-        (TORCH | {"version": "2.10.0"}, "fail", "2.11 up to, not including, 2.14"),
-        (TORCH | {"version": "2.14.0a0"}, "fail", "2.11 up to, not including, 2.14"),
+        (TORCH | {"version": "2.10.0"}, "fail", "at least 2.11 and less than 2.14"),
+        (TORCH | {"version": "2.14.0a0"}, "fail", "at least 2.11 and less than 2.14"),
         (TORCH | {"seconds": 40.0}, "warn", "on a local disk"),
     ],
 )
@@ -114,9 +114,9 @@ def test_a_coordinator_that_answers(coordinator: tuple[str, type[Coordinator]]) 
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [
-        (200, b"<!doctype html>", "{url} is no Trainhall coordinator"),
-        (200, b"[]", "{url} is no Trainhall coordinator"),
-        (200, b'{"status": "ok"}', "{url} is no Trainhall coordinator"),
+        (200, b"<!doctype html>", "{url} is not a Trainhall coordinator"),
+        (200, b"[]", "{url} is not a Trainhall coordinator"),
+        (200, b'{"status": "ok"}', "{url} is not a Trainhall coordinator"),
         (403, b'{"detail": "the Host \'lab\' is none of\\nthis coordinator\'s"}',
          "{url}: the Host 'lab' is none of this coordinator's"),
         (502, b"", "{url}: the coordinator answered 502: Bad Gateway"),
@@ -227,7 +227,7 @@ def test_doctor_reads_options_from_command_line() -> None:
 
 def test_the_summary_counts_in_good_english() -> None:
     warning, fine = checks.Check("a", "warn", "told", "do"), checks.Check("b", "ok", "told")
-    assert doctor._summary([fine]) == "All is well."
+    assert doctor._summary([fine]) == "All checks passed."
     assert doctor._summary([warning, fine]) == "0 failed, 1 warning, 1 ok."
     assert doctor._summary([warning, warning]) == "0 failed, 2 warnings, 0 ok."
 
@@ -253,5 +253,5 @@ def test_doctor_exit_code_is_the_worst_result(
     done = run_doctor(tmp_path, "--url", "http://127.0.0.1:9", "--path", "relative")
     assert done.returncode == 1
     assert "FAIL  shared storage: relative is not an absolute path\n      → " in done.stdout
-    assert "FAIL  coordinator: none answers at http://127.0.0.1:9" in done.stdout
+    assert "FAIL  coordinator: no answer at http://127.0.0.1:9" in done.stdout
     assert "\x1b" not in done.stdout

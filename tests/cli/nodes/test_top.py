@@ -116,7 +116,7 @@ def test_top_shows_empty_cluster_and_problems() -> None:
     empty = {**SEEN, "jobs": [], "finished": [], "nodes": []}
     text = drawn(empty, 100, problem="it does not answer")
     assert "No jobs. Submit one" in text
-    assert "No devices. Add a host" in text
+    assert "No devices. Add a node" in text
     assert "it does not answer" in text
 
 

@@ -22,7 +22,7 @@ SCRIPT = "name: mine\nscript: {path: /job.py}\n"
         (TASK, ["--memory", "0"], "--memory takes a size"),
         (TASK, ["-o", "name"], "choose table, json or yaml"),
         (TASK, ["--set", "training.steps=0"], "not a valid job spec"),
-        (SCRIPT, [], "a script distributes its own model"),
+        (SCRIPT, [], "a script parallelizes its model itself"),
     ],
 )
 def test_plan_refuses_wrong_input(
@@ -65,7 +65,7 @@ def test_plan_lists_known_gpus_for_unknown(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(TASK)
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), "--gpu", "Voodoo 2"])
     assert isinstance(result.exception, CliError)
-    assert "name one of B200, H200" in result.exception.message
+    assert "known: B200, H200" in result.exception.message
 
 
 def test_plan_table_groups_impossible_meshes() -> None:

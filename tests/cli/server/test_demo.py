@@ -23,8 +23,8 @@ def advice_after(*names: str) -> str | None:
 
 def test_demo_names_jobs_still_running() -> None:
     assert advice_after() is None
-    assert advice_after("a") == "Going on with a job that has not ended: a (id-a)"
-    assert advice_after("a", "b") == "Going on with 2 jobs that have not ended: a (id-a), b (id-b)"
+    assert advice_after("a") == "Resuming 1 unfinished job: a (id-a)"
+    assert advice_after("a", "b") == "Resuming 2 unfinished jobs: a (id-a), b (id-b)"
     seven = advice_after(*"abcdefg")
     assert seven is not None
     assert seven.endswith("e (id-e) and 2 more")
@@ -34,5 +34,7 @@ def test_demo_shows_the_queue_position() -> None:
     queue: Any = Lists({"job_id": "x", "position": 1}, {"job_id": "y", "position": 2})
     assert place_in_queue(queue, {"id": "x"}) is None
     place = place_in_queue(queue, {"id": "y"})
-    assert place == ("It is number 2 in the queue: 1 job comes first. `trainhall ls` shows them.")
+    assert place == (
+        "It is number 2 in the queue: 1 job is ahead of it. `trainhall ls --queue` lists them."
+    )
     assert place_in_queue(queue, {"id": "placed already"}) is None

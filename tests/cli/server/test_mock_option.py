@@ -38,8 +38,8 @@ def test_the_cluster_is_simulated_when_asked_for(
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (["--demo", "examples/digits.yaml"], "--mock can run none"),
-        (["--once"], "--once goes with --demo"),
+        (["--demo", "examples/digits.yaml"], "--mock cannot run any"),
+        (["--once"], "--once needs --demo"),
     ],
 )
 def test_a_simulated_cluster_runs_no_demo(more: list[str], why: str) -> None:

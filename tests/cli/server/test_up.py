@@ -170,7 +170,7 @@ def test_up_resumes_and_dies_as_one(start: Start, message: str) -> None:
     again = start()
     url = again.ready()
     # The node may still count as ready from before, sooner than this is said.
-    said = f"Going on with a job that has not ended: paced ({job})\n"
+    said = f"Resuming 1 unfinished job: paced ({job})\n"
     eventually("what it goes on with", lambda: said in again.printed, timeout=PATIENCE)
     base = f"{url}/api/v1/training/jobs/{job}"
     assert len(httpx.get(url + "/api/v1/cluster/nodes").json()["items"]) == 1
@@ -226,7 +226,7 @@ def test_a_taken_port_is_one_line(start: Start, tmp_path: Path) -> None:
         assert up.process.wait(PATIENCE) == 1
     assert re.fullmatch(
         r"trainhall: cannot listen on 127\.0\.0\.1 port \d+: Address already in use; "
-        r"take another with --port \(0 picks a free one\)\n",
+        r"choose another --port \(0 picks a free one\)\n",
         up.printed,
     )
 
@@ -244,11 +244,11 @@ def test_the_demo_ends_with_the_job(start: Start, tmp_path: Path) -> None:
 def test_up_keeps_running_after_demo(start: Start, tmp_path: Path) -> None:
     (tmp_path / "quick.yaml").write_text(QUICK)
     up = start("--demo", str(tmp_path / "quick.yaml"))
-    goes_on = f"Trainhall goes on at {up.url()}; Ctrl-C ends it.\n"
+    goes_on = f"Trainhall is still at {up.url()}; Ctrl-C stops it.\n"
     eventually("it to say so", lambda: up.printed.endswith(goes_on), timeout=PATIENCE)
     assert up.printed.startswith("Starting the coordinator …\n")
     # It is at another port than where they look.
-    assert f"Other commands find it with `export TRAINHALL_URL={up.url()}`.\n" in up.printed
+    assert f"To use it from other commands: `export TRAINHALL_URL={up.url()}`\n" in up.printed
     # One data folder serves one.
     second = start()
     assert second.process.wait(PATIENCE) == 2

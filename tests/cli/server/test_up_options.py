@@ -30,7 +30,7 @@ def test_up_refuses_too_many_slots() -> None:
 
 def test_up_blames_a_foreign_address() -> None:
     with (
-        pytest.raises(CliError, match="no address of this host; give another --host"),
+        pytest.raises(CliError, match="this host has no such address; choose another --host"),
         up._listening("192.0.2.1", 0),
     ):
         pass
@@ -40,6 +40,6 @@ def test_up_blames_a_foreign_address() -> None:
 def test_up_warns_when_listening_for_others(host: str) -> None:
     warning = up._who_is_refused(host, insecure=False)
     assert warning is not None
-    assert "of other hosts are refused" in warning
+    assert "on other hosts are refused" in warning
     assert up._who_is_refused(host, insecure=True) is None
     assert up._who_is_refused("127.0.0.1", insecure=False) is None

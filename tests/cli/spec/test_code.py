@@ -63,7 +63,7 @@ def test_script_must_be_in_the_archive(folder: Path) -> None:
     bad = [
         ({"path": "trian.py"}, f"script.path: trian.py is not in {folder}.*mean train.py"),
         ({"path": "a.py"}, "script.path: a.py is not in .*did you mean pkg/a.py"),
-        ({"path": "notes.md"}, r"script.path: notes.md is in .*\.gitignore keeps it back"),
+        ({"path": "notes.md"}, r"script.path: notes.md is in .*\.gitignore excludes it"),
         ({"path": "train.py", "working_dir": "src"}, "script.working_dir: src is not in"),
         ({"path": "pkg"}, "script.path: pkg is a folder"),
     ]
@@ -99,8 +99,8 @@ def test_task_must_be_in_its_module(folder: Path, capsys: pytest.CaptureFixture[
             packed.check_task(name)
     # Other modules may be installed on the hosts, whose Python may be a newer one too.
     for name, note in (
-        ("pkg.task:Digits", "`code` has no module pkg.task; did you mean pkg.tasks? Every host"),
-        ("installed:Digits", "no module installed. Every host"),
+        ("pkg.task:Digits", "`code` has no module pkg.task; did you mean pkg.tasks? Every node"),
+        ("installed:Digits", "no module installed. Every node"),
         ("newer:Digits", "newer.py, line 2)"),
     ):  # fmt: skip
         packed.check_task(name)
@@ -147,7 +147,7 @@ def test_deeply_nested_module_is_accepted(
     code.packed(folder).check_task("deep:Digits")
     printed = capsys.readouterr().err
     # Not all of these errors have words of their own.
-    assert re.search(r"Note: task.name: deep.py is not what Python 3.* reads: \w", printed)
+    assert re.search(r"Note: task.name: Python 3.* cannot read deep.py: \w", printed)
 
 
 def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +155,11 @@ def test_too_much_names_the_largest_files(folder: Path, monkeypatch: pytest.Monk
     (folder / "data" / "big.bin").write_bytes(bytes(4 * 1024 * 1024))
     with pytest.raises(UsageError) as caught:
         code.packed(folder)
-    assert "at most 3 MiB can be sent" in caught.value.message
+    assert "at most 3 MiB can be uploaded" in caught.value.message
     assert ".trainhallignore" in caught.value.message
     assert caught.value.details[0] == "4.0 MiB  data/big.bin"
     monkeypatch.setattr(code, "MAX_FILES", 2)
-    with pytest.raises(UsageError, match="at most 2 can be sent"):
+    with pytest.raises(UsageError, match="at most 2 can be uploaded"):
         code.packed(folder)
 
 
@@ -171,14 +171,14 @@ def test_unsendable_file_is_named(folder: Path, tmp_path: Path) -> None:
     refused("code: there is no .*gone", tmp_path / "gone")
     refused("is not a folder", folder / "train.py")
     (tmp_path / "empty").mkdir()
-    refused("holds no file", tmp_path / "empty")
+    refused("has no file to upload", tmp_path / "empty")
     os.mkfifo(folder / "pipe")
-    refused("pipe is a device, a pipe or a socket; change it, or list it in .*ignore")
+    refused("pipe is a device, a pipe or a socket; change it, or exclude it in .*ignore")
     (folder / "pipe").unlink()
     (folder / "out").symlink_to("/etc")
     refused("out is a link that may lead out of the folder, to '/etc'")
     (folder / ".gitignore").write_text("*.md\n!\n")
-    refused(r"\.gitignore: .*'!'; mend or remove the line")
+    refused(r"\.gitignore: .*'!'; correct or remove the line")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

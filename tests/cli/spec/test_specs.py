@@ -116,6 +116,6 @@ def test_submit_of_script_shows_required_spec(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text("print(1)\n")
-    with pytest.raises(UsageError, match="is a script, and a job needs a spec") as caught:
+    with pytest.raises(UsageError, match="is a script; a job needs a spec") as caught:
         load(str(script), None)
     assert "  script: {path: train.py}" in str(caught.value)

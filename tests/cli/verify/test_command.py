@@ -249,7 +249,7 @@ def test_verify_compares_mlp_under_every_strategy(start: Start, tmp_path: Path) 
         assert rounded["gradient"] == first["gradient"] <= float(bound)
         assert max(error["gradient"] for error in others) > 1e-9
         assert rounded["tolerance"].endswith(
-            f"its first step counts, with a loss within 1e-05 and gradients within {bound}"
+            f"is compared, with tolerances of 1e-05 for the loss and {bound} for gradients"
         )
     assert (ddp["compared_steps"], ddp["tolerance"]) == (None, "")
     assert "<svg" in plot.read_text()
@@ -344,7 +344,7 @@ def test_verify_allows_for_growing_rounding(start: Start, tmp_path: Path) -> Non
     assert code == 1, err
     results = json.loads(out)["results"]
     assert {result["verdict"] for result in results} == {"unclear"}
-    assert all("also differs from itself, at step" in result["reason"] for result in results)
+    assert all("also differs from itself when" in result["reason"] for result in results)
     assert err.count("differ in their last digits") == 1
 
 
@@ -371,12 +371,12 @@ def test_killed_verify_leaves_no_process(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (MLP, ["--strategies", "dpp"], "--strategies: 'dpp' is none of ddp, fsdp, "),
+        (MLP, ["--strategies", "dpp"], "--strategies: 'dpp' is unknown; known: ddp, fsdp, "),
         (MLP, ["--plot", "errors.txt"], "--plot writes .png, .svg or .pdf files, not 'errors.txt'"),
         (
             MLP,
             ["--set", "resources.workers=12"],
-            "resources.workers is 12, and at most 8 ranks are compared",
+            "resources.workers is 12, but one host compares at most 8 ranks",
         ),
         ("{name: a, script: {path: a.py}}", [], "compares tasks; a script distributes its own"),
         (MLP, ["--strategies", "tensor", "--workers", "5"], "no strategy fits this job and number"),

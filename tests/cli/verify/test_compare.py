@@ -39,7 +39,7 @@ def refused(*arguments: str) -> str:
 
 def test_equal_runs(tmp_path: Path) -> None:
     runs = folder(tmp_path / "a", 3.0, 2.0), folder(tmp_path / "b", 3.0, 2.0, 1.0)
-    message = "The runs are identical in all 2 steps that both have taken.\n"
+    message = "The runs are identical in all 2 steps that both have.\n"
     assert verify("--compare", *runs) == (0, message)
 
 
@@ -57,7 +57,7 @@ def test_runs_that_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "has no chain: only runs with training.reproducible: true can be compared"),
+        (None, "has no hash chain; only runs with training.reproducible: true can be compared"),
         ("", "has no step yet"),
         ("{", "cannot be read"),
         ('{"step": 1, "weights": "aa"}\n', "step 1 is not in"),
@@ -103,4 +103,4 @@ def test_malformed_step_line_is_numbered(tmp_path: Path, line: str) -> None:
     path = tmp_path / "one" / "chain.jsonl"
     path.write_text(path.read_text() + line + "\n")
     message = refused("--compare", one, folder(tmp_path / "other", 1.0))
-    assert message == f"{path} cannot be read: line 2 is no step of a chain"
+    assert message == f"{path} cannot be read: line 2 is not a step of a hash chain"
