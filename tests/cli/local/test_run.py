@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.forked import ForkedProcess, ForkServer
 from support.holds import STEPS, TESTS, Gate, free_task
 from support.waiting import eventually
 
@@ -43,14 +44,9 @@ checkpoint: {{every_steps: {every_steps}}}
 class Run:
     """`trainhall run` in a process of its own."""
 
-    def __init__(self, spec: Path, output: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "trainhall.cli.main", "run", str(spec), "-o", str(output)]
+    def __init__(self, output: Path, process: "ForkedProcess | subprocess.Popen[str]") -> None:
         self.output = output
-        self.process = subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
-        )  # fmt: skip
+        self.process = process
 
     def finish(self) -> tuple[int, str]:
         out, err = self.process.communicate(timeout=60)
@@ -69,14 +65,16 @@ Start = Callable[..., Run]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
     """Starts runs of a spec in a folder; none outlives the test."""
     runs: list[Run] = []
 
     def starter(text: str, name: str, *arguments: str) -> Run:
         spec = tmp_path / "job.yaml"
         spec.write_text(text)
-        runs.append(Run(spec, tmp_path / name, *arguments))
+        output = tmp_path / name
+        run = fork_server.start(["run", str(spec), "-o", str(output), *arguments])
+        runs.append(Run(output, run))
         return runs[-1]
 
     yield starter
@@ -88,9 +86,15 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def completed(text: str, folder: Path) -> Run:
-    spec = folder / "job.yaml"
+    """A run that a user's shell started."""
+    spec, output = folder / "job.yaml", folder / "out"
     spec.write_text(text)
-    run = Run(spec, folder / "out")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainhall.cli.main", "run", str(spec), "-o", str(output)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    run = Run(output, process)
     code, printed = run.finish()
     assert code == 0, printed
     return run
@@ -310,17 +314,16 @@ def test_a_wrong_spec_creates_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_auto_strategy_is_planned_once(tmp_path: Path) -> None:
-    spec = tmp_path / "job.yaml"
-    spec.write_text(SPEC + "parallelism: {strategy: auto}\n")
+def test_auto_strategy_is_planned_once(start: Start, tmp_path: Path) -> None:
+    spec = SPEC + "parallelism: {strategy: auto}\n"
     output = tmp_path / "out"
-    code, printed = Run(spec, output).finish()
+    code, printed = start(spec, "out").finish()
     assert code == 0, printed
     assert "Chosen: " in printed
     assert "predicted: " in printed
     chosen = json.loads((output / "plan.json").read_text())["chosen"]
     result = json.loads((output / "result.json").read_text())
     assert result["strategy"] == chosen["parallelism"]["strategy"]
-    code, printed = Run(spec, output, "--resume").finish()
+    code, printed = start(spec, "out", "--resume").finish()
     assert code == 0, printed
     assert f"Using the plan in {output}/plan.json: {chosen['summary']}." in printed

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.forked import ForkedProcess, ForkServer
 from support.storage.data_files import write_images, write_mnist, write_text
 from support.waiting import eventually
 
@@ -139,7 +140,8 @@ code: .
 training: {global_batch_size: 8, optimizer: sgd, learning_rate: 0.1, gradient_clip: 0.1}
 """
 
-Start = Callable[..., "subprocess.Popen[str]"]
+Process = ForkedProcess | subprocess.Popen[str]
+Start = Callable[..., Process]
 
 
 DDP_ON_TWO = [
@@ -150,21 +152,21 @@ DDP_ON_TWO = [
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts `trainhall verify` on a spec in `tmp_path`; nothing of it may be left behind."""
+def start(fork_server: ForkServer, tmp_path: Path) -> Iterator[Start]:
+    """Starts `trainhall verify` on a spec in `tmp_path`; nothing of it may be left behind.
+
+    With `forked=False` as a user's shell does.
+    """
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    started: list[subprocess.Popen[str]] = []
+    started: list[Process] = []
 
-    def starter(text: str, *arguments: str) -> "subprocess.Popen[str]":
+    def starter(text: str, *arguments: str, forked: bool = True) -> Process:
         spec = tmp_path / "job.yaml"
         spec.write_text(text)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "trainhall.cli.main", "verify", str(spec), *arguments],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"},
-            start_new_session=True,
-        )  # fmt: skip
+        asked = ["verify", str(spec), *arguments]
+        env = {**os.environ, "TMPDIR": str(temporary), "OMP_NUM_THREADS": "1"}
+        process = fork_server.start(asked, env) if forked else executed(asked, env)
         started.append(process)
         return process
 
@@ -174,6 +176,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
             process.kill()
             process.communicate()
     eventually("every process to end", lambda: not processes_in(temporary))
+
+
+def executed(arguments: list[str], env: dict[str, str]) -> Process:
+    return subprocess.Popen(
+        [sys.executable, "-m", "trainhall.cli.main", *arguments],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=env, start_new_session=True,
+    )  # fmt: skip
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:
@@ -198,7 +208,7 @@ def wait_for_steps(temporary: Path) -> None:
     )
 
 
-def finished(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+def finished(process: Process) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=120)
     assert "Traceback" not in err
     return process.returncode, out, err
@@ -360,7 +370,8 @@ def test_interrupted_verify_leaves_nothing(start: Start, tmp_path: Path) -> None
 
 
 def test_killed_verify_leaves_no_process(start: Start, tmp_path: Path) -> None:
-    process = start(MLP, "--strategies", "ddp", "--workers", "2", "--steps", "1000000")
+    arguments = "--strategies", "ddp", "--workers", "2", "--steps", "1000000"
+    process = start(MLP, *arguments, forked=False)
     temporary = tmp_path / "temporary"
     wait_for_steps(temporary)
     assert processes_in(temporary)
