@@ -1,10 +1,14 @@
 """Small data sets in the forms in which they are published."""
 
 import gzip
+import textwrap
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+SMALL_TEXT = textwrap.__file__
+"""20 KB of the standard library, whose five megabytes are the default and take long to evaluate."""
 
 
 def write_idx(path: Path, values: np.ndarray, *, packed: bool = False) -> None:

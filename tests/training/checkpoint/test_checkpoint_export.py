@@ -14,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 from support.cluster.attempts import RankServer
+from support.storage.data_files import SMALL_TEXT
 from torch import nn
 from typer.testing import CliRunner
 
@@ -30,7 +31,10 @@ from trainhall.training.tasks import build_task
 
 JOB = {
     "name": "export",
-    "task": {"name": "language_model", "params": {"size": "tiny", "context": 8}},
+    "task": {
+        "name": "language_model",
+        "params": {"files": SMALL_TEXT, "size": "tiny", "context": 8},
+    },
     "training": {"steps": 2, "global_batch_size": 24, "seed": 5},
 }
 

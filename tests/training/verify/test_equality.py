@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from support.cluster.attempts import RankServer
+from support.storage.data_files import SMALL_TEXT
 
 from trainhall.training.link.launch import TracePlan
 from trainhall.training.verify.compare import Judge, NotComparableError
@@ -17,7 +18,10 @@ STEPS = 10
 JOBS: dict[str, dict[str, Any]] = {
     "mlp": {"task": {"name": "digits", "params": {"hidden": [18, 12]}}},
     "gpt": {
-        "task": {"name": "language_model", "params": {"size": "tiny", "context": 8}},
+        "task": {
+            "name": "language_model",
+            "params": {"files": SMALL_TEXT, "size": "tiny", "context": 8},
+        },
         "training": {"global_batch_size": 24},
     },
 }

@@ -8,8 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.cluster.attempts import RankServer
+from support.storage.data_files import SMALL_TEXT
 
-MODEL = {"name": "language_model", "params": {"size": "tiny", "context": 8, "dropout": 0.1}}
+MODEL = {
+    "name": "language_model",
+    "params": {"files": SMALL_TEXT, "size": "tiny", "context": 8, "dropout": 0.1},
+}
 
 
 def spec(workers: int, parallelism: dict[str, Any]) -> dict[str, Any]:
