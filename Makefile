@@ -8,7 +8,7 @@ RUNS ?=
 SEED ?= 0
 BIN := .venv/bin
 
-.PHONY: help run up check test slow simulate chaos lint format generate bench bench-collectives build clean
+.PHONY: help run up check test slow integrations simulate chaos lint format generate bench bench-collectives build clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -33,6 +33,10 @@ test: ## Every check and every test
 slow: ## The tests that take eight ranks, a compiler or many runs
 	$(setup) test
 	$(BIN)/python -m pytest -q -m slow
+
+integrations: ## The tests against foreign clients and servers, in an environment of its own
+	$(setup) integrations
+	.venv-integrations/bin/python -m pytest -q -m integration
 
 simulate: ## 10,000 seeds of a failing cluster, on all cores (SEEDS=10000)
 	$(setup) test
@@ -73,4 +77,4 @@ build: ## A wheel with the dashboard inside, in dist/
 	$(BIN)/python -m build --wheel --no-isolation
 
 clean: ## Remove what was installed and built here, and the data of `make run`
-	rm -rf .venv .run build dist src/*.egg-info api/static dashboard/node_modules
+	rm -rf .venv .venv-integrations .run build dist src/*.egg-info api/static dashboard/node_modules

@@ -7,6 +7,7 @@ that it is too old. What is done is noted in stamps, so that the next call takes
     python3 scripts/setup.py test                  .[train,dev], the built dashboard and Chromium
     python3 scripts/setup.py lint                  .[train,dev] and the dashboard's packages
     python3 scripts/setup.py build                 .[train,dev] and the built dashboard
+    python3 scripts/setup.py integrations          .[train,dev,integrations] in an environment apart
 """
 
 import argparse
@@ -26,6 +27,8 @@ OLDEST_NODE = (20, 19)
 TORCH = "torch>=2.11,<2.14"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV = os.path.join(ROOT, ".venv")
+# What foreign clients and servers bring along must not change what everything else runs with.
+INTEGRATIONS_VENV = os.path.join(ROOT, ".venv-integrations")
 DASHBOARD = os.path.join(ROOT, "dashboard")
 STATIC = os.path.join(ROOT, "api", "static")
 # Both go with the packages: a new installation builds anew.
@@ -36,13 +39,16 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 def main():
     parser = argparse.ArgumentParser(description="Installs what a Make target needs.")
-    parser.add_argument("target", choices=["run", "test", "lint", "build"])
+    parser.add_argument("target", choices=["run", "test", "lint", "build", "integrations"])
     parser.add_argument("--port", default=None, help="a port that must be free")
     options = parser.parse_args()
     use_new_enough_python()
     os.chdir(ROOT)
     if options.port is not None:
         check_port(options.port)
+    if options.target == "integrations":
+        install_python("train,dev,integrations", INTEGRATIONS_VENV)
+        return
     extras = "train" if options.target == "run" else "train,dev"
     needs_page = options.target != "lint"
     check_programs(extras, needs_page)
@@ -102,17 +108,17 @@ def require(program, name):
         fail(f"needs {name}: there is no `{program}` on the PATH")
 
 
-def install_python(extras):
-    """Make the virtual environment and install the package into it, if that was not done yet."""
-    if python_is_installed(extras):
+def install_python(extras, venv=VENV):
+    """Make a virtual environment and install the package into it, if that was not done yet."""
+    if python_is_installed(extras, venv):
         return
-    python = os.path.join(VENV, "bin", "python")
+    python = os.path.join(venv, "bin", "python")
     # Python's own tool makes pip last: without it, an environment was left half made.
-    if not os.path.exists(os.path.join(VENV, "bin", "pip")):
-        step("Making a virtual environment in .venv")
-        make = [sys.executable, "-m", "venv", "--clear", VENV]
+    if not os.path.exists(os.path.join(venv, "bin", "pip")):
+        step(f"Making a virtual environment in {os.path.basename(venv)}")
+        make = [sys.executable, "-m", "venv", "--clear", venv]
         if subprocess.run(make, stdout=2).returncode != 0:
-            shutil.rmtree(VENV, ignore_errors=True)
+            shutil.rmtree(venv, ignore_errors=True)
             fail(
                 f"`{sys.executable} -m venv` failed; "
                 "on Debian and Ubuntu it needs the package python3-venv"
@@ -122,20 +128,21 @@ def install_python(extras):
     # Minutes of silence look like a fault; a log has no use for the progress of downloads.
     pip.append("--progress-bar=on" if sys.stderr.isatty() else "--quiet")
     run([*pip, TORCH, "-e", f".[{extras}]"], "pip could not install Trainhall")
-    write_stamp(python_stamp(extras), python_digest())
+    write_stamp(python_stamp(extras, venv), python_digest())
 
 
-def python_is_installed(extras):
+def python_is_installed(extras, venv=VENV):
     # What installs the tools for development installs what training needs as well.
-    return any(read_stamp(python_stamp(e)) == python_digest() for e in {extras, "train,dev"})
+    wanted = {extras, "train,dev"} if venv == VENV else {extras}
+    return any(read_stamp(python_stamp(e, venv)) == python_digest() for e in wanted)
 
 
 def python_digest():
     return digest([os.path.join(ROOT, "pyproject.toml")])
 
 
-def python_stamp(extras):
-    return os.path.join(VENV, ".installed-" + extras.replace(",", "-"))
+def python_stamp(extras, venv):
+    return os.path.join(venv, ".installed-" + extras.replace(",", "-"))
 
 
 def install_dashboard():

@@ -1,6 +1,5 @@
 """Every example of a script runs: sent along with a job, and outside Trainhall as it is."""
 
-import importlib.util
 import json
 import os
 import re
@@ -19,6 +18,9 @@ pytestmark = pytest.mark.acceptance
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
 NAMES = ["plain", "with_sdk", "hugging_face", "with_trainer", "fabric"]
+EXAMPLE = pytest.mark.parametrize(
+    "name", [*NAMES[:-1], pytest.param("fabric", marks=pytest.mark.integration)]
+)
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 
 
@@ -32,11 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def nothing_is_left(cluster: Cluster) -> Iterator[None]:
     yield
     cluster.cancel_everything()
-
-
-def needs(name: str) -> None:
-    if name == "fabric" and importlib.util.find_spec("lightning_fabric") is None:
-        pytest.skip("NO LIGHTNING FABRIC HERE, its example does not run: pip install it")
 
 
 def submit(cluster: Cluster, *arguments: str, code: int = 0) -> str:
@@ -53,9 +50,8 @@ def test_every_example_is_tried() -> None:
         assert sorted(p.stem for p in EXAMPLES.glob(f"*.{suffix}")) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EXAMPLE
 def test_an_example_runs_under_trainhall(cluster: Cluster, name: str) -> None:
-    needs(name)
     workers = 1 if name == "hugging_face" else 2  # each costs an import of torch
     job = submit(
         cluster, str(EXAMPLES / f"{name}.yaml"),
@@ -78,9 +74,8 @@ def test_an_example_runs_under_trainhall(cluster: Cluster, name: str) -> None:
         assert checkpoint["metrics"].keys() == done["metrics"].keys()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@EXAMPLE
 def test_an_example_runs_outside(name: str, tmp_path: Path) -> None:
-    needs(name)
     command = TORCHRUN if name == "plain" else [sys.executable]
     done = subprocess.run(
         [*command, str(EXAMPLES / f"{name}.py"), "--steps", "60"],

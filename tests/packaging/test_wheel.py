@@ -16,8 +16,9 @@ from support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".run", "node_modules", "__pycache__", "build", "dist", "*.egg-info", ".*cache"
-)
+    ".git", ".venv*", ".run", "node_modules", "__pycache__", "build", "dist", "*.egg-info",
+    ".*cache",
+)  # fmt: skip
 SERVER_SIDE = ("api", "cli", "cluster", "db", "monitoring", "training.link", "training.spec")
 
 
