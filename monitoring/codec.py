@@ -1,4 +1,4 @@
-"""Reading metric frames (the format is told in `trainhall.training.link`) as views on the bytes.
+"""Reading metric frames (format: `trainhall.training.link`) as views on the bytes.
 
 What is wrong with the bytes themselves is refused. What is merely odd in what a script logged is
 put right here, since refusing it would cost the whole batch: names are cut and cleaned, and rows
@@ -6,14 +6,14 @@ without a usable step or time are left out.
 """
 
 import struct
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainhall.monitoring.errors import DamagedFrameError
+from trainhall.training.link.frames import TABLE, U16, Frame, MetricTable, complete_frames
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,21 +28,6 @@ DIGESTS = ("chain_link", "chain_samples", "chain_weights")
 """Series that hold digests of a reproducible job's steps (`training.hash_chain`): nobody looks at
 their curves, so they are given only to those who ask by name."""
 
-_MAGIC = b"THM1"
-_FRAME = struct.Struct("<4sIQI")
-_TABLE = struct.Struct("<iIH")
-_U16 = struct.Struct("<H")
-
-
-@dataclass(frozen=True, slots=True)
-class FrameHeader:
-    """Position of a frame in a body: the whole frame, and its payload."""
-
-    sequence: int
-    start: int
-    payload: int
-    end: int
-
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -54,37 +39,37 @@ class Table:
     times: Floats
     columns: dict[str, Floats]
 
+    def as_lists(self) -> MetricTable:
+        """Return the table in the form that is encoded."""
+        columns = {name: values.tolist() for name, values in self.columns.items()}
+        return MetricTable(self.rank, self.steps.tolist(), self.times.tolist(), columns)
 
-def frame_headers(body: bytes) -> list[FrameHeader]:
-    """The frames of a body, their checksums verified.
+
+def frame_headers(body: bytes) -> list[Frame]:
+    """Return the frames of a body, their checksums verified.
 
     Raises:
         DamagedFrameError: when the body is not a run of whole frames in rising sequence.
     """
-    found: list[FrameHeader] = []
-    view = memoryview(body)
-    at = 0
-    while at < len(body):
-        if at + _FRAME.size > len(body):
-            raise DamagedFrameError(f"{len(body) - at} bytes behind the last frame are no frame")
-        magic, length, sequence, checksum = _FRAME.unpack_from(body, at)
-        payload = at + _FRAME.size
-        end = payload + length
-        if magic != _MAGIC:
-            raise DamagedFrameError(f"no metric frame at byte {at}")
-        if end > len(body):
-            raise DamagedFrameError(f"frame {sequence} at byte {at} is cut short")
-        if zlib.crc32(view[payload:end]) != checksum:
-            raise DamagedFrameError(f"frame {sequence} at byte {at} does not match its checksum")
-        if not 1 <= sequence < 2**62 or (found and sequence != found[-1].sequence + 1):
-            raise DamagedFrameError(f"frame {sequence} at byte {at} is out of sequence")
-        found.append(FrameHeader(sequence, at, payload, end))
-        at = end
+    found: list[Frame] = []
+    try:
+        for frame in complete_frames(body):
+            following = found[-1].sequence + 1 if found else frame.sequence
+            if not 1 <= frame.sequence < 2**62 or frame.sequence != following:
+                raise DamagedFrameError(
+                    f"frame {frame.sequence} at byte {frame.start} is out of sequence"
+                )
+            found.append(frame)
+    except ValueError as error:
+        raise DamagedFrameError(str(error)) from None
+    end = found[-1].end if found else 0
+    if end < len(body):
+        raise DamagedFrameError(f"the frame at byte {end} is cut short")
     return found
 
 
 def decode_frames(body: bytes) -> Iterator[Table]:
-    """The tables of every frame of a body, in order.
+    """Yield the tables of every frame of a body, in order.
 
     Raises:
         DamagedFrameError: when a frame or a table in it is not whole.
@@ -94,14 +79,14 @@ def decode_frames(body: bytes) -> Iterator[Table]:
 
 
 def decode_payload(body: bytes, at: int, end: int) -> Iterator[Table]:
-    """The tables of one frame's payload. Arrays are views on `body`: nothing is copied.
+    """Yield the tables of one frame's payload. Arrays are views on `body`: nothing is copied.
 
     Raises:
         DamagedFrameError: when the payload is not exactly its tables.
     """
     try:
-        (tables,) = _U16.unpack_from(body, at)
-        at += _U16.size
+        (tables,) = U16.unpack_from(body, at)
+        at += U16.size
         for _ in range(tables):
             table, at = _table(body, at, end)
             yield table
@@ -111,30 +96,15 @@ def decode_payload(body: bytes, at: int, end: int) -> Iterator[Table]:
         raise DamagedFrameError(f"a payload's length is off by {end - at} bytes")
 
 
-def encode_frame(sequence: int, tables: Sequence[Table]) -> bytes:
-    """A frame of these tables: part of one that was read."""
-    parts = [_U16.pack(len(tables))]
-    for table in tables:
-        rank = -1 if table.rank is None else table.rank
-        parts.append(_TABLE.pack(rank, len(table.steps), len(table.columns)))
-        for name in table.columns:
-            encoded = name.encode()
-            parts += [_U16.pack(len(encoded)), encoded]
-        parts += [table.steps.tobytes(), table.times.tobytes()]
-        parts += [values.tobytes() for values in table.columns.values()]
-    payload = b"".join(parts)
-    return _FRAME.pack(_MAGIC, len(payload), sequence, zlib.crc32(payload)) + payload
-
-
 def _table(body: bytes, at: int, end: int) -> tuple[Table, int]:
-    rank, rows, columns = _TABLE.unpack_from(body, at)
-    at += _TABLE.size
+    rank, rows, columns = TABLE.unpack_from(body, at)
+    at += TABLE.size
     if rank < -1:
         raise DamagedFrameError(f"there is no rank {rank}")
     names = []
     for _ in range(columns):
-        (length,) = _U16.unpack_from(body, at)
-        at += _U16.size
+        (length,) = U16.unpack_from(body, at)
+        at += U16.size
         names.append(_clean_name(body[at : at + length]))
         at += length
     if at + 8 * rows * (2 + columns) > end:

@@ -30,15 +30,14 @@ from trainhall.db.models import (
 from trainhall.db.sanitize import number_or_text
 from trainhall.monitoring.codec import (
     DIGESTS,
-    FrameHeader,
     Table,
     decode_payload,
-    encode_frame,
     frame_headers,
 )
 from trainhall.monitoring.errors import UnknownAttemptError
 from trainhall.monitoring.lineage import UNKNOWN, Origin, void_from
 from trainhall.monitoring.lines import cut_lines
+from trainhall.training.link.frames import Frame, encode_frame, encode_tables
 
 CHUNK_BYTES = 256 * 1024
 """About the most bytes of output that one chunk holds."""
@@ -55,7 +54,7 @@ class Metrics:
     origin: Origin
     writer: str
     body: bytes
-    headers: list[FrameHeader]
+    headers: list[Frame]
     tables: list[list[Table]]
     """By frame."""
 
@@ -359,7 +358,9 @@ def _divided(
         for header, of_frame in zip(item.headers[skip:], item.tables[skip:], strict=True):
             cut = [_rows(t, (t.steps >= first_void) == is_void) for t in of_frame]
             cut = [table for table in cut if len(table.steps)]
-            payload += encode_frame(header.sequence, cut)
+            payload += encode_frame(
+                header.sequence, encode_tables([table.as_lists() for table in cut])
+            )
             taken += cut
         parts.append((payload, taken, is_void))
     return parts

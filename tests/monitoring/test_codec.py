@@ -70,7 +70,7 @@ def test_a_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"x", "no frame"),
+        (b"x", "cut short"),
         (b"THM2" + bytes(30), "no metric frame at byte 0"),
         (frame(1, table([1], loss=[1.0]))[:-1], "cut short"),
         (frame(2) + frame(2), "out of sequence"),

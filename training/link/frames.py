@@ -1,4 +1,4 @@
-"""Binary frames of metrics."""
+"""Binary frames of metrics (`trainhall.training.link`): writing them, and finding their bounds."""
 
 import struct
 import zlib
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 FRAME_MAGIC = b"THM1"
 _FRAME = struct.Struct("<4sIQI")
-_TABLE = struct.Struct("<iIH")
-_U16 = struct.Struct("<H")
+TABLE = struct.Struct("<iIH")
+U16 = struct.Struct("<H")
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 
 
@@ -25,15 +25,13 @@ class MetricTable:
 
 def encode_tables(tables: Sequence[MetricTable]) -> bytes:
     """The payload of one frame."""
-    parts = [_U16.pack(len(tables))]
+    parts = [U16.pack(len(tables))]
     for table in tables:
         rows = len(table.steps)
-        parts.append(
-            _TABLE.pack(-1 if table.rank is None else table.rank, rows, len(table.columns))
-        )
+        parts.append(TABLE.pack(-1 if table.rank is None else table.rank, rows, len(table.columns)))
         for name in table.columns:
             encoded = name.encode()
-            parts.append(_U16.pack(len(encoded)))
+            parts.append(U16.pack(len(encoded)))
             parts.append(encoded)
         parts.append(struct.pack(f"<{rows}q", *table.steps))
         parts.append(struct.pack(f"<{rows}d", *table.times))
@@ -49,28 +47,32 @@ def encode_frame(sequence: int, payload: bytes) -> bytes:
     return _FRAME.pack(FRAME_MAGIC, len(payload), sequence, zlib.crc32(payload)) + payload
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Frame:
+    """Position of a frame in the bytes that were read."""
+
     sequence: int
+    start: int
+    payload: int
     end: int
-    """Offset just after the frame in the bytes that were read."""
 
 
 def complete_frames(data: bytes) -> Iterator[Frame]:
-    """The whole frames at the start of `data`; a torn one at the end is left for the next read.
+    """Yield the whole frames at the start of `data`; a partial one at the end is left out.
 
     Raises:
         ValueError: where a frame should begin and does not, or its checksum is wrong.
     """
+    view = memoryview(data)
     at = 0
     while at + _FRAME.size <= len(data):
         magic, length, sequence, checksum = _FRAME.unpack_from(data, at)
         if magic != FRAME_MAGIC or length > MAX_FRAME_BYTES:
             raise ValueError(f"no metric frame at byte {at}")
-        start, end = at + _FRAME.size, at + _FRAME.size + length
+        payload, end = at + _FRAME.size, at + _FRAME.size + length
         if end > len(data):
             return
-        if zlib.crc32(data[start:end]) != checksum:
-            raise ValueError(f"metric frame {sequence} at byte {at} is damaged")
-        yield Frame(sequence, end)
+        if zlib.crc32(view[payload:end]) != checksum:
+            raise ValueError(f"metric frame {sequence} at byte {at} does not match its checksum")
+        yield Frame(sequence, at, payload, end)
         at = end
