@@ -21,7 +21,7 @@ from trainhall.training.checkpoint.format.manifest import read_manifest
 from trainhall.training.checkpoint.loading import load_model
 from trainhall.training.checkpoint.state import from_json
 from trainhall.training.spec import TaskSpec
-from trainhall.training.spec.decoders import shape_of
+from trainhall.training.spec.models import shape_of
 from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks.gpt import GPT
 

@@ -8,8 +8,7 @@ from torch.nn import functional
 from trainhall.parallelism.declaration import Declaration
 from trainhall.task import Task
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.decoders import Shape
-from trainhall.training.spec.models import gpt, resnet18
+from trainhall.training.spec.models import Shape, gpt, resnet18
 from trainhall.training.tasks import images
 from trainhall.training.tasks.base import TensorData
 from trainhall.training.tasks.gpt import GPT

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainhall.parallelism.flops import forward_and_backward_flops
-from trainhall.training.spec.decoders import Shape
+from trainhall.training.spec.models import Shape
 from trainhall.training.tasks.base import mlp
 from trainhall.training.tasks.gpt import GPT
 

@@ -1,19 +1,17 @@
 """The job spec: what a user submits. Free of torch; coordinator, CLI and ranks share it."""
 
-from trainhall.training.spec.job import (
-    GradientSync,
-    JobSpec,
-    LearningRateSchedule,
-    NotPlannedError,
-    ParallelismSpec,
-    Precision,
-    ScriptSpec,
-    TaskSpec,
-    TrainingSpec,
-)
+from trainhall.training.spec.job import JobSpec, NotPlannedError
 from trainhall.training.spec.parse import MAX_SPEC_BYTES, SpecError, SpecProblem, parse_spec
+from trainhall.training.spec.program import ScriptSpec, TaskSpec
 from trainhall.training.spec.recovery import CheckpointSpec, RecoverySpec
 from trainhall.training.spec.resources import Device, ResourcesSpec
+from trainhall.training.spec.training import (
+    GradientSync,
+    LearningRateSchedule,
+    ParallelismSpec,
+    Precision,
+    TrainingSpec,
+)
 
 __all__ = [
     "MAX_SPEC_BYTES",

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from trainhall.training.spec.numbers import StrictNumbersModel
+from trainhall.training.spec.base import StrictNumbersModel
 from trainhall.training.spec.problems import problem_at
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainhall.training.spec.decoders import Shape
+from trainhall.training.spec.models import Shape
 
 _INITIAL_STD = 0.02
 

@@ -8,8 +8,7 @@ from torch.nn import functional
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import JobSpec
-from trainhall.training.spec.decoders import shape_of
-from trainhall.training.spec.models import gpt
+from trainhall.training.spec.models import gpt, shape_of
 from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks.base import BadDataError, Task
 from trainhall.training.tasks.gpt import GPT

@@ -5,7 +5,7 @@ from torch import nn
 
 from trainhall.parallelism.declaration import Declaration
 from trainhall.training.spec import models
-from trainhall.training.spec.decoders import Shape
+from trainhall.training.spec.models import Shape
 from trainhall.training.spec.tasks import TASK_PARAMS, TaskParams
 from trainhall.training.tasks.base import mlp
 from trainhall.training.tasks.gpt import GPT

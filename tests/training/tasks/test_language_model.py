@@ -12,7 +12,7 @@ import torch
 from pydantic import ValidationError
 from support.tasks.data_sets import in_memory
 
-from trainhall.training.spec.decoders import SIZES, shape_of
+from trainhall.training.spec.models import SIZES, shape_of
 from trainhall.training.spec.parse import validate_spec
 from trainhall.training.spec.tasks import LanguageModelParams
 from trainhall.training.tasks import build_task, texts
