@@ -1,1 +1,1 @@
-"""What every command uses: options, configuration, the client, tables; imports no command."""
+"""Base of every command: options, configuration, the client, tables; imports no command."""

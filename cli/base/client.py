@@ -178,7 +178,7 @@ class Client:
                 return
 
     def is_simulated(self) -> bool:
-        """Whether the cluster is made up (mock mode)."""
+        """Return whether the cluster is simulated (mock mode)."""
         reply = self._send("GET", "/healthz", True, {})
         payload = self._json(reply) if reply.is_success else None
         return isinstance(payload, dict) and payload.get("simulated") is True

@@ -38,7 +38,7 @@ class Command(Protocol):
 
 
 def user_data_dir() -> Path:
-    """Where this user's programs keep their data, by the habit of the system."""
+    """Return the folder for this user's application data, by the convention of the system."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "trainhall"
     base = os.environ.get("XDG_DATA_HOME")
@@ -66,7 +66,7 @@ def find_file() -> Path | None:
 
 
 def coordinator_url() -> str:
-    """Where commands look for a coordinator that are not told a `--url`."""
+    """Return the coordinator's URL for commands without `--url`."""
     if url := os.environ.get("TRAINHALL_URL"):
         return url
     path = find_file()

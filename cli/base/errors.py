@@ -1,14 +1,14 @@
-"""How commands fail: one clear line on stderr and an exit code that scripts can rely on.
+"""Errors of commands: one clear line on stderr and an exit code that scripts can rely on.
 
 CliError                1
 ├── UsageError               2    the input given to the command is wrong
 ├── NotAllowedError          3
 ├── UnreachableError         4    no coordinator answers
-├── WrongStateError          5    what was asked does not fit the job's or the node's state
+├── WrongStateError          5    the request does not fit the job's or the node's state
 └── NotFoundError            1
 """
 
-# Exit codes of `wait` and `submit -f`, which tell how the job ended.
+# Exit codes of `wait` and `submit -f`, by the end of the job.
 COMPLETED = 0
 FAILED = 100
 UNFINISHED = 101
@@ -50,10 +50,10 @@ class UnreachableError(CliError):
 
 
 class WrongStateError(CliError):
-    """What was asked does not fit the present state."""
+    """The request does not fit the present state."""
 
     exit_code = 5
 
 
 class NotFoundError(CliError):
-    """There is no such thing."""
+    """No such thing exists."""

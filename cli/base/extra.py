@@ -1,4 +1,4 @@
-"""What only hosts that train have: the packages of `pip install 'trainhall[train]'`."""
+"""Packages of hosts that train: `pip install 'trainhall[train]'`."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""What a command prints: data on stdout in the asked format, chatter on stderr."""
+"""Output of commands: data on stdout in the requested format, messages on stderr."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def say_if_simulated(client: "Client") -> None:
 
 
 def colored(stream: Any = None) -> bool:
-    """Whether to colour: a terminal, and nobody asked not to (https://no-color.org)."""
+    """Return whether to colour: on a terminal, unless disabled (https://no-color.org)."""
     out = stream or sys.stdout
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
 
@@ -203,7 +203,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """What somebody wrote, as a part of a line: without control sequences, colours and breaks."""
+    """Return foreign text as part of a line: without control sequences, colours and breaks."""
     folded = _BLANKS.sub(lambda m: " " if _BREAK.search(m.group()) else m.group(), text)
     return _SEQUENCE.sub("", folded)
 
@@ -231,7 +231,7 @@ def metric(name: str, value: Any) -> str:
 
 
 def measured(name: str, value: Any) -> str:
-    """A metric in the units that its name tells."""
+    """Return a metric in the unit that its name implies."""
     if isinstance(value, int | float) and math.isfinite(value):
         if name.endswith("_bytes"):
             return size(round(value))
@@ -265,14 +265,14 @@ def duration(seconds: float) -> str:
 
 
 def age(time: str | None) -> str:
-    """How long ago an RFC 3339 time was."""
+    """Return the time since an RFC 3339 time."""
     if time is None:
         return BLANK
     return duration((datetime.now(UTC) - datetime.fromisoformat(time)).total_seconds())
 
 
 def warnings(job: Json) -> list[str]:
-    """What a person should look at in a job that goes on, a line each."""
+    """Return the warnings of a job that runs on, a line each."""
     lines = []
     if slow := job.get("straggler"):
         where = f" on {slow['node']}" if slow["node"] else ""
@@ -281,7 +281,7 @@ def warnings(job: Json) -> list[str]:
 
 
 def ran(job: Json) -> str:
-    """How long a job's attempts ran altogether, until now if one goes on."""
+    """Return how long a job's attempts ran altogether, including a running one."""
     seconds, since = job["ran_seconds"], job["running_since"]
     if since is not None:
         seconds += (datetime.now(UTC) - datetime.fromisoformat(since)).total_seconds()

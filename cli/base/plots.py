@@ -1,4 +1,4 @@
-"""Where `--plot` writes."""
+"""Destination of `--plot`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a user means who names a folder of this host or the id of something that is stored."""
+"""References: a folder of this host, or the id of something stored."""
 
 import contextlib
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def folder_meant(reference: str, wanted: str) -> Path | None:
 
 @contextlib.contextmanager
 def taken_for_id(reference: str) -> Iterator[None]:
-    """Where an id leads to nothing, say that a folder of that name would have been taken too."""
+    """Add to a not-found error that a folder of that name would have been accepted, too."""
     try:
         yield
     except (NotFoundError, UnreachableError) as error:
@@ -40,7 +40,7 @@ def taken_for_id(reference: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def taken_for_job(reference: str, command: str) -> Iterator[None]:
-    """Where a job's id leads to nothing and is a folder here, say which commands take one."""
+    """Add to a not-found error which commands accept the folder of that name."""
     try:
         yield
     except (NotFoundError, UnreachableError) as error:

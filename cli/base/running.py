@@ -15,7 +15,7 @@ DEFAULT_PORT = str(urlsplit(DEFAULT_URL).port)
 
 
 def data_dir_of(url: str) -> Path | None:
-    """Where the coordinator at a URL keeps its data, if it is a process of this host and user."""
+    """Return the data folder of the coordinator at a URL, if it runs here as this user."""
     address = urlsplit(url)
     try:
         wanted = address.port

@@ -1,4 +1,4 @@
-"""What the cost model says of several algorithms, numbers of ranks, and sizes."""
+"""Forecast of the cost model for several algorithms, numbers of ranks, and sizes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

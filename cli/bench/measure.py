@@ -17,7 +17,7 @@ from trainhall.distributed.bench.request import Found, Scenario, Sync, Time, pre
 from trainhall.distributed.collectives.cost import Link, LinkClass
 
 MOST_SECONDS = 600
-"""Of one scenario."""
+"""Time limit of one scenario."""
 LARGE = 1 << 20
 """From here on the cost model is held against what was measured."""
 
@@ -91,7 +91,7 @@ def _found(ranks: list[subprocess.Popen[bytes]], folder: Path) -> Found:
         except subprocess.TimeoutExpired:
             raise CliError(f"rank {rank} did not end within {MOST_SECONDS} s") from None
         if code:
-            # Others fail since one did: the first to say so tells the reason.
+            # Others fail since one did: the first one has the reason.
             said = [path.read_text(errors="replace") for path in sorted(folder.glob("*.err"))]
             last = [text.strip().splitlines()[-1] for text in said if text.strip()]
             raise CliError(f"rank {rank} ended with code {code}: {'; '.join(dict.fromkeys(last))}")

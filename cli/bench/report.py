@@ -1,4 +1,4 @@
-"""What was measured of collectives, as tables, as JSON, and as a report with plots and goals."""
+"""Measurements of collectives as tables, as JSON, and as a report with plots and goals."""
 
 import os
 import platform
@@ -40,7 +40,7 @@ class Goal:
 
 
 def goals(measured: Sequence[Measured]) -> list[Goal]:
-    """Those goals for which there are figures."""
+    """Return the goals for which there are figures."""
     return [goal for one in measured for goal in _goals(one)] + _model(measured)
 
 

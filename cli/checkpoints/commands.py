@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXPORT_MODULE = "trainhall.training.checkpoint.export"
 DECISION_SECONDS = 2.0
-"""How long the scheduler is waited for; it looks at once."""
+"""Time to wait for the scheduler, which looks at once."""
 POLL_SECONDS = 0.05
 
 _OR_ID = "or an id as `trainhall ckpt ls JOB` lists them"

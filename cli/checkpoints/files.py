@@ -33,7 +33,7 @@ def newest_below(path: Path) -> Path:
 
 
 def newest_in(path: Path) -> Path | None:
-    """Of a folder of checkpoints, or the output of `trainhall run`."""
+    """Return the newest in a folder of checkpoints, or in the output of `trainhall run`."""
     from trainhall.training.checkpoint.format.names import scan
 
     for folder in (path, path / "checkpoints"):
@@ -43,17 +43,17 @@ def newest_in(path: Path) -> Path | None:
 
 
 def folder_here(checkpoint: out.Json) -> Path | None:
-    """Where a checkpoint on shared storage lies, if this host sees it."""
+    """Return the folder of a checkpoint on shared storage, if this host sees it."""
     location = Path(checkpoint["location"])
     return location if location.is_absolute() and location.is_dir() else None
 
 
 @contextlib.contextmanager
 def on_this_host(client: "Client", checkpoint: out.Json) -> Iterator[Path]:
-    """A checkpoint's folder, for as long as it is needed: it may be a copy that goes again.
+    """Yield a checkpoint's folder for use within: it may be a temporary copy.
 
     Raises:
-        WrongStateError: neither this host nor the coordinator sees it, or it is given up.
+        WrongStateError: neither this host nor the coordinator sees it, or it is deleted.
         CliError: there is no room for the copy, or it arrives damaged.
     """
     if (here := folder_here(checkpoint)) is not None:

@@ -26,7 +26,7 @@ from trainhall.training.common.units import brief
 
 RECENT_EVENTS = 10
 RECENT_CHECKPOINTS = 2
-"""Of events about them, which are many: they would leave no room for others."""
+"""Most checkpoint events that are listed, to leave room for others."""
 
 
 def submit(
@@ -66,7 +66,7 @@ def submit(
             if output in (Format.JSON, Format.YAML):
                 print(out.rendered(plan, output))
             return
-        # What follows the job tells what it waits for.
+        # Following the job shows what it waits for.
         job, outlook = (
             (specs.submit(spec, client), None) if follow else specs.submit_foretold(spec, client)
         )
@@ -332,7 +332,7 @@ def _command(
     action: str,
     body: out.Json | None = None,
 ) -> None:
-    """Command every job, also after one that refused; how the first refused is how it ends.
+    """Command every job, also after a refusal; the first refusal decides the exit code.
 
     One job is printed as itself, several as one list.
 
@@ -381,7 +381,7 @@ def _step(job: out.Json) -> str:
 
 
 def _attempt(job: out.Json) -> str:
-    """Its generation too, once its ranks have regrouped."""
+    """Return the attempt, with its generation once its ranks have regrouped."""
     text = str(job["attempt"])
     return f"{text}, generation {job['generation']}" if job["generation"] > 1 else text
 
@@ -444,7 +444,7 @@ def _job_page(
 def _events(job: out.Json, events: list[Any], left_out: int) -> str | None:
     if not events:
         return None
-    # Hosts tell what happened there a little later, with its own time.
+    # Hosts report their events a little later, with their own time.
     in_order = sorted(events, key=lambda event: datetime.fromisoformat(event["time"]))
     table = out.table(in_order, _event_columns())
     if left_out:

@@ -1,7 +1,9 @@
-"""Following a job until it ends: a bar with loss on a terminal, a line now and then elsewhere, and
-what rank 0 of a script writes.
+"""Following a job until it ends.
 
-The coordinator may be restarted meanwhile; the job goes on without it, and so does this.
+A terminal shows a progress bar with loss, other outputs a line now and then, and both the output of
+rank 0 of a script.
+
+The coordinator may be restarted meanwhile; the job continues without it, and so does this.
 """
 
 import math
@@ -29,11 +31,11 @@ WATCH_SECONDS = 0.25
 PAGE = 1000
 """Lines that are asked for at once."""
 PATIENCE_SECONDS = 600.0
-"""How long a coordinator may be gone before following it ends."""
+"""Time that a coordinator may be away before following it ends."""
 
 
 def until_final(client: Client, job_id: str) -> int:
-    """Show a job's progress until it has ended; the exit code tells how.
+    """Show a job's progress until it has ended; return the exit code for its end.
 
     Ctrl-C leaves the job alone and returns 101.
     """
@@ -124,7 +126,7 @@ class _PassedStates:
             events = list(self._client.items(f"/training/jobs/{self._job_id}/events",
                                              after=self._seq))  # fmt: skip
         except UnreachableError:
-            # The next look tells what this one missed.
+            # The next poll shows what this one missed.
             events = []
         for event in events:
             self._seq = event["seq"]
@@ -134,7 +136,7 @@ class _PassedStates:
 
 
 class _Written:
-    """Shows what rank 0 of a script writes: often all that it tells."""
+    """Shows the output of rank 0 of a script: often its only report."""
 
     def __init__(self, client: Client, job_id: str, progress: Progress) -> None:
         self._client = client

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainhall.cli.base.client import Client
 
 STEPS = 100
-"""That a median is taken of."""
+"""Number of steps in a median."""
 WAIT_SECONDS = 0.25
 TIMEOUT_SECONDS = 60.0
 
@@ -71,7 +71,7 @@ def gradients(
 
 
 def remarkable(client: "Client", job: out.Json) -> str | None:
-    """What `trainhall show` tells of a job's gradients; None while none were captured."""
+    """Return the gradient anomalies for `trainhall show`; None while none were captured."""
     if job["spec"].get("script"):
         return None
     path = f"/training/jobs/{job['id']}/gradients"
@@ -94,7 +94,7 @@ def _capture(client: "Client", job_id: str, path: str, timeout: float) -> None:
     asked = client.request("POST", path)["asked"]
     deadline = time.monotonic() + timeout
     while True:
-        # In this order: a job ends once all is here that its ranks have told.
+        # In this order: a job ends once all reports of its ranks are here.
         state = client.get(f"/training/jobs/{job_id}")["state"]
         if client.get(path, max_steps=1)["answered"] >= asked:
             return

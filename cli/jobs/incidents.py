@@ -1,4 +1,4 @@
-"""What failed in a job and what became of it, for `trainhall show`."""
+"""Failures of a job and their consequences, for `trainhall show`."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from trainhall.cli.base.errors import CliError
 from trainhall.cli.base.output import age, duration, harmless, indented
 
 SHOWN = 3
-"""Newest incidents that are told in full."""
+"""Newest incidents that are shown in full."""
 _PARTS = {
     "detect_seconds": "detected in",
     "regroup_seconds": "regrouped in",
@@ -65,5 +65,5 @@ def _times(incident: Any) -> str:
 
 
 def _span(seconds: float) -> str:
-    """Short ones in two digits; a lost node takes minutes to be given up."""
+    """Format a duration: short ones in two digits, longer ones in minutes."""
     return f"{seconds:.2g} s" if seconds < 60 else duration(seconds)

@@ -36,7 +36,7 @@ class LogPrinter:
         self._cursor: str | None = None
         self._harmless = sys.stdout.isatty()
         self._attempt: int | None = None
-        """Of the last line."""
+        """Attempt of the last line."""
 
     def print_all(self, tail: int | None) -> None:
         """Print what there is, or the last `tail` lines of it."""

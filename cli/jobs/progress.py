@@ -24,7 +24,7 @@ class Progress:
         """When `_attempt` was last seen at its first step, and that step."""
         self._attempt: int | None = None
         self._passed: str | None = None
-        """The last state that `passed` told; a job that was read before it is older."""
+        """Last state that `passed` reported; a job that was read before it is older."""
         self._waits_for: str | None = None
         self._wait_at = -math.inf
 
@@ -75,7 +75,7 @@ class Progress:
             )
         else:
             now = time.monotonic()
-            # How it ended is for the caller to tell.
+            # The caller reports how it ended.
             if self._is_news(state):
                 self._print_state(*state)
             if step and (now - self._line_at >= LINE_SECONDS or step == total):

@@ -1,4 +1,4 @@
-"""Reading, while they grow, the files in which a rank tells how it is doing."""
+"""Reading a rank's files while they grow."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class Tail:
         self._offset = 0
 
     def pending(self) -> bytes:
-        """What was not taken yet."""
+        """Return the bytes that were not taken yet."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)

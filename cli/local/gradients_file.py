@@ -1,4 +1,4 @@
-"""`gradients.jsonl`: what a run on this host has told of its gradients."""
+"""`gradients.jsonl`: the captured gradients of a run on this host."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class GradientsFile:
-    """Appends captured steps, each once, in order; goes on where an earlier run stopped."""
+    """Appends captured steps, each once, in order; continues where an earlier run stopped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,9 +26,10 @@ class GradientsFile:
         os.truncate(self._path, kept)
 
     def add(self, record: dict[str, Any]) -> None:
-        """
+        """Append a record.
+
         Args:
-            record: a `GradientRecord` as a rank told it.
+            record: a `GradientRecord` as a rank reported it.
         """
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")

@@ -4,10 +4,10 @@
     DIR/gradients.jsonl    a `GradientRecord` a line, if the spec captures any
     DIR/checkpoints/       one folder per checkpoint
     DIR/result.json        once it completed
-    DIR/plan.json          of strategy `auto`: see `local_plan`
-    DIR/attempts/N/        what attempt N wrote: its output, metric frames and events
+    DIR/plan.json          for strategy `auto`: see `local_plan`
+    DIR/attempts/N/        files of attempt N: its output, metric frames and events
 
-Everything that ranks tell is in the files of the attempt, so a run that was killed outright is
+Everything that ranks report is in the files of the attempt, so a run that was killed outright is
 picked up from them by `--resume`.
 """
 
@@ -190,7 +190,7 @@ class LocalRun:
         metrics: MetricsFile,
         progress: Progress,
     ) -> None:
-        """Read what the ranks tell, and pass on what the user wants, until the shim has ended."""
+        """Read the ranks' reports, and pass on the user's requests, until the shim has ended."""
         events = EventTail(folder.events(0))
         tail = MetricTail(folder.metrics(0))
         began = False
@@ -315,7 +315,7 @@ def places(wanted: ResourcesSpec) -> list[RankSlot]:
 
 
 def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> str:
-    """How well a plan has foretold a run."""
+    """Return a comparison of a plan's prediction with the run."""
     return (
         f"A step took {brief(measured['step_seconds'])} (predicted: "
         f"{brief(prediction.step_seconds)}) and {size(measured['peak_memory_bytes'])} of "
@@ -324,7 +324,7 @@ def predicted_and_measured(prediction: Prediction, measured: dict[str, Any]) -> 
 
 
 def read_status(folder: AttemptFolder) -> ShimStatus | None:
-    """What the shim last said; None when it never did."""
+    """Return the shim's last status; None when there is none."""
     try:
         return ShimStatus.model_validate_json(folder.status.read_bytes())
     except FileNotFoundError:

@@ -28,7 +28,7 @@ from trainhall.training.link.status import ShimStatus
 
 WATCH_SECONDS = 0.02
 STOP_SECONDS = 10.0
-"""For ranks that are told to stop; then they are killed."""
+"""Time for ranks that are asked to stop; then they are killed."""
 
 
 class LocalShims:
@@ -86,7 +86,7 @@ class LocalShims:
             time.sleep(WATCH_SECONDS)
 
     def _fork(self, folder: AttemptFolder) -> Callable[[], bool]:
-        """Have the warm parent fork a shim; the result tells whether it has ended."""
+        """Have the warm parent fork a shim; the result says whether it has ended."""
         if self._warm is None:
             self._start_warm()
         assert self._warm is not None

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one JSON object a finished step, written while training goes on.
+"""`metrics.jsonl`: one JSON object a finished step, written during training.
 
     {"step": 1, "loss": 2.31, "learning_rate": 0.001, …}
 
@@ -15,11 +15,11 @@ from pathlib import Path
 from trainhall.training.hash_chain.chain import DIGESTS, as_text
 
 MEASURED = ("loss", "gradient_norm")
-"""What of a step's metrics is in the chain."""
+"""Metrics of a step that are part of the chain."""
 
 
 class MetricsFile:
-    """Appends steps to the file, each once, in order; goes on where an earlier run stopped.
+    """Appends steps to the file, each once, in order; continues where an earlier run stopped.
 
     Args:
         chain: a file beside it for a reproducible job's chain.
@@ -50,7 +50,7 @@ class MetricsFile:
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def cut_after(self, step: int) -> None:
-        """Forget the steps after this one: training goes on from there and takes them again."""
+        """Delete the steps after this one: training resumes from there and repeats them."""
         if self._chain is not None:
             self._chain.cut_after(step)
         if self._open_step <= step:

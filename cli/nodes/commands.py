@@ -201,10 +201,10 @@ def remove(
 
 
 def _ask_about_jobs(client: "Client", node: out.Json) -> None:
-    """Say which jobs would move, and go on only if the person agrees.
+    """List the jobs that would move, and continue only if the user agrees.
 
     Raises:
-        UsageError: nobody is there to be asked.
+        UsageError: there is no terminal to ask.
         CliError: they said no.
     """
     moving = sorted({device["job_id"] for device in node["devices"] if device["job_id"]})

@@ -53,7 +53,7 @@ print(json.dumps(told))
 
 @dataclass(frozen=True)
 class Check:
-    """What one look found."""
+    """Result of one check."""
 
     name: str
     status: Status
@@ -86,7 +86,7 @@ def check_python() -> Check:
 
 
 def probe_torch(python: str) -> dict[str, Any]:
-    """What PyTorch tells of itself in a process of its own; `{}`: absent; or `{error: …}`."""
+    """Return what PyTorch reports in a process of its own; `{}`: absent; or `{error: …}`."""
     absent = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
     if subprocess.run([python, "-c", absent], capture_output=True, check=False).returncode:
         return {}
@@ -126,7 +126,7 @@ def check_torch(found: dict[str, Any]) -> Check:
 
 
 def driver() -> dict[str, Any]:
-    """What NVIDIA's driver tells: `{}` where there is none, else `{version, cuda, gpus}`."""
+    """Return what NVIDIA's driver reports: `{version, cuda, gpus}`; `{}` without one."""
     import pynvml
 
     from trainhall.cluster.agent.devices import has_nvml, list_gpus
@@ -207,12 +207,12 @@ def check_coordinator(url: str, port: int, *, needed: bool) -> Iterator[Check]:
 
 
 def check_nodes(url: str) -> Iterator[Check]:
-    """Which nodes take no jobs, and why; nothing where no coordinator tells."""
+    """Check for nodes that take no jobs, with the reason; no result without a coordinator."""
     try:
         with Client(url, attempts=1, timeout=ANSWER_SECONDS) as client:
             nodes = list(client.items("/cluster/nodes"))
     except CliError:
-        return  # told above, or not for programs of this host
+        return  # reported above, or not for programs of this host
     for node in nodes:
         detail = f"{one_line(node['name'])} is {node['state']}: {one_line(node['reason'])}"
         if node["state"] in ("draining", "drained"):
@@ -227,7 +227,7 @@ def check_nodes(url: str) -> Iterator[Check]:
 
 
 def _version_in(reply: httpx.Response) -> str | None:
-    """The version that a coordinator tells; None: it is none that answers, or it refuses to."""
+    """Return a coordinator's version; None: no coordinator answers, or it refuses."""
     try:
         payload = reply.json()
     except ValueError:
@@ -236,7 +236,7 @@ def _version_in(reply: httpx.Response) -> str | None:
 
 
 def check_clock(seconds: float) -> Check:
-    """How far the coordinator's clock is ahead of this host's; it tells whole seconds."""
+    """Check the offset of the coordinator's clock to this host's, in whole seconds."""
     if abs(seconds) < CLOCK_SECONDS:
         return Check("clock", "ok", "agrees with the coordinator's")
     which = "behind" if seconds > 0 else "ahead of"
@@ -301,7 +301,7 @@ def check_shared_storage(folder: Path) -> Check:
 
 
 def _write_and_read_back(folder: Path) -> None:
-    """What a checkpoint does, in small.
+    """Write, rename and read a small file, as a checkpoint does.
 
     Raises:
         OSError: it does not work here.
@@ -328,7 +328,7 @@ def _write_and_read_back(folder: Path) -> None:
 
 
 def _file_system(folder: Path) -> str:
-    """The kind of the file system that holds a folder, as far as it can be told."""
+    """Return the type of the file system that holds a folder, as far as it can be found."""
     where = folder.resolve()
     mounts = [
         (len(Path(p.mountpoint).parts), p.fstype)
@@ -358,7 +358,7 @@ def check_shm(total: int) -> Check:
 
 
 def check_name(host: str) -> Check:
-    """Whether this host's name leads to an address by which others reach it."""
+    """Check that this host's name leads to an address by which others reach it."""
     name = "name"
     try:
         found = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None)})

@@ -44,7 +44,7 @@ def _limit(quota: out.Json) -> str:
 
 
 def _of_others(others: out.Json) -> str | None:
-    """What each has that is not listed, in a line; None: as much as there is."""
+    """Return a line for everybody who is not listed; None: unlimited."""
     parts = [
         f"any other {kind} may hold {devices} device{'' if devices == 1 else 's'}"
         for kind, devices in others.items()

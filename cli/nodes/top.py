@@ -50,7 +50,7 @@ def top(
       trainhall top --every 5s
       trainhall top --once
     """
-    # An unanswered look is told on the screen and not waited for.
+    # An unanswered poll is shown on the screen and not waited for.
     with connect(url) as client:
         if once or not (sys.stdin.isatty() and sys.stdout.isatty()):
             _print_once(client)
@@ -59,7 +59,7 @@ def top(
 
 
 def _snapshot(client: "Client") -> out.Json:
-    """What one look shows: `{jobs, finished, nodes, summary}`; a job that runs has its `pace`."""
+    """Return one sample: `{jobs, finished, nodes, summary}`; a running job has its `pace`."""
     jobs = list(client.items("/training/jobs", state=UNFINISHED))
     for job in jobs:
         if job["state"] == "running":
@@ -114,7 +114,7 @@ def _watch(client: "Client", every: float) -> None:
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         problem: str | None = None
         while True:
-            # Drawn anew at each look, so that it follows the size of the window.
+            # Drawn again at each poll, so that it follows the size of the window.
             live.update(view(seen, console.width, console.height, problem), refresh=True)
             if pressed(every) == "q":
                 return

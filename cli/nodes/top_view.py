@@ -1,4 +1,4 @@
-"""What `trainhall top` draws, from what one look at the REST API found."""
+"""View of `trainhall top`, drawn from one sample of the REST API."""
 
 from typing import Any
 
@@ -24,13 +24,13 @@ MAX_POWER = 700.0
 
 
 def view(seen: Json, width: int, height: int | None, problem: str | None = None) -> RenderableType:
-    """Jobs above, devices below.
+    """Draw jobs above, devices below.
 
     Args:
-        seen: `{jobs, finished, nodes, summary}` as the REST API reads them; a job that runs has a
-            `pace` too: seconds per step, or None.
+        seen: `{jobs, finished, nodes, summary}` as the REST API returns them; a running job has
+            a `pace` too: seconds per step, or None.
         height: lines there are; what does not fit is counted and not shown. None: no bound.
-        problem: told above everything.
+        problem: shown above everything.
     """
     jobs = [*seen["jobs"], *seen["finished"]]
     devices = [(node, device) for node in seen["nodes"] for device in node["devices"]]
@@ -151,7 +151,7 @@ def _progress(job: Json) -> str:
 
 
 def _speed(job: Json) -> str:
-    """Samples a second of what goes on; steps, where no samples are reported."""
+    """Return samples per second of a running job; steps, where no samples are reported."""
     if job["state"] != "running":
         return BLANK
     speed, pace = job["metrics"].get("samples_per_second"), job.get("pace")
@@ -169,5 +169,5 @@ def _left(job: Json) -> str:
 
 
 def _plain(text: str) -> Text:
-    """What others named, with nothing in it that a terminal would obey."""
+    """Return foreign text without control characters."""
     return Text(harmless(text), no_wrap=True, overflow="ellipsis")

@@ -1,4 +1,4 @@
-"""What `make run` shows: one job from its submission to its validation accuracy."""
+"""Demo of `make run`: one job from its submission to its validation accuracy."""
 
 import threading
 import time
@@ -72,7 +72,7 @@ class Demo:
             try:
                 job = client.get(f"/training/jobs/{job['id']}")
             except UnreachableError:
-                # `up` starts a coordinator that died again; the job goes on meanwhile.
+                # `up` restarts a dead coordinator; the job continues meanwhile.
                 continue
         progress.show(job)
         return job
@@ -93,7 +93,7 @@ class Demo:
 
 
 def place_in_queue(client: Client, job: Any) -> str | None:
-    """How many jobs come before one that waits, in a line; None where there are none."""
+    """Return a line with the number of jobs ahead of a waiting one; None without any."""
     entries = client.items("/cluster/queue")
     ahead = next((e["position"] - 1 for e in entries if e["job_id"] == job["id"]), 0)
     if not ahead:

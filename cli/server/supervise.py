@@ -24,7 +24,7 @@ READY_RESTARTS = 5
 """Restarts in a row, each sooner than STEADY_SECONDS after the last, before giving up."""
 STEADY_SECONDS = 60.0
 HURRY_SECONDS = 4.0
-"""For a child that is told a second time to end."""
+"""Time for a child after a second request to end."""
 
 
 class ChildFailedError(CliError):
@@ -53,7 +53,7 @@ class Child:
         self._quick_ends = 0
 
     def start(self) -> None:
-        """Start it; its log begins anew and the last one is kept beside it."""
+        """Start it with a new log; the last one is kept beside it."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         if self._process is None and self.log.exists():
             self.log.replace(self.log.with_name(self.log.name + ".1"))
@@ -99,7 +99,7 @@ class Child:
         )
 
     def exit_text(self) -> str:
-        """How it ended, in words."""
+        """Return how it ended, as text."""
         code = self._process.poll() if self._process is not None else None
         if code is None:
             return f"the {self.name} has not ended"

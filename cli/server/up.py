@@ -1,8 +1,7 @@
 """`trainhall up`: a whole Trainhall on this host, which ends when the command ends.
 
-The coordinator listens on a socket that this process opened and keeps: a port that is taken is told
-at once, and while a coordinator that died is started again, requests wait instead of failing.
-"""
+The coordinator listens on a socket that this process opened and keeps: a taken port is reported
+at once, and while a dead coordinator is restarted, requests wait instead of failing."""
 
 import contextlib
 import errno
@@ -72,7 +71,7 @@ def up(
             raise UsageError("--demo runs a job and --mock cannot run any; give one of them")
         server(host, port, data_dir, database_url, insecure, mock)
     check_slots(slots)
-    # A spec that is wrong is told before anything is started.
+    # A wrong spec is reported before anything is started.
     spec = specs.load(demo, None) if demo is not None else None
     folder = (data_dir or config.user_data_dir()).absolute()
     with _only_one(folder), _listening(host, port) as listener:
@@ -224,7 +223,7 @@ class Hall:
 
 
 def _who_is_refused(host: str, insecure: bool) -> str | None:
-    """What a user has to know who listens on more than loopback."""
+    """Return a warning for users who listen on more than loopback."""
     from trainhall.api.guard import is_loopback
 
     if insecure or is_loopback(host):
@@ -251,10 +250,11 @@ def going_on(client: "Client") -> str | None:
 
 
 def join_token(client: "Client", url: str, folder: Path) -> str | None:
-    """What the agent in `folder` needs to join the coordinator of this host; None: it has joined.
+    """Return the token that the agent in `folder` needs to join this host's coordinator.
 
-    A credential is kept beside the URL for which it was given. Here the URL may change with every
-    start (`--port 0`), and the coordinator is the same as long as it knows the node.
+    None: it has joined. A credential is kept beside the URL for which it was given. Here the URL
+    may change with every start (`--port 0`), and the coordinator is the same as long as it knows
+    the node.
     """
     from trainhall.cluster.agent.data_dir import DataDir
     from trainhall.cluster.wire.protocol import JoinReply

@@ -45,7 +45,7 @@ class Packed:
 
     folder: Path
     names: frozenset[str]
-    """Of files and links, relative to the folder, with `/`."""
+    """Names of files and links, relative to the folder, with `/`."""
     size: int
     """Bytes of the files; the archive is padded."""
     sha256: str
@@ -65,8 +65,9 @@ class Packed:
             raise self._lacks("script.working_dir", where)
 
     def check_task(self, name: str) -> None:
-        """See that the class `package.module:Class` is in what is sent, without running any of it.
-        A module that is not there may be installed on the hosts: that is told, and no fault.
+        """Check that the class `package.module:Class` is in the upload, without running any of it.
+
+        A missing module may be installed on the hosts: that is a note, and no error.
 
         Raises:
             UsageError: its module is sent, and has no such name.
@@ -100,7 +101,7 @@ class Packed:
         )
 
     def _modules(self) -> list[str]:
-        """Those that the folder's own files make."""
+        """Return the modules that the folder's own files make."""
         files = sorted(name for name in self.names if name.endswith(".py"))
         return [f.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for f in files]
 
@@ -134,7 +135,7 @@ class Packed:
 
 
 def _names_of_module(source: str, file: str) -> set[str] | None:
-    """What a module binds at its top; None where only running it tells.
+    """Return the names bound at a module's top level; None if only running it would show them.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: it is not what this Python reads.
@@ -147,7 +148,7 @@ def _names_of_module(source: str, file: str) -> set[str] | None:
 
 
 def _may_bind_more(node: ast.AST) -> bool:
-    """Whether by this a module may get names that its own text does not bind at its top."""
+    """Return whether a statement may bind names that the module's text does not show."""
     match node:
         case ast.ImportFrom():
             return node.names[0].name == "*"
@@ -201,7 +202,7 @@ def _ignored(folder: Path) -> GitIgnoreSpec:
 
 
 def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator[Item]:
-    """What of a folder is sent. As with git, nothing below a folder that is ignored is."""
+    """Yield the items of a folder that are sent; as with git, nothing below an ignored folder."""
     with os.scandir(folder) as entries:
         found = sorted(entries, key=lambda e: e.name)
     for entry in found:
@@ -225,7 +226,7 @@ def _selected(folder: Path, ignored: GitIgnoreSpec, below: str = "") -> Iterator
 
 
 def _is_no_code(folder: Path) -> bool:
-    """Whether it is a virtual environment, or what `trainhall run` has left."""
+    """Return whether it is a virtual environment, or output of `trainhall run`."""
     left = (folder / "metrics.jsonl").exists() and (folder / "attempts").is_dir()
     return left or (folder / "pyvenv.cfg").exists()
 

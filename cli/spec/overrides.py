@@ -1,4 +1,4 @@
-"""What of a job's spec may change from one attempt to the next: the options that say so."""
+"""Options that change a job's spec from one attempt to the next."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ Changes = Annotated[
 
 
 def body_of(workers: int | None, overrides: list[str] | None) -> Json:
-    """What is asked for, as the body of a resume or a restore; empty where nothing is.
+    """Return the body of a resume or a restore; empty without changes.
 
     Raises:
         UsageError: something is to change that cannot.

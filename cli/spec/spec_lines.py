@@ -1,4 +1,4 @@
-"""Where the fields of a job spec stand in its text."""
+"""Positions of a job spec's fields in its text."""
 
 import yaml
 

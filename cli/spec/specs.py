@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainhall.training.spec import JobSpec, SpecError
 
 OUTLOOK_SECONDS = 3.0
-"""How long a submission waits at most to be told when the job will start."""
+"""Most time that a submission waits for the forecast of the job's start."""
 
 
 _SCRIPTS = {".py", ".sh", ".ipynb"}
@@ -84,10 +84,11 @@ def _parsed(
     *,
     option: str,
 ) -> "JobSpec":
-    """
+    """Parse a spec.
+
     Args:
-        text: what people see of it, whose lines are told.
-        option: with what they gave `replaced`.
+        text: the text that users see, whose lines are reported.
+        option: the option by which they gave `replaced`.
     """
     from trainhall.training.spec import SpecError, parse_spec
 
@@ -151,7 +152,7 @@ def _sent(document: dict[str, Any], code: "Packed | None", client: "Client") -> 
 
 
 def _outlook(document: dict[str, Any], client: "Client") -> Any:
-    """When the job would start; None where that is not told soon: it is submitted all the same."""
+    """Return the forecast of the job's start; None if it takes too long: it is submitted anyway."""
     try:
         deadline = time.monotonic() + OUTLOOK_SECONDS
         return client.submit(document, dry_run=True, deadline=deadline).get("outlook")
@@ -160,7 +161,7 @@ def _outlook(document: dict[str, Any], client: "Client") -> Any:
 
 
 def check(spec: "JobSpec", client: "Client") -> tuple[Any, list[str]]:
-    """What a submission would create, and that in words. Nothing is sent but the spec.
+    """Return the job that a submission would create, and a description. Only the spec is sent.
 
     Raises:
         UsageError: as `submit`.
@@ -233,7 +234,7 @@ def _paths(spec: "JobSpec") -> Iterator[tuple[str, str]]:
 
 
 def _say_what_is_not_here(field: str, path: str) -> None:
-    """Of what may well be on other hosts."""
+    """Note a path that may well exist on other hosts."""
     if not Path(path).exists():
         along = "; with `code: FOLDER` it would be uploaded" if field == "script.path" else ""
         say(f"Note: {field}: {path} is not on this host. Every node that runs the job needs "

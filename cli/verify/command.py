@@ -27,7 +27,7 @@ MAX_WORKERS = 8
 DEFAULT_WORKERS = 4
 STOPPED = 130
 NAMED = 3
-"""Of those that are unclear for one reason, so many are named below the table."""
+"""Number of unclear results with one reason that are named below the table."""
 
 
 class Dtype(StrEnum):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 KINDS = ("loss", "gradient", "weight")
 LEAST = 1e-18
-"""Where an error of zero is drawn on the logarithmic axis."""
+"""Position of an error of zero on the logarithmic axis."""
 
 
 def draw(path: Path, results: "list[Result]", dtype: Dtype) -> None:

@@ -1,7 +1,7 @@
-"""What `trainhall verify` runs: a serial baseline, and every strategy beside it.
+"""Runs of `trainhall verify`: a serial baseline, and every strategy beside it.
 
 TEMPORARY/serial/            the baseline's steps (`training.verify.snapshot.Reference`)
-TEMPORARY/attempts/N/        run N: its output and what it differed in
+TEMPORARY/attempts/N/        run N: its output and its differences
 """
 
 import json
@@ -36,7 +36,7 @@ Verdict = Literal["agrees", "differs", "unclear", "failed", "does not fit"]
 
 @dataclass
 class Result:
-    """How a strategy compares with the serial baseline."""
+    """Comparison of a strategy with the serial baseline."""
 
     strategy: str
     mesh: str
@@ -86,7 +86,7 @@ class Comparison:
         self._reference = folder / "serial"
         self._attempts = 0
         self._disturbed: list[dict[str, Any]] | None = None
-        """What the baseline computes otherwise from slightly other weights, if that was needed."""
+        """Differences of the baseline from slightly other weights, if needed."""
 
     def run(self, candidates: list[Candidate]) -> list[Result]:
         """A result for each candidate; those that do not fit have theirs without a run.
@@ -129,7 +129,7 @@ class Comparison:
         shutil.rmtree(folder.path)
 
     def _disturb(self, partition: Partition) -> list[dict[str, Any]]:
-        """What the baseline computes otherwise, by step, from slightly other first weights.
+        """Return the baseline's differences, by step, from slightly other first weights.
 
         Raises:
             CliError: it fails.
@@ -231,7 +231,7 @@ def _check_baseline(status: ShimStatus) -> None:
 
 
 def _read(folder: AttemptFolder) -> list[dict[str, Any]]:
-    """What each step computed otherwise than the baseline."""
+    """Return the differences of each step from the baseline."""
     if not folder.comparison.exists():
         return []
     return [json.loads(line) for line in folder.comparison.read_text().splitlines()]
@@ -258,8 +258,10 @@ def _judge(result: Result, steps: list[dict[str, Any]]) -> None:
 def _doubt(
     result: Result, disturbed: list[dict[str, Any]], share: float, allowed: Tolerance
 ) -> None:
-    """Say so where one process differs from itself as early as a strategy does from it: such a job
-    makes any rounding grow, and a bug that showed no earlier cannot be told from that."""
+    """Mark a result as unclear where one process differs from itself as early as from a strategy.
+
+    Such a job makes any rounding grow, and a bug that showed no earlier cannot be distinguished.
+    """
     assert result.first is not None
     for errors in disturbed[: result.first["step"]]:
         for kind in KINDS:
