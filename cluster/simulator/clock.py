@@ -33,7 +33,7 @@ class CatchingUpClock(SimulatedClock):
         self._live_since: float | None = None
 
     def go_live(self) -> None:
-        """The monotonic time goes on from where it is; the time of day is the host's."""
+        """Continue the monotonic time from where it is; the time of day is the host's."""
         self._live_since = self._system.monotonic()
 
     def now(self) -> datetime:
@@ -46,11 +46,11 @@ class CatchingUpClock(SimulatedClock):
 
 
 class WorldClock:
-    """One machine's clock. Its time of day may jump, and it may sleep while the others go on."""
+    """One machine's clock. Its time of day may jump, and it may sleep while the others continue."""
 
     def __init__(self) -> None:
         self.offset = 0.0
-        """Of the time of day, seconds."""
+        """Offset of the time of day, seconds."""
         self.leapt = 0.0
         """Seconds that its processes did not see."""
 

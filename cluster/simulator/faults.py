@@ -1,4 +1,4 @@
-"""What goes wrong, and when: drawn from the seed, one kind after another, often several at once."""
+"""Faults and their times: drawn from the seed, one kind after another, often several at once."""
 
 import asyncio
 import random
@@ -34,17 +34,17 @@ WEIGHTS: dict[str, float] = {
     "remove": 0.5,
     "drain": 1,
 }
-"""How often each kind is drawn."""
+"""Frequency of each kind."""
 
 LAUNCH_LOOKS, LAUNCH_LOOK_SECONDS = 20, 0.2
-"""How long a host that is about to fail waits for something to launch."""
+"""Number and interval of polls for a launch, for a host that is about to fail."""
 
 BAD_FROM_THE_START = 0.5
 """The share of hosts whose network is bad when the first jobs come."""
 
 
 class Faults:
-    """Injects faults until it is told to stop, then mends all that is broken."""
+    """Injects faults until it is stopped, then repairs everything."""
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world
@@ -109,7 +109,7 @@ class Faults:
             await world.start_coordinator()
 
     async def _suspend_coordinator(self) -> None:
-        """Its machine sleeps: when it wakes up its clocks have gone on, and it heard nobody."""
+        """Suspend its machine: it wakes up with advanced clocks, having received nothing."""
         await self._wait_a_moment()
         seconds = self._chance.uniform(5.0, 300.0)
         self._world.story.fault(
@@ -152,7 +152,7 @@ class Faults:
         await self._part_link(link, self._some((0.5, 5.0), (7.0, 16.0)))
 
     async def _isolate(self) -> None:
-        """A host whose ranks go on is not heard for longer than the coordinator waits."""
+        """Cut off a host whose ranks run on for longer than the coordinator waits."""
         link = self._any_host().link
         if not link.parted:
             await self._part_link(link, self._chance.uniform(8.0, 20.0))
@@ -216,7 +216,7 @@ class Faults:
         host.power_on()
 
     async def _fail_at_launch(self) -> None:
-        """A host cannot be heard any more, and loses its power just after it launched something."""
+        """Cut off a host, and its power, just after it launched something."""
         world = self._world
         host = self._chance.choice([h for h in world.hosts if not h.shims()] or world.hosts)
         if not host.powered or host.link.parted:
@@ -309,6 +309,6 @@ class Faults:
         return self._chance.uniform(*(short if self._chance.random() < 0.6 else long))
 
     async def _wait_a_moment(self) -> None:
-        """So that a fault meets what is under way at any of its points."""
+        """Wait for a random moment, so that a fault may hit any point of the work in progress."""
         for _ in range(self._chance.randint(0, 30)):
             await asyncio.sleep(0)

@@ -110,7 +110,7 @@ class Process:
         self.stopped = False
         """By SIGSTOP: time passes, and it does nothing."""
         self.due: list[_Callback] = []
-        """What waits until it goes on."""
+        """Callbacks that wait until it continues."""
         self.tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they began; a set would have another one in every run."""
 
@@ -123,7 +123,7 @@ class Process:
         self.stopped = True
 
     def go_on(self) -> None:
-        """What became due meanwhile is done now, in the order in which it did."""
+        """Run the callbacks that became due meanwhile, in their order."""
         self.stopped = False
         due, self.due = self.due, []
         loop = asyncio.get_running_loop()

@@ -29,7 +29,7 @@ DELAY_SECONDS = (0.001, 0.05)
 PING_SECONDS = (3.0, 8.0)
 """Until either end of a connection notices that nothing comes through."""
 OPEN_SECONDS = 4.0
-"""Until a connection that nobody answers is given up."""
+"""Timeout of a connection without a reply."""
 ANSWER_SECONDS = 8.0
 """The same for a request."""
 
@@ -88,7 +88,7 @@ class Link:
         await asyncio.sleep(self._chance.uniform(*self.delay))
 
     def doubles(self) -> bool:
-        """Whether the request at hand is sent twice."""
+        """Return whether the present request is sent twice."""
         if self._happens(self.doubling):
             self._story.faults["request doubled"] += 1
             return True
@@ -209,11 +209,11 @@ class Wire:
 
 
 class Server:
-    """Where the coordinator can be reached, whichever of its processes is there.
+    """Address of the coordinator, whichever of its processes is there.
 
     Args:
         on_message: called with a node's id when a message of it arrives.
-        broke: called with an error that no coordinator should meet.
+        broke: called with an error that no coordinator should raise.
     """
 
     def __init__(

@@ -16,10 +16,10 @@ from trainhall.cluster.simulator.world import FAULTY_SECONDS, World
 LONGEST_SECONDS = 2000.0
 """Virtual, of a whole run."""
 SETTLED_SHARE = 0.6
-"""Of seeds in which nothing fails before the first jobs run: what fails then meets their ranks."""
+"""Share of seeds in which nothing fails before the first jobs run: later faults hit their ranks."""
 SETTLED_SECONDS = (3.0, 7.0)
 CROWDED_SHARE = 0.08
-"""Of seeds in which, when nothing fails any more, a large job has to get past small ones."""
+"""Share of seeds in which, after all faults, a large job has to get past small ones."""
 
 
 @dataclass
@@ -30,15 +30,15 @@ class Result:
     events: int
     virtual_seconds: float
     faults: Counter[str]
-    """How often each kind was injected."""
+    """Number of injections of each kind."""
     checks: Counter[str]
-    """How often each invariant was checked."""
+    """Number of checks of each invariant."""
     exercised: Counter[str]
-    """How often something happened that could have broken one."""
+    """Number of events that could have broken an invariant."""
     jobs: int
     attempts: int
     digest: str
-    """Of the story: two runs of one seed have the same."""
+    """Hash of the story: two runs of one seed have the same."""
     story: list[str] = field(default_factory=list, repr=False)
 
 

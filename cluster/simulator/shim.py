@@ -39,13 +39,13 @@ class Folder:
     """The newest that an agent gave to the shim."""
     shim: "Shim | None" = None
     ended: tuple[Outcome, Failure | None] | None = None
-    """What an agent found out in the place of a shim that had died."""
+    """Outcome that an agent found in place of a dead shim."""
     tapes: dict[tuple[int, int], Tape] = field(default_factory=dict)
     """By the rank and the generation with which a process began."""
     recovered: Tape | None = None
-    """What its agent found of an earlier attempt's checkpoints, which nobody had told of."""
+    """Unreported checkpoints of an earlier attempt, which its agent found."""
     acked_at: float = float("-inf")
-    """What the agent last passed on for `on_isolation: stop`."""
+    """Newest acknowledgement that the agent passed on for `on_isolation: stop`."""
 
 
 class Machine(Protocol):
@@ -56,7 +56,7 @@ class Machine(Protocol):
     story: Story
 
     def group(self, launch: Launch) -> Group:
-        """Where the ranks of a launch meet."""
+        """Return the process group of a launch's ranks."""
 
     def time_of_day(self) -> float: ...
 
@@ -66,7 +66,7 @@ class Machine(Protocol):
         """Tell the host's agent, if there is one, to look."""
 
     def wrote(self) -> None:
-        """Tell it that a rank has told something, which is rare."""
+        """Note that a rank has reported something, which is rare."""
 
     def begins(self, rank: Rank) -> None:
         """A process begins."""
@@ -79,7 +79,7 @@ class Machine(Protocol):
         """
 
     def sent_away(self, shim: "Shim", rank: Rank) -> None:
-        """A process ends because it was told to."""
+        """Note that a process ends on request."""
 
     def ended(self, shim: "Shim") -> None:
         """No rank of it is left, or nobody supervises what is left."""
@@ -91,7 +91,7 @@ class Shim:
         self.launch = folder.launch
         self.alive = True
         self.control = Command.RUN
-        """What the ranks read."""
+        """Command that the ranks read."""
         self.newest_group: Launch | None = None
         """The same: the newest generation whose ranks can meet, of a job that regroups in place."""
         self.isolated = False
@@ -115,7 +115,7 @@ class Shim:
 
     @property
     def pids(self) -> dict[tuple[str, int], int]:
-        """Of the processes that the present launch lists, by device."""
+        """Return the pids of the processes in the present launch, by device."""
         table = self._ranks.current
         return {member.device: member.state.pid for member in table if member.state.pid}
 
@@ -253,12 +253,12 @@ class Shim:
         self._settle()
 
     def _send_off_late_ones(self) -> None:
-        """Of ranks that came for a generation before which the job was completed."""
+        """Send away ranks that came for a generation before which the job was completed."""
         for rank in self.running:
             rank.end(EXIT_STOPPED)
 
     def _has_left(self, member: RankEntry) -> bool:
-        """It was told so by an earlier launch. The present one lists its device again."""
+        """Return whether it left with an earlier launch; the present one lists its device again."""
         is_over = self._failure is not None or self.has_completed
         is_going_on = not is_over and self.control is not Command.STOP
         return self.launch.in_place and is_going_on and member.state.exit_code == EXIT_STOPPED
@@ -323,7 +323,7 @@ class Shim:
     # -- its end ---------------------------------------------------------------------------------
 
     def die(self, *, with_ranks: bool, silently: bool = False) -> None:
-        """It is killed without a word; its ranks go on where only the shim is killed."""
+        """Kill it silently; its ranks run on if only the shim is killed."""
         self.alive = False
         if with_ranks:
             for rank in self.running:
@@ -375,7 +375,7 @@ class Shim:
 
 
 def _describe(member: RankEntry, rank: Rank) -> Failure:
-    """Why a rank failed, as `outcome.describe_failure` tells it from files."""
+    """Return the failure of a rank, as `outcome.describe_failure` reads it from files."""
     state, exception = member.state, None
     words = f"was ended by signal {state.signal}"
     if state.exit_code == EXIT_NOT_REGROUPED:

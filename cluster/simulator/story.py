@@ -1,4 +1,4 @@
-"""What happened, in words: the log of a run, and how often each thing was done."""
+"""The log of a run as text, with counts of each kind of event."""
 
 import contextlib
 import hashlib
@@ -28,9 +28,9 @@ class Story:
         self.exercised: Counter[str] = Counter()
         """By what happened that could have broken an invariant."""
         self.muted = False
-        """What a process logs while it is killed, nobody reads."""
+        """Set while a process is killed: nobody reads its log."""
         self.events = 0
-        """What was delivered, committed, begun, ended or broken."""
+        """Number of deliveries, commits, starts, ends and faults."""
 
     def log(self, who: str, what: str) -> None:
         self.events += 1
@@ -42,7 +42,7 @@ class Story:
 
     @property
     def digest(self) -> str:
-        """Of all lines: two runs of one seed have the same."""
+        """Return the hash of all lines: two runs of one seed have the same."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()
 
     @contextlib.contextmanager

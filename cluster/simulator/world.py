@@ -56,16 +56,16 @@ OPTIONS = ClusterOptions(
     packing_seconds=1e6,
     quotas=Quotas(projects={LIMITED_PROJECT: LIMITED_DEVICES}),
 )
-"""Shorter than in production, in the same order: most nodes are given up while jobs run."""
+"""Shorter than in production, in the same order: most nodes are lost while jobs run."""
 FAULTY_SECONDS = (8.0, 14.0)
 URGENT_SHARE = 0.5
-"""Of the large jobs that come among small ones: they have a higher priority."""
+"""Share of the large jobs among small ones that have a higher priority."""
 FINISH_SECONDS = 400.0
 """Within which all has to be over once the last fault is."""
 
 
 class _Ids:
-    """Of the world, whichever coordinator asks."""
+    """Ids of the world, whichever coordinator asks."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -87,9 +87,9 @@ class World:
         self.hosts: list[Host] = []
         self.users = self._link("users")
         self.jobs: list[str] = []
-        """Those whose submission was acknowledged."""
+        """Jobs whose submission was acknowledged."""
         self.limited: set[str] = set()
-        """Those of a project with a quota."""
+        """Jobs of a project with a quota."""
         loop = asyncio.get_running_loop()
         self.disk = Disk(chance.stream(seed, "disk"), self._on_commit)
         self.inspector = Inspector(self.disk.connection, self.hosts, OPTIONS, story, loop.time)
@@ -270,7 +270,7 @@ class World:
             await asyncio.sleep(random_.uniform(0.5, 2.0))
 
     async def command(self, what: str, job_id: str) -> None:
-        """It may be refused, or lost."""
+        """Send a command, which may be refused or lost."""
         slots = sum(len(host.devices) for host in self.hosts)
         # One that is larger than its quota would wait for ever.
         most = min(slots, LIMITED_DEVICES) if job_id in self.limited else slots
@@ -370,7 +370,7 @@ def _describe_assignment(assignment: Assignment) -> str:
 
 
 def _resources(random_: random.Random, slots: int) -> dict[str, int]:
-    """Of a job, of which every other one is elastic."""
+    """Return the resources of a job; every other one is elastic."""
     most = min(slots, random_.choice([1, 2, 3, 3, 4, 6]))
     if random_.random() < 0.5:
         return {"workers": most}

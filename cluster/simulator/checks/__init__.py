@@ -1,1 +1,1 @@
-"""What must hold at every moment of a simulated run."""
+"""Checks that hold at every moment of a simulated run."""

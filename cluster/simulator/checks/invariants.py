@@ -1,7 +1,7 @@
-"""What must hold at every moment, whatever fails: the invariants of the design, by their numbers.
+"""The invariants of the design, by their numbers, which hold at every moment, whatever fails.
 
-The database is looked at after every commit, the hosts whenever ranks are launched. What only time
-can show (an end that has to come) is looked at when the faults are over.
+The database is checked after every commit, the hosts whenever ranks are launched. Properties that
+only time can show (an end that has to come) are checked when the faults are over.
 """
 
 import functools
@@ -82,7 +82,7 @@ def _held(grants: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """What a revoked token may not change any more."""
+    """Values that a revoked token may not change any more."""
 
     state: str
     goal: str
@@ -112,7 +112,7 @@ class Inspector:
         self._story = story
         self._now = now
         self._devices: dict[tuple[str, int], _AttemptKey] = {}
-        """Whose ranks were launched last on a device."""
+        """Attempt whose ranks were launched last on a device."""
         self.acknowledged: dict[str, str] = {}
         """Jobs whose submission was answered, by idempotency key."""
         self.listening_since = 0.0
@@ -176,7 +176,7 @@ class Inspector:
         self._jobs = now
 
     def _check_path(self, job_id: str, state: str) -> None:
-        """The job's events tell each edge that it took, and where it is."""
+        """Check that the job's events name each edge that it took, and its present state."""
         at = self._jobs.get(job_id)
         rows = self._db.execute(
             "SELECT seq, data FROM events WHERE job_id = ? AND kind = 'state' AND seq > ? "
@@ -275,7 +275,7 @@ class Inspector:
                 )
 
     def _check_nodes(self) -> None:
-        """A node is given up only after it, and this coordinator, were there long enough."""
+        """Check that a node is lost only after it, and this coordinator, were there long enough."""
         self._story.checks[GRACE] += 1
         now = {}
         for node_id, state in self._db.execute("SELECT id, state FROM nodes").fetchall():
@@ -339,8 +339,11 @@ class Inspector:
                         self._fail(ISOLATED, f"{what}, and its job says on_isolation: stop")
 
     def _check_void(self, older: Launch, host: Host) -> None:
-        """Beside a newer attempt only one may run that was revoked, or ranks of a generation that
-        it has left, on a host that is not heard: what they tell and save is refused."""
+        """Check the launches beside a newer attempt.
+
+        Only a revoked attempt may run there, or ranks of a generation that it has left, on an
+        unreachable host: their reports and saves are refused.
+        """
         key = (older.job_id, older.attempt)
         self._story.checks[ISOLATED] += 1
         self._story.exercised[RAN_BESIDE] += 1
@@ -361,7 +364,7 @@ class Inspector:
         self._story.exercised[SURVIVED] += any(state not in FINAL_STATES for (state,) in states)
 
     def spoke(self, job_id: str, attempt: int) -> None:
-        """The coordinator takes what an attempt told."""
+        """Record that the coordinator accepts a report of an attempt."""
         self._story.exercised[REVOKED_SPOKE] += (job_id, attempt) in self._revoked
 
     def ended(self, job_id: str, attempt: int, isolated: bool) -> None:
@@ -386,7 +389,7 @@ class Inspector:
         ]
 
     def unfinished(self) -> list[str]:
-        """What is not over yet, in words."""
+        """Return descriptions of everything that is not over yet."""
         found = self.unfinished_jobs()
         for host in self._hosts:
             found += [f"{name(s.launch)} runs on {host.name}" for s in host.shims() if s.running]
@@ -411,7 +414,7 @@ class Inspector:
         self.lineages.ended()
 
     def _check_counted_once(self, measured: dict[tuple[str, int, str], Measured]) -> None:
-        """What a writer measured is stored once, and nothing that was acknowledged is missing."""
+        """Check that measurements are stored once, and no acknowledged one is missing."""
         self._story.checks[ONCE] += 1
         stored: Counter[tuple[str, int, int]] = Counter()
         rows = self._db.execute("SELECT job_id, attempt, payload FROM metric_frames")

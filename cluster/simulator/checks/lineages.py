@@ -1,7 +1,7 @@
-"""Whose steps count: those of the newest generation of the newest attempt, from where it goes on.
+"""Lineages: steps of the newest generation of the newest attempt count, from where it resumes.
 
-Ranks that a regrouping left out, or of an attempt that was replaced, may go on beside it. What they
-tell is looked for where it would show: in how far the job is, its checkpoints, and its curve.
+Ranks that a regrouping left out, or of an attempt that was replaced, may run on beside it. Their
+reports are searched for where they would show: in the job's step, its checkpoints, and its curve.
 """
 
 import json
@@ -23,9 +23,10 @@ _Token = tuple[int, int]
 
 
 class Lineages:
-    """
+    """Check which steps count.
+
     Args:
-        fail: is told of each violation.
+        fail: called with each violation.
     """
 
     def __init__(
@@ -38,16 +39,16 @@ class Lineages:
         self._story = story
         self._fail = fail
         self._newest: dict[str, _Token] = {}
-        """Of each job: whose ranks were the last to meet."""
+        """Token whose ranks joined last, by job."""
         self._reached: dict[str, int] = {}
         """The step that they have come to."""
         self._taken: dict[str, dict[int, _Token]] = {}
-        """Who took each step of a job, of those that count."""
+        """Token that took each step of a job, of those that count."""
         self._checkpoints = 0
         """Up to this row they have been looked at."""
 
     def met(self, group: Group) -> None:
-        """The ranks of a generation know where they go on from."""
+        """Record the step from which the ranks of a generation continue."""
         job_id, token = group.launch.job_id, _token(group)
         if token < self._newest.get(job_id, token):
             return
@@ -106,10 +107,12 @@ class Lineages:
         self._story.exercised[MEASURED_VOID] += count
 
     def check_curve(self, job_id: str, curve: Mapping[int, float]) -> None:
-        """Of a completed job. A step may also be told again by those who went on behind it.
+        """Check the curve of a completed job.
+
+        A step may also be reported by ranks that continued after it.
 
         Args:
-            curve: what was measured, by step.
+            curve: measured values, by step.
         """
         self._story.checks[VOID] += 1
         for step, found in curve.items():

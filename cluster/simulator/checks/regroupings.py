@@ -1,6 +1,6 @@
-"""What must hold of processes while their attempt goes from one generation to the next.
+"""Checks of processes while their attempt goes from one generation to the next.
 
-Hosts are looked at whenever a shim takes up a launch, ranks whenever they meet, and the database
+Hosts are checked whenever a shim takes up a launch, ranks whenever they join, and the database
 after each commit that raises a generation.
 """
 
@@ -36,7 +36,7 @@ LEFT_OUT = f"{LEFT_BEHIND}: a host was heard that a regrouping had left out"
 EXERCISED = (REGROUPED, SPANNED, KEPT, REPLACED, HANDED_OVER, BEGAN_FROM_SCRATCH, LEFT_OUT)
 
 _ENDS_WITHIN_SECONDS = 5.0
-"""What is not wanted on a host any more is told to stop, and killed soon."""
+"""Time in which an unwanted process is asked to stop, and killed."""
 _LEAVES_WITHIN_SECONDS = LEAVE_SECONDS + 5.0
 """Ranks that a later generation leaves out may wait for the others to agree on a step."""
 
@@ -45,7 +45,7 @@ _AttemptKey = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Leaving:
-    """An agent has heard that its host has no rank of an attempt any more."""
+    """An agent that has received a launch without ranks on its host."""
 
     host: Host
     agent: object
@@ -54,9 +54,10 @@ class _Leaving:
 
 
 class Regroupings:
-    """
+    """Check regroupings.
+
     Args:
-        fail: is told of each violation.
+        fail: called with each violation.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class Regroupings:
         """Processes that have begun since the last look."""
         self._writers: set[tuple[str, int, str]] = set()
         self._reached: dict[_AttemptKey, tuple[int, int]] = {}
-        """The newest generation whose ranks met, and the newest step that they took, or began
-        behind. Ranks that were left out may go on."""
+        """Newest generation whose ranks joined, and the newest step that they took, or began
+        after. Ranks that were left out may run on."""
         self._begun_at: dict[str, int] = {}
         """The furthest step of a job from which ranks have gone on by a checkpoint."""
         self._leaving: dict[tuple[str, _AttemptKey], _Leaving] = {}
@@ -135,7 +136,7 @@ class Regroupings:
                 )
 
     def sent_away(self, host: Host, shim: Shim, rank: Rank) -> None:
-        """A process was told to end."""
+        """Record that a process was asked to end."""
         launch = shim.launch
         self._story.checks[SURVIVORS] += 1
         row = self._db.execute(
@@ -152,7 +153,7 @@ class Regroupings:
     # -- what ranks do ---------------------------------------------------------------------------
 
     def met(self, group: Group) -> None:
-        """The ranks of a generation know where they go on from."""
+        """Record the step from which the ranks of a generation continue."""
         launch = group.launch
         self._story.checks[STEPS] += 1
         self._story.checks[MEMBERS] += 1
@@ -204,8 +205,11 @@ class Regroupings:
     def regrouped(
         self, key: _AttemptKey, before: Set[tuple[str, int]], after: Set[tuple[str, int]]
     ) -> None:
-        """An attempt goes on with other devices: not all that have the state are given up, unless
-        nobody has told yet that those which go on have fallen."""
+        """Check an attempt that continues with other devices.
+
+        Some of the ranks with the state must stay, unless nobody has reported yet that those
+        have failed.
+        """
         self._story.checks[STEPS] += 1
         there = {
             node_id
@@ -239,7 +243,7 @@ class Regroupings:
     # -- hosts that were left behind -------------------------------------------------------------
 
     def agent_takes(self, host: Host, desired: Desired) -> None:
-        """A host is heard, and is told what shall run on it."""
+        """Record the desired state that a reporting host receives."""
         ranks = {(a.launch.job_id, a.launch.attempt): a.launch.ranks for a in desired.assignments}
         for shim in host.shims():
             key = (shim.launch.job_id, shim.launch.attempt)
@@ -275,7 +279,7 @@ def _token(shim: Shim) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=1000)  # most rows say what they said after the commit before
 def places_of(allocation: str) -> frozenset[tuple[str, int]]:
-    """Of an attempt's allocation, its devices by node id and index."""
+    """Return the devices of an attempt's allocation by node id and index."""
     return frozenset(
         (host["node_id"], rank["device_index"])
         for host in json.loads(allocation)

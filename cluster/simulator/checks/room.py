@@ -1,7 +1,7 @@
-"""What must hold of who makes room for whom, and of who waits behind whom.
+"""Checks of preemption, and of the order of waiting jobs.
 
-While things fail, a job may lose again and again what was made free for it. So what takes time is
-looked at once the last fault is over.
+While things fail, a job may lose again and again the devices that others released for it. So
+everything that takes time is checked once the last fault is over.
 """
 
 import sqlite3
@@ -39,9 +39,10 @@ class _Promise:
 
 
 class RoomInspector:
-    """
+    """Check preemption.
+
     Args:
-        fail: is told of each violation.
+        fail: called with each violation.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RoomInspector:
         self._promises: dict[str, _Promise] = {}
         """By the job for which room is made, as long as it waits."""
         self._made_room: set[tuple[str, str]] = set()
-        """Who did for whom, ever."""
+        """Pairs of a preempted job and its beneficiary, over the whole run."""
         self._large: dict[str, float] = {}
         """Jobs that come first in the queue, and since when."""
 

@@ -1,4 +1,4 @@
-"""What is told of an invariant that does not hold."""
+"""Violation of an invariant."""
 
 
 class InvariantViolationError(Exception):

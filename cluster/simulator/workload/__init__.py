@@ -1,1 +1,1 @@
-"""What simulated ranks do over time: steps, metrics, output, checkpoints, gradients."""
+"""Simulated work of ranks over time: steps, metrics, output, checkpoints, gradients."""

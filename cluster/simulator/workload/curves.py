@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 PHASES = ("data", "forward", "backward", "communication", "optimizer")
-"""Of a step, in the order in which the recorder of the training loop writes them."""
+"""Phases of a step, in the order in which the recorder of the training loop writes them."""
 BLOCK = 64
 """Steps that are drawn together."""
 _COMMUNICATION = 3
@@ -26,7 +26,7 @@ _GIB = 2.0**30
 
 @dataclass(frozen=True)
 class Model:
-    """What the spec's task says of the model that would train."""
+    """Size of the model that the spec's task would train."""
 
     samples: int
     parameters: int
@@ -92,7 +92,7 @@ class Block:
     """Job-wide columns but those that follow from the seconds."""
     seconds: Floats
     durations: Floats
-    """Of each step, as the clock on the wall has it."""
+    """Duration of each step in wall time."""
 
 
 class Curves:

@@ -1,4 +1,4 @@
-"""A device under load: what NVML would tell of an H100 that does this much."""
+"""A device under load: NVML's readings of an H100 with this load."""
 
 import math
 import random
@@ -16,7 +16,7 @@ _WARMING_SECONDS = 45.0
 
 @dataclass(frozen=True)
 class Load:
-    """What a rank asks of its device."""
+    """Load of a rank on its device."""
 
     utilization: float
     """0 to 100."""
@@ -37,7 +37,7 @@ class Gpu:
     _read_at: float | None = None
 
     def use(self, load: Load, now: float) -> DeviceUse:
-        """What it reads; its temperature follows its power with the time that passed.
+        """Return the reading; the temperature follows the power with the time that passed.
 
         Args:
             now: monotonic seconds.

@@ -15,7 +15,7 @@ from trainhall.training.link.gradient_record import (
 from trainhall.training.spec import JobSpec
 
 _BLOCKS = 6
-"""Of a model whose layers the spec does not tell."""
+"""Number of blocks in a model whose layers the spec does not give."""
 _SPREAD = 2.1
 """Standard deviation of the binary logarithm of a gradient's numbers."""
 _UNUSED = 0.04
@@ -23,7 +23,7 @@ _UNUSED = 0.04
 
 
 class Gradients:
-    """Those of one attempt.
+    """Gradients of one attempt.
 
     Args:
         parameters: how many numbers the model has in all.
@@ -39,7 +39,7 @@ class Gradients:
         self._shares = depth * biases * np.exp(0.25 * self._chance.standard_normal(len(depth)))
 
     def record(self, step: int, norm: float, request: int) -> GradientRecord:
-        """Of a step whose global norm is known."""
+        """Return the record of a step whose global norm is known."""
         shares = self._shares * np.exp(0.12 * self._chance.standard_normal(len(self._shares)))
         norms = norm * shares / math.sqrt(float((shares**2).sum()))
         # Ranks see samples of their own, and much of what they see differs averages out.

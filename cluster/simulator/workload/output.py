@@ -1,4 +1,4 @@
-"""What simulated ranks write to their output, as the console of the training loop words it."""
+"""Output of simulated ranks, worded like the console of the training loop."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
 
 
 def warning(rank: int, host: str, chance: random.Random) -> str:
-    """What libraries have to say when a rank starts."""
+    """Return a library's warning at the start of a rank."""
     text = chance.choice((
         "UserWarning: the number of data loader workers is above the number of cores of a rank",
         "FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated",
@@ -68,7 +68,7 @@ def traceback(rank: int, frames: Sequence[Frame], kind: str, message: str) -> st
 
 
 def script_lines(rank: int, step: int, total: int, loss: float, chance: random.Random) -> list[str]:
-    """A script's own way to tell how far it is."""
+    """Return a script's own progress output."""
     if rank:
         return [f"[rank {rank}] batch {step}: {chance.uniform(180, 260):.0f} ms"]
     done = round(20 * step / total)

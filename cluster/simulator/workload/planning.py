@@ -1,4 +1,4 @@
-"""What a simulated host answers when it is asked to plan: quickly, and a little off the mark."""
+"""Plans of simulated hosts: quick, and slightly off."""
 
 from trainhall.cluster.simulator.workload.curves import Model, model_of
 from trainhall.training.link.launch import Launch
@@ -13,7 +13,7 @@ from trainhall.training.spec.plan import (
 from trainhall.training.spec.strategies import candidates, with_mesh
 
 _SHARES = {"ddp": 0.92, "fsdp": 0.55, "tensor": 0.5}
-"""Of a model's memory under ddp, by strategy in the order of preference."""
+"""Share of a model's memory under ddp, by strategy in the order of preference."""
 _OPTIMISM = 0.9
 """Predicted by actual time of a step."""
 _KINDS = {"parameters": 0.14, "gradients": 0.14, "optimizer": 0.28, "activations": 0.42}

@@ -29,9 +29,9 @@ from trainhall.training.link.status import Outcome
 PROGRESS_SECONDS = 10.0
 """Training between two lines of progress, at least."""
 _LINES_AT_ONCE = 12
-"""Of progress, when a long time passes at once."""
+"""Most lines of progress, when a long time passes at once."""
 _OPTIMIZER_BYTES = 12
-"""Of a parameter in a checkpoint: the weight and two moments."""
+"""Bytes of a parameter in a checkpoint: the weight and two moments."""
 
 
 class Training(Work):
@@ -201,7 +201,7 @@ class Training(Work):
         }
 
     def _bubble(self, timings: dict[str, Sequence[float]]) -> dict[str, Sequence[float]]:
-        """Of a pipeline: the share of a step in which ranks wait, and what its schedule costs."""
+        """Return a pipeline's share of waiting in a step, and the cost of its schedule."""
         if self.spec.strategy not in ("pipeline", "model"):
             return {}
         names = ("communication_seconds", "forward_seconds", "backward_seconds")
