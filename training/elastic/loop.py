@@ -33,7 +33,8 @@ from trainhall.training.elastic.state_transfer import share_tensors
 from trainhall.training.elastic.step_rollback import StepRollback
 from trainhall.training.hash_chain.writer import catch_up
 from trainhall.training.link.launch import Command
-from trainhall.training.link.progress import Doing, Progress
+from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_STOPPED
 from trainhall.training.loop.loop import Loop
 from trainhall.training.loop.metrics_recorder import peak_memory_bytes

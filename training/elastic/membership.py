@@ -13,7 +13,8 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.training.link.control import STUCK_SECONDS, Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.launch import Command, Launch, RankSlot
-from trainhall.training.link.progress import Doing, Progress
+from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_STUCK
 
 LOOK_SECONDS = 0.005

@@ -1,24 +1,17 @@
 """A rank's activity: a small shared page, by which the shim distinguishes a hang from work.
 
-Writing costs less than a microsecond a step: every field is one aligned store into mapped memory,
-and nothing is locked. A reader may see a step's fields of two moments; it looks again later.
+`progress_writer` writes it without a lock: a reader may see fields of two moments of a step, and
+reads it again later.
 
     progress/<pid>.bin      eight fields of eight bytes
     progress/<pid>.stacks   where the process writes its stacks when it gets `STACKS_SIGNAL`
 """
 
-import contextlib
-import faulthandler
-import mmap
-import os
 import signal
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from time import monotonic
-from typing import TextIO
 
 STACKS_SIGNAL = signal.SIGUSR2
 """A process whose page says so answers it with the stacks of all its threads."""
@@ -61,21 +54,19 @@ class Part(IntEnum):
 
 
 # The fields, by their position. Plain numbers: an enum's member costs more than the store.
-_DOING = 0
-_ANSWERS = 1
+DOING = 0
+ANSWERS = 1
 """1: the process answers `STACKS_SIGNAL`."""
-_STEP = 2
-_PASSED = 3
+STEP = 2
+PASSED = 3
 """Eight times the number of parts finished in this step, plus the part that the rank is in."""
-_TIMED_STEPS = 4
-_TIMED_SECONDS = 5
-_LONGEST = 6
-_FIRST = 7
-_SIZE = 64
+TIMED_STEPS = 4
+TIMED_SECONDS = 5
+LONGEST = 6
+FIRST = 7
+SIZE = 64
 _PAGE = struct.Struct("@QQQQQddd")
-_COUNT = 8
-_STEPPING, _READING, _BETWEEN = int(Doing.STEPPING), int(Doing.READING), int(Part.BETWEEN)
-_FIRST_STEP = int(Doing.FIRST_STEP)
+COUNT = 8
 
 
 @dataclass(frozen=True)
@@ -110,8 +101,8 @@ def read(attempt: Path, pid: int) -> RankProgress | None:
             doing=Doing(doing),
             answers=answers == 1,
             step=step,
-            parts=passed // _COUNT,
-            part=Part(passed % _COUNT),
+            parts=passed // COUNT,
+            part=Part(passed % COUNT),
             mean_seconds=seconds / timed if timed else None,
             longest_seconds=longest,
             first_seconds=first,
@@ -129,126 +120,3 @@ def newest_step(attempt: Path) -> int | None:
 
 def stacks_path(attempt: Path, pid: int) -> Path:
     return folder_of(attempt) / f"{pid}.stacks"
-
-
-class Progress:
-    """This process's page.
-
-    Args:
-        attempt: the attempt's folder; None: nobody reads it, and nothing is written.
-    """
-
-    def __init__(self, attempt: Path | None = None) -> None:
-        self._stacks: TextIO | None = None
-        self._slots = self._map(attempt)
-        self._times = self._slots.cast("B").cast("d")
-        self._last = monotonic()
-        self._passed = 0
-        self._timed = 0
-        self._seconds = 0.0
-        self._longest = self._first = 0.0
-        self._longest_of: dict[int, float] = {}
-        self._had_first = False
-
-    def _map(self, attempt: Path | None) -> memoryview:
-        if attempt is None:
-            return memoryview(bytearray(_SIZE)).cast("Q")
-        pid = os.getpid()
-        folder_of(attempt).mkdir(exist_ok=True)
-        path = folder_of(attempt) / f"{pid}.bin"
-        path.write_bytes(bytes(_SIZE))
-        with path.open("r+b") as file:
-            slots = memoryview(mmap.mmap(file.fileno(), _SIZE)).cast("Q")
-        # A script may have a use of its own for the signal.
-        if signal.getsignal(STACKS_SIGNAL) == signal.SIG_DFL:
-            self._stacks = stacks_path(attempt, pid).open("w")
-            faulthandler.register(STACKS_SIGNAL, self._stacks, all_threads=True, chain=False)
-            slots[_ANSWERS] = 1
-        return slots
-
-    def close(self) -> None:
-        """Tell nothing any more, and answer no signal."""
-        if self._stacks is not None:
-            faulthandler.unregister(STACKS_SIGNAL)
-            self._stacks.close()
-            self._slots[_ANSWERS] = 0
-
-    def begin(self, step: int) -> None:
-        """Start to train after `step`; what the next one takes may be out of the ordinary."""
-        self._slots[_STEP] = step
-        self._had_first = False
-        self._last = monotonic()
-        self._slots[_DOING] = Doing.FIRST_STEP
-
-    def passed(self, part: int) -> None:
-        """A part of the step has ended; `part` is its number in `clock.Phase`."""
-        self._passed += _COUNT
-        # The part after it has the next number.
-        self._slots[_PASSED] = self._passed + part + 1
-
-    def reading(self) -> None:
-        """The rank waits for a batch."""
-        if self._had_first:
-            self._slots[_DOING] = _READING
-
-    def read(self) -> None:
-        """The batch is there."""
-        if self._had_first:
-            self._slots[_DOING] = _STEPPING
-
-    def step(self, step: int) -> None:
-        """A step is finished."""
-        now = monotonic()
-        elapsed = now - self._last
-        self._last = now
-        slots = self._slots
-        if self._had_first:
-            if elapsed > self._longest:
-                self._longest = elapsed
-                self._times[_LONGEST] = elapsed
-            self._timed += 1
-            self._seconds += elapsed
-            if elapsed > self._longest_of.get(_STEPPING, 0.0):
-                self._longest_of[_STEPPING] = elapsed
-            slots[_TIMED_STEPS] = self._timed
-            self._times[_TIMED_SECONDS] = self._seconds
-        else:
-            self._had_first = True
-            slots[_DOING] = _STEPPING
-            if elapsed > self._first:
-                self._first = elapsed
-                self._times[_FIRST] = elapsed
-        self._passed = 0
-        slots[_PASSED] = _BETWEEN
-        slots[_STEP] = step
-
-    def moved(self) -> None:
-        """Something of what the rank does is done."""
-        self._passed += _COUNT
-        self._slots[_PASSED] = self._passed
-
-    def usual(self) -> float | None:
-        """The most seconds that what the rank does has taken it so far; None: it is the first time.
-        That of a first step is left out. Any thread may ask."""
-        doing = int(self._slots[_DOING])
-        steps = doing in (_STEPPING, _READING, _FIRST_STEP)
-        return self._longest_of.get(_STEPPING if steps else doing)
-
-    @property
-    def now(self) -> Doing:
-        """The rank's activity. Any thread may ask."""
-        return Doing(self._slots[_DOING])
-
-    def doing(self, doing: Doing) -> None:
-        """From here on; for what no step follows, or what `begin` ends."""
-        self._slots[_DOING] = doing
-
-    @contextlib.contextmanager
-    def while_(self, doing: Doing) -> Iterator[None]:
-        """Within it the rank does something else than steps, whose time is none of theirs."""
-        self._slots[_DOING] = doing
-        begun = monotonic()
-        yield
-        self._longest_of[doing] = max(monotonic() - begun, self._longest_of.get(doing, 0.0))
-        self._slots[_DOING] = Doing.STEPPING if self._had_first else Doing.FIRST_STEP
-        self._last = monotonic()

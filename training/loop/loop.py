@@ -24,7 +24,8 @@ from trainhall.training.gradients.collect import GradientCapture
 from trainhall.training.hash_chain.writer import ChainWriter
 from trainhall.training.link.control import Control
 from trainhall.training.link.launch import Command
-from trainhall.training.link.progress import Doing, Progress
+from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.status import EXIT_COMPLETED, EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.loop import network_probe
 from trainhall.training.loop.checkpoint_schedule import CheckpointSchedule

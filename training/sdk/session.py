@@ -25,7 +25,8 @@ from trainhall.training.link.control import Control
 from trainhall.training.link.folder import AttemptFolder
 from trainhall.training.link.frames import complete_frames
 from trainhall.training.link.launch import Command, Launch
-from trainhall.training.link.progress import Doing, Progress
+from trainhall.training.link.progress import Doing
+from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.spool import EventSpool, MetricSpool
 from trainhall.training.link.status import EXIT_PAUSED, EXIT_STOPPED
 from trainhall.training.sdk.reporting import Reporter, Spooled, Terminal

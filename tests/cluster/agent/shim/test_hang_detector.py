@@ -19,7 +19,8 @@ from trainhall.cluster.agent.shim.hang_detector import (
 )
 from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.folder import AttemptFolder
-from trainhall.training.link.progress import Doing, Part, Progress, RankProgress, newest_step, read
+from trainhall.training.link.progress import Doing, Part, RankProgress, newest_step, read
+from trainhall.training.link.progress_writer import Progress
 from trainhall.training.link.stall import Stall
 from trainhall.training.link.status import Outcome
 from trainhall.training.spec.parse import validate_spec
@@ -227,7 +228,7 @@ def test_hang_policy_ignores_time_the_shim_was_frozen(tmp_path: Path) -> None:
 TRAINS = """
 import os, sys, time
 from pathlib import Path
-from trainhall.training.link.progress import Progress
+from trainhall.training.link.progress_writer import Progress
 
 def spin_for_ever():
     while True:
@@ -321,7 +322,7 @@ def test_hang_limit_counts_first_step_only_when_compiling(
 ) -> None:
     """On a busy host a first step took 39 s, the others 20 ms."""
     now = 0.0
-    monkeypatch.setattr("trainhall.training.link.progress.monotonic", lambda: now)
+    monkeypatch.setattr("trainhall.training.link.progress_writer.monotonic", lambda: now)
     progress = Progress(tmp_path)
     try:
         progress.begin(0)

@@ -1,0 +1,158 @@
+"""Writer of a process's progress page: less than a microsecond a step.
+
+Every field is one aligned store into mapped memory.
+"""
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import TextIO
+
+from trainhall.training.link.progress import (
+    ANSWERS,
+    COUNT,
+    DOING,
+    FIRST,
+    LONGEST,
+    PASSED,
+    SIZE,
+    STACKS_SIGNAL,
+    STEP,
+    TIMED_SECONDS,
+    TIMED_STEPS,
+    Doing,
+    Part,
+    folder_of,
+    stacks_path,
+)
+
+_STEPPING, _READING, _BETWEEN = int(Doing.STEPPING), int(Doing.READING), int(Part.BETWEEN)
+_FIRST_STEP = int(Doing.FIRST_STEP)
+
+
+class Progress:
+    """Progress page of this process.
+
+    Args:
+        attempt: the attempt's folder; None: nobody reads it, and nothing is written.
+    """
+
+    def __init__(self, attempt: Path | None = None) -> None:
+        self._stacks: TextIO | None = None
+        self._slots = self._map(attempt)
+        self._times = self._slots.cast("B").cast("d")
+        self._last = monotonic()
+        self._passed = 0
+        self._timed = 0
+        self._seconds = 0.0
+        self._longest = self._first = 0.0
+        self._longest_of: dict[int, float] = {}
+        self._had_first = False
+
+    def _map(self, attempt: Path | None) -> memoryview:
+        if attempt is None:
+            return memoryview(bytearray(SIZE)).cast("Q")
+        pid = os.getpid()
+        folder_of(attempt).mkdir(exist_ok=True)
+        path = folder_of(attempt) / f"{pid}.bin"
+        path.write_bytes(bytes(SIZE))
+        with path.open("r+b") as file:
+            slots = memoryview(mmap.mmap(file.fileno(), SIZE)).cast("Q")
+        # A script may have a use of its own for the signal.
+        if signal.getsignal(STACKS_SIGNAL) == signal.SIG_DFL:
+            self._stacks = stacks_path(attempt, pid).open("w")
+            faulthandler.register(STACKS_SIGNAL, self._stacks, all_threads=True, chain=False)
+            slots[ANSWERS] = 1
+        return slots
+
+    def close(self) -> None:
+        """Write nothing any more, and answer no signal."""
+        if self._stacks is not None:
+            faulthandler.unregister(STACKS_SIGNAL)
+            self._stacks.close()
+            self._slots[ANSWERS] = 0
+
+    def begin(self, step: int) -> None:
+        """Start to train after `step`; what the next one takes may be out of the ordinary."""
+        self._slots[STEP] = step
+        self._had_first = False
+        self._last = monotonic()
+        self._slots[DOING] = Doing.FIRST_STEP
+
+    def passed(self, part: int) -> None:
+        """A part of the step has ended; `part` is its number in `clock.Phase`."""
+        self._passed += COUNT
+        # The part after it has the next number.
+        self._slots[PASSED] = self._passed + part + 1
+
+    def reading(self) -> None:
+        """The rank waits for a batch."""
+        if self._had_first:
+            self._slots[DOING] = _READING
+
+    def read(self) -> None:
+        """The batch is there."""
+        if self._had_first:
+            self._slots[DOING] = _STEPPING
+
+    def step(self, step: int) -> None:
+        """A step is finished."""
+        now = monotonic()
+        elapsed = now - self._last
+        self._last = now
+        slots = self._slots
+        if self._had_first:
+            if elapsed > self._longest:
+                self._longest = elapsed
+                self._times[LONGEST] = elapsed
+            self._timed += 1
+            self._seconds += elapsed
+            if elapsed > self._longest_of.get(_STEPPING, 0.0):
+                self._longest_of[_STEPPING] = elapsed
+            slots[TIMED_STEPS] = self._timed
+            self._times[TIMED_SECONDS] = self._seconds
+        else:
+            self._had_first = True
+            slots[DOING] = _STEPPING
+            if elapsed > self._first:
+                self._first = elapsed
+                self._times[FIRST] = elapsed
+        self._passed = 0
+        slots[PASSED] = _BETWEEN
+        slots[STEP] = step
+
+    def moved(self) -> None:
+        """Something of what the rank does is done."""
+        self._passed += COUNT
+        self._slots[PASSED] = self._passed
+
+    def usual(self) -> float | None:
+        """The most seconds that what the rank does has taken it so far; None: it is the first time.
+        That of a first step is left out. Any thread may ask."""
+        doing = int(self._slots[DOING])
+        steps = doing in (_STEPPING, _READING, _FIRST_STEP)
+        return self._longest_of.get(_STEPPING if steps else doing)
+
+    @property
+    def now(self) -> Doing:
+        """The rank's activity. Any thread may ask."""
+        return Doing(self._slots[DOING])
+
+    def doing(self, doing: Doing) -> None:
+        """From here on; for what no step follows, or what `begin` ends."""
+        self._slots[DOING] = doing
+
+    @contextlib.contextmanager
+    def while_(self, doing: Doing) -> Iterator[None]:
+        """Within it the rank does something else than steps, whose time is none of theirs."""
+        self._slots[DOING] = doing
+        begun = monotonic()
+        yield
+        self._longest_of[doing] = max(monotonic() - begun, self._longest_of.get(doing, 0.0))
+        self._slots[DOING] = Doing.STEPPING if self._had_first else Doing.FIRST_STEP
+        self._last = monotonic()
