@@ -180,7 +180,7 @@ class Loop:
         return asked_of(self.context.launch.spec)
 
     def spread(self, model: nn.Module) -> Strategy:
-        """The model over the ranks of the group."""
+        """Distribute the model over the ranks of the group."""
         return choose.apply(self.asked(), model, self.task.declaration(), self.device)
 
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
@@ -204,13 +204,13 @@ class Loop:
         )
 
     def run(self) -> int:
-        """Train to the end, or to the step at which all ranks agree to stop; the exit code."""
+        """Train to the end, or to the step at which all ranks stop; returns the exit code."""
         begun = time.monotonic()
         self.resume()
         return self.train(begun)
 
     def train(self, begun: float) -> int:
-        """From where the job stands.
+        """Train from the job's present step.
 
         Args:
             begun: when (monotonic) this rank began.
@@ -224,7 +224,7 @@ class Loop:
         return self.complete(time.monotonic() - begun)
 
     def settle(self) -> int | None:
-        """Do what is due after a step; an exit code when all ranks agree to stop here."""
+        """Do what is due after a step; returns an exit code when all ranks agree to stop here."""
         step = self.state.step
         last = step == self.total_steps
         evaluate_now = last or _divides(self.training.evaluate_every_steps, step)
@@ -236,27 +236,33 @@ class Loop:
         if evaluate_now:
             with self.progress.while_(Doing.EVALUATING):
                 self.evaluate()
-        if not self.prepared:
-            with self.progress.while_(Doing.SAVING):
-                self.saving.prepare()
-                if result.command is Command.RUN:
-                    self.examine_network()
-            self.prepared = True
+        self.prepare_once(result)
         if result.command is Command.STOP:
             return EXIT_STOPPED
         pausing = result.command is Command.PAUSE and not last
         if save_now or result.save or pausing:
             with self.progress.while_(Doing.SAVING):
                 self.save()
-        if pausing:
-            self.progress.doing(Doing.ENDING)
-            self.saving.finish()
-            self.rank0_log.append_event(
-                "paused", {"step": step, "measured": self.measured.as_event()}
-            )
-            self.console.ended("paused", step)
-            return EXIT_PAUSED
-        return None
+        return self.pause() if pausing else None
+
+    def prepare_once(self, result: SyncResult) -> None:
+        """Prepare saves, and measure the links, after the first step of a group."""
+        if self.prepared:
+            return
+        with self.progress.while_(Doing.SAVING):
+            self.saving.prepare()
+            if result.command is Command.RUN:
+                self.examine_network()
+        self.prepared = True
+
+    def pause(self) -> int:
+        """Wait for the save and report the pause; returns the exit code."""
+        self.progress.doing(Doing.ENDING)
+        self.saving.finish()
+        data = {"step": self.state.step, "measured": self.measured.as_event()}
+        self.rank0_log.append_event("paused", data)
+        self.console.ended("paused", self.state.step)
+        return EXIT_PAUSED
 
     def report_first_step(self) -> None:
         """Report the first step of a generation: an incident may end with that."""
@@ -321,7 +327,7 @@ class Loop:
             self.rank0_log.append_event("network", self.network)
 
     def train_step(self) -> None:
-        """One optimizer step over one global batch."""
+        """Take one optimizer step over one global batch."""
         step = self.state.step + 1
         rounds = self.training.gradient_accumulation
         rate = learning_rate(
@@ -345,15 +351,15 @@ class Loop:
         return self.capture.watch(step)
 
     def seed_shard(self, shard: int) -> None:
-        """Have what the next step draws in a logical shard, or a pipeline's loss of a micro-batch,
-        depend on nothing else."""
+        """Seed the random numbers of the next step's logical shard, or of a pipeline's loss of a
+        micro-batch."""
         seed_everything(derive_seed(self.training.seed, "shard", self.state.step + 1, shard))
 
     def confirm(self) -> None:
-        """See that what came of other ranks is whole, where weights must not change otherwise."""
+        """Check that the other ranks' data arrived complete, before weights change."""
 
     def batches(self) -> Iterator[Any]:
-        """This rank's micro-batches of the next global batch, on its device."""
+        """Yield this rank's micro-batches of the next global batch, on its device."""
         self.progress.reading()
         for read in self.loader.step():
             self.progress.read()
@@ -364,7 +370,7 @@ class Loop:
         self.progress.read()
 
     def exchange(self) -> SyncResult:
-        """One pulse: metrics of the steps since the last one, and what all ranks do now."""
+        """Exchange the metrics of the steps since the last exchange, and agree on what to do."""
         rows = self.recorder.rows()
         result = self.step_sync.exchange(
             self.state.step,
@@ -412,7 +418,7 @@ class Loop:
             self.recorder.write_points(self.state.step, points)
 
     def check_numbers(self) -> None:
-        """See that the job's losses and gradients so far are numbers; on all ranks alike.
+        """Check that the job's losses and gradients so far are numbers; on all ranks alike.
 
         Raises:
             NonFiniteLossError: too many in a row are not. With fp32 and bf16 no checkpoint was
@@ -476,7 +482,7 @@ class Loop:
 
 
 def run(context: RankContext) -> int:
-    """Train as `context.launch` says, within the joined process group; the rank's exit code."""
+    """Train as `context.launch` says, in the joined process group; returns the exit code."""
     loop: Loop | None = None
     try:
         loop = Loop(context)
