@@ -1,8 +1,8 @@
-"""A hang over several hosts: each tells of its own ranks, together they tell who is behind.
+"""A hang over several hosts: each reports its own ranks, together they show which one lags behind.
 
 A host whose ranks wait for those of another looks as hung as the other. So nothing is decided
-before every host of the attempt says that its ranks take no step any more: one whose rank still
-evaluates, saves or reads says nothing, and the others wait for it.
+before every host of the attempt reports that its ranks make no progress: one whose rank still
+evaluates, saves or reads reports nothing, and the others wait for it.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from trainhall.training.link.failure_cause import Cause
 from trainhall.training.link.stall import RankStall, Stall
 
 _STOPPED = "stopped"
-"""Of a process that got SIGSTOP, in psutil's words."""
+"""State of a process that got SIGSTOP, as psutil names it."""
 
 
 def hang_of(hosts: Iterable[HostFacts], generation: int) -> Failure | None:
-    """What an attempt ends with whose ranks on all hosts take no step any more.
+    """Return the failure of an attempt whose ranks on all hosts make no progress.
 
     Args:
         hosts: those on which it has processes.

@@ -26,7 +26,7 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class AfterFailure:
-    """What becomes of a job whose attempt failed."""
+    """Consequence for a job whose attempt failed."""
 
     restarts: int
     """Failed attempts in a row without a new step, this one included."""
@@ -34,13 +34,14 @@ class AfterFailure:
     """The step from which they are counted."""
     goes_on: bool
     is_free: bool
-    """It costs no restart: the node is to blame."""
+    """True if it costs no restart: the node is to blame."""
     repeated: bool
-    """It fails although the budget is not used up: it would only fail in the same way again."""
+    """True if it fails although the budget is not used up: it would only fail in the same way
+    again."""
 
 
 def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
-    """Whether another attempt is worth it: new steps give the whole budget back."""
+    """Return whether another attempt is worth it: new steps give the whole budget back."""
     if is_node_fault(failure.cause):
         return AfterFailure(
             job.restarts, job.restarts_step, goes_on=True, is_free=True, repeated=False
@@ -60,7 +61,7 @@ def after_failure(job: JobFacts, failure: Failure) -> AfterFailure:
 
 
 def node_lost(now: datetime, name: str, node: NodeFacts | None, step: int) -> Failure:
-    """What a job fails with whose host is given up.
+    """Return the failure of a job whose host is lost.
 
     Args:
         node: None: it was removed.
@@ -78,17 +79,17 @@ def node_lost(now: datetime, name: str, node: NodeFacts | None, step: int) -> Fa
 
 
 def _is_final(failure: Failure) -> bool:
-    """What a rank could not read for a moment is no fault of the user's, whatever it says."""
+    """Return whether a retry is useless, which it is not after a temporary read error."""
     passes = failure.rank is not None and _PASSING.search(failure.message)
     return failure.final and not passes
 
 
 def in_vain(before: Failure, failure: Failure) -> bool:
-    """Whether two failures are one fault of what the attempts begin with: code, data, parameters.
+    """Return whether two failures are one fault of the attempts' input: code, data, parameters.
 
     A process that left with an exit code decided to; one that a signal ended, or that its host
-    could not start or went without, may fare better next time. Not so where the checkpoints are
-    damaged: who comes next finds the same files.
+    could not start or continued without, may fare better next time. Not so where the checkpoints
+    are damaged: the next attempt finds the same files.
     """
     decided = failure.exit_code is not None or failure.cause is Cause.BAD_CHECKPOINT
     if not decided or failure.signal is not None or _PASSING.search(failure.message):
