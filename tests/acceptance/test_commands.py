@@ -22,7 +22,7 @@ def digits_job(**training: object) -> dict[str, object]:
     }
 
 
-def test_a_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
+def test_submitted_job_learns_to_read_digits(shared_cluster: Cluster) -> None:
     cluster = shared_cluster
     job = cluster.submit({**digits_job(steps=600), "task": {"name": "digits"}})
     done = cluster.wait_for(job, "completed")
@@ -126,7 +126,7 @@ time.sleep(600)
 
 
 @ON_THE_HOST
-def test_a_script_gets_its_grace(shared_cluster: Cluster, tmp_path: Path) -> None:
+def test_script_gets_its_grace(shared_cluster: Cluster, tmp_path: Path) -> None:
     cluster = shared_cluster
     script = tmp_path / "graceful.py"
     script.write_text(GRACEFUL)

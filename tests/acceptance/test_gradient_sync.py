@@ -38,7 +38,7 @@ def native_losses(three_slots: Cluster) -> list[float]:
     "algorithm",
     ["ring", "tree", "halving_doubling", "hierarchical", "parameter_server", "naive"],
 )
-def test_a_job_learns_the_same_by_every_algorithm(
+def test_job_learns_the_same_by_every_algorithm(
     three_slots: Cluster, native_losses: list[float], algorithm: str
 ) -> None:
     losses = completed(three_slots, algorithm=algorithm, bucket_mb=0.01)
@@ -47,7 +47,7 @@ def test_a_job_learns_the_same_by_every_algorithm(
 
 
 @pytest.mark.parametrize("compression", ["fp16", "bf16", "topk", "powersgd"])
-def test_a_job_learns_under_every_compression(
+def test_job_learns_under_every_compression(
     three_slots: Cluster, native_losses: list[float], compression: str
 ) -> None:
     losses = completed(three_slots, compression=compression, bucket_mb=0.01)

@@ -73,7 +73,7 @@ def batch(sequence: int, steps: range) -> bytes:
     return encode_frame(sequence, encode_tables([table]))
 
 
-async def test_a_job_from_its_submission_to_its_curves(url: str) -> None:
+async def test_job_from_its_submission_to_its_curves(url: str) -> None:
     async with httpx.AsyncClient(base_url=url, timeout=20) as client:
         node_id, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:
@@ -352,7 +352,7 @@ async def test_malformed_report_ends_the_connection(url: str, message: str | byt
                 await agent.recv()
 
 
-async def test_a_removed_node_is_disconnected(url: str) -> None:
+async def test_removed_node_is_disconnected(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         node_id, credential = await joined(client)
         async with connect(socket_url(url), additional_headers=credential) as agent:

@@ -126,7 +126,7 @@ async def test_two_hosts_are_refused() -> None:
     assert not await is_served(given)
 
 
-async def test_a_unix_socket_is_of_this_host() -> None:
+async def test_unix_socket_is_of_this_host() -> None:
     given = scope("http", "127.0.0.1", "localhost", None, JOBS)
     given["server"] = ("/run/trainhall.sock", None)
     assert await is_served(given)

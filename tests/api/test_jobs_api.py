@@ -19,7 +19,7 @@ async def state(client: httpx.AsyncClient, job: str) -> str:
     return str((await client.get(f"{API}/training/jobs/{job}")).json()["state"])
 
 
-async def test_a_waiting_job_is_paused_resumed_and_cancelled(client: httpx.AsyncClient) -> None:
+async def test_waiting_job_is_paused_resumed_and_cancelled(client: httpx.AsyncClient) -> None:
     job = f"{API}/training/jobs/{await submitted(client)}"
     for method, path, expected in (
         ("PUT", "/pause", "paused"), ("PUT", "/pause", "paused"), ("PUT", "/resume", "queued"),
@@ -37,7 +37,7 @@ async def test_a_waiting_job_is_paused_resumed_and_cancelled(client: httpx.Async
     assert (await client.get(job)).json()["state"] == "cancelled"
 
 
-async def test_a_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient) -> None:
+async def test_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient) -> None:
     job = f"{API}/training/jobs/{await submitted(client)}"
     changes = {"resources": {"workers": 2}, "parallelism": {"strategy": "fsdp"}}
     refused = await client.put(f"{job}/resume", json=changes)
@@ -60,7 +60,7 @@ async def test_a_paused_job_is_resumed_in_another_way(client: httpx.AsyncClient)
     assert reply["reason"].startswith(reason)
 
 
-async def test_a_waiting_job_is_resized(client: httpx.AsyncClient) -> None:
+async def test_waiting_job_is_resized(client: httpx.AsyncClient) -> None:
     job = f"{API}/training/jobs/{await submitted(client)}"
     reply = await client.put(f"{job}/resize", json={"workers": 4})
     assert reply.status_code == 202, reply.text
@@ -139,7 +139,7 @@ async def test_events_list_the_jobs_history(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("what", ["logs", "attempts", "events"])
-async def test_a_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None:
+async def test_new_job_has_lists(client: httpx.AsyncClient, what: str) -> None:
     job = await submitted(client)
     reply = await client.get(f"{API}/training/jobs/{job}/{what}")
     assert reply.status_code == 200

@@ -39,7 +39,7 @@ def uvicorn(temporary: Path, data: Path) -> Iterator[tuple[subprocess.Popen[str]
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_leaves_nothing_on_the_disk(tmp_path: Path, number: signal.Signals) -> None:
+def test_mock_mode_leaves_nothing_on_disk(tmp_path: Path, number: signal.Signals) -> None:
     temporary, data = tmp_path / "temporary", tmp_path / "data"
     temporary.mkdir()
     with (

@@ -135,13 +135,13 @@ def test_openapi_keeps_schemas_of_spec_and_devices() -> None:
     assert schemas["SpecDevice"]["enum"] == ["auto", "cpu", "cuda"]
 
 
-async def test_the_server_serves_the_same_document(client: httpx.AsyncClient) -> None:
+async def test_server_serves_the_same_document(client: httpx.AsyncClient) -> None:
     served = (await client.get("/openapi.json")).json()
     assert served == orjson.loads(orjson.dumps(DOCUMENT))
 
 
 @pytest.mark.processes
-def test_the_document_is_printed_without_a_server() -> None:
+def test_document_is_printed_without_a_server() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "trainhall.api.openapi.document"],
         capture_output=True,

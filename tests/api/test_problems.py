@@ -199,7 +199,7 @@ async def test_internal_error_shows_only_its_id(
     assert [entry["exc_info"] for entry in entries] == [error]
 
 
-async def test_a_database_that_does_not_answer(
+async def test_database_that_does_not_answer(
     app: FastAPI, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail() -> None:
@@ -250,7 +250,7 @@ async def test_out_of_range_problem_names_field_and_bounds(
     assert problem["detail"] == message
 
 
-async def test_a_truth_value_is_no_number(client: httpx.AsyncClient) -> None:
+async def test_truth_value_is_no_number(client: httpx.AsyncClient) -> None:
     spec = {"name": "x", "task": {"name": "digits"}, "training": {"steps": True}}
     problem = check(await client.post(f"{API}/training/jobs", json=spec), 422)
     assert problem["detail"] == "training.steps: must be an integer (given: true)"

@@ -51,7 +51,7 @@ def test_allowed_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings().allowed_hosts == {"lab.example", "other"}
 
 
-def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRAINHALL_CONFIG", str(tmp_path / "missing.toml"))
     with pytest.raises(SettingsError, match=r"missing\.toml"):
         Settings()
@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         Settings()
 
 
-def test_a_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINHALL_PORT", "70000")
     with pytest.raises(ValidationError, match="65535"):
         Settings()

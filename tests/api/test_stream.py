@@ -62,7 +62,7 @@ async def test_frames_come_from_the_beginning_and_then_live(url: str) -> None:
 
 
 @pytest.mark.parametrize("job", ["unknown", "%00", "%ed%a0%80", "x" * 5000, "a%0d%0ab"])
-async def test_an_unknown_job_is_accepted_and_then_closed(url: str, job: str) -> None:
+async def test_unknown_job_is_accepted_and_then_closed(url: str, job: str) -> None:
     async with connect(address(url, job)) as viewer:
         code, reason = await closed(viewer)
     assert code == 4404
@@ -93,7 +93,7 @@ async def test_stopping_coordinator_asks_viewers_to_reconnect(
     assert code == 1012
 
 
-async def test_a_viewer_that_leaves_is_forgotten(make_app: Callable[..., FastAPI]) -> None:
+async def test_viewer_that_leaves_is_forgotten(make_app: Callable[..., FastAPI]) -> None:
     app = make_app()
     with served(app) as url:
         job = await asyncio.to_thread(submit, url)
@@ -106,7 +106,7 @@ async def test_a_viewer_that_leaves_is_forgotten(make_app: Callable[..., FastAPI
         )
 
 
-async def test_a_websocket_at_no_route_is_refused(url: str) -> None:
+async def test_websocket_at_no_route_is_refused(url: str) -> None:
     async with httpx.AsyncClient(base_url=url) as client:
         headers = {
             "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",

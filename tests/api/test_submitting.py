@@ -139,7 +139,7 @@ async def test_oversized_body_is_refused_before_reading(
     assert await count(client) == 0
 
 
-async def test_a_spec_of_just_one_mebibyte_is_taken(client: httpx.AsyncClient) -> None:
+async def test_spec_of_just_one_mebibyte_is_taken(client: httpx.AsyncClient) -> None:
     text = b"name: x\ntask: {name: digits}\n#"
     body = text + b"y" * (1024 * 1024 - len(text))
     reply = await client.post(JOBS, content=body, headers={"Content-Type": "application/yaml"})
@@ -150,7 +150,7 @@ async def test_a_spec_of_just_one_mebibyte_is_taken(client: httpx.AsyncClient) -
     "kind", ["application/json", "Application/JSON; charset=utf-8", "application/yaml",
              "application/x-yaml", "text/yaml"]
 )  # fmt: skip
-async def test_a_spec_is_taken_as_json_or_yaml(client: httpx.AsyncClient, kind: str) -> None:
+async def test_spec_is_taken_as_json_or_yaml(client: httpx.AsyncClient, kind: str) -> None:
     reply = await client.post(JOBS, content=json.dumps(SPEC), headers={"Content-Type": kind})
     assert reply.status_code == 201, reply.text
     job = reply.json()
@@ -161,7 +161,7 @@ async def test_a_spec_is_taken_as_json_or_yaml(client: httpx.AsyncClient, kind: 
     assert read.json()["id"] == job["id"]
 
 
-async def test_a_dry_run_creates_nothing(client: httpx.AsyncClient) -> None:
+async def test_dry_run_creates_nothing(client: httpx.AsyncClient) -> None:
     reply = await client.post(JOBS, json=SPEC, params={"dry_run": "true"})
     assert reply.status_code == 200
     assert reply.json()["spec"]["task"] == {"name": "digits", "params": {}}
@@ -172,7 +172,7 @@ async def test_a_dry_run_creates_nothing(client: httpx.AsyncClient) -> None:
     assert await count(client) == 0
 
 
-async def test_an_idempotency_key_gives_one_job(client: httpx.AsyncClient) -> None:
+async def test_idempotency_key_gives_one_job(client: httpx.AsyncClient) -> None:
     headers = {"Idempotency-Key": "nightly"}
     replies = await asyncio.gather(
         *(client.post(JOBS, json=SPEC, headers=headers) for _ in range(5))

@@ -21,7 +21,7 @@ def endless(name: str, workers: int, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_running_job_is_resized(page: Page, cluster: Cluster) -> None:
+def test_running_job_is_resized(page: Page, cluster: Cluster) -> None:
     job = cluster.submit(endless("grows", 1))
     cluster.wait_for_step(job, 1)
     page.goto(f"/jobs/{job}?tab=spec")

@@ -83,7 +83,7 @@ def test_zoom_loads_its_steps_and_updates_url(page: Page, jobs: list[str]) -> No
     expect(chart(page, "Accuracy")).to_have_count(0)
 
 
-def test_the_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> None:
+def test_legend_shows_the_points_at_the_cursor(page: Page, jobs: list[str]) -> None:
     page.goto(f"/jobs/{jobs[0]}")
     loss = chart(page, "Loss")
     keys = loss.locator("figcaption")
@@ -135,7 +135,7 @@ print("the end", flush=True)
 """
 
 
-def test_a_long_log_is_searched(page: Page, cluster: Cluster, tmp_path: Path) -> None:
+def test_long_log_is_searched(page: Page, cluster: Cluster, tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(LONG)
     job = cluster.submit({"name": "long-log", "script": {"path": str(script)}})
@@ -194,7 +194,7 @@ def test_timeline_shows_the_failure(page: Page, cluster: Cluster, tmp_path: Path
     expect(page).to_have_url(re.compile("rank=0"))
 
 
-def test_a_zoom_keeps_the_scroll_position(page: Page, jobs: list[str]) -> None:
+def test_zoom_keeps_the_scroll_position(page: Page, jobs: list[str]) -> None:
     page.set_viewport_size({"width": 1000, "height": 500})
     page.goto(f"/jobs/{jobs[0]}")
     # A plot is there once it is on the screen.

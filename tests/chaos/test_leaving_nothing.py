@@ -30,7 +30,7 @@ with chaos_cluster(folder, Shape(hosts=0, own_network=root, small_disks=root)):
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
 )
-def test_a_killed_player_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+def test_killed_player_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "cluster"
     with subprocess.Popen(
         [sys.executable, "-c", PLAYING, str(folder), _may(), TESTS],

@@ -45,7 +45,7 @@ def hall(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         yield client
 
 
-def test_a_job_is_submitted_waited_for_and_read(
+def test_job_is_submitted_waited_for_and_read(
     hall: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "job.yaml"
@@ -77,7 +77,7 @@ def test_a_job_is_submitted_waited_for_and_read(
     hall.cancel(short)
 
 
-def test_a_job_is_commanded(hall: Client) -> None:
+def test_job_is_commanded(hall: Client) -> None:
     job = hall.submit(ENDLESS, {"resources.workers": 2})["id"]
     with pytest.raises(TimeoutError, match="is still"):
         hall.wait(job, timeout=0.1)
@@ -131,7 +131,7 @@ def test_client_raises_described_errors(hall: Client, tmp_path: Path) -> None:
         list(nobody.jobs())
 
 
-def test_the_rest_of_the_api_is_there_too(hall: Client) -> None:
+def test_rest_of_the_api_is_there_too(hall: Client) -> None:
     (node,) = hall.nodes()
     assert hall.request("GET", f"/cluster/nodes/{node['id']}")["name"] == node["name"]
     full = hall.submit(QUICK, {"resources.workers": 64})["id"]
@@ -140,7 +140,7 @@ def test_the_rest_of_the_api_is_there_too(hall: Client) -> None:
     hall.cancel(full)
 
 
-def test_the_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path) -> None:
+def test_example_of_a_sweep_finds_the_best(cluster: Cluster, tmp_path: Path) -> None:
     short = tmp_path / "digits.yaml"
     short.write_text(yaml.safe_dump({**QUICK, "training": {"steps": 40}}))
     done = subprocess.run(

@@ -24,7 +24,7 @@ fcntl.flock = no_locks
 """
 
 
-def test_one_holds_it_until_its_end(tmp_path: Path) -> None:
+def test_file_lock_is_held_until_the_end(tmp_path: Path) -> None:
     path = tmp_path / "made" / "a.lock"
     with FileLock(path) as first, FileLock(path) as second:
         assert first.taken()
@@ -34,7 +34,7 @@ def test_one_holds_it_until_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_kernel_frees_it(tmp_path: Path) -> None:
+def test_kernel_frees_it(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     command = [sys.executable, "-c", HOLDS, str(path)]
     with (

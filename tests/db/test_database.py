@@ -105,7 +105,7 @@ async def test_failed_transaction_leaves_no_gap(database: Database) -> None:
         assert await stream.allocate(session, "a") == 6
 
 
-async def test_an_unknown_job_has_no_stream(database: Database) -> None:
+async def test_unknown_job_has_no_stream(database: Database) -> None:
     with pytest.raises(LookupError, match="ghost"):
         async with database.transaction() as session:
             await stream.allocate(session, "ghost")
@@ -120,7 +120,7 @@ async def test_readers_do_not_wait_for_the_writer(database: Database) -> None:
             assert (await reading.scalars(select(Event))).all() == []
 
 
-async def test_a_reader_sees_one_snapshot(database: Database) -> None:
+async def test_reader_sees_one_snapshot(database: Database) -> None:
     await add_job(database)
     async with database.session() as reading:
         assert (await reading.scalars(select(Event))).all() == []
@@ -161,7 +161,7 @@ async def test_work_in_a_thread_commits_or_rolls_back(database: Database) -> Non
     assert await database.read(count) == 2
 
 
-async def test_a_cancelled_write_is_over_before_the_next(database: Database) -> None:
+async def test_cancelled_write_is_over_before_the_next(database: Database) -> None:
     """A thread cannot be stopped, so whoever waited for it waits for its end."""
     await add_job(database)
     entered, leave = threading.Event(), threading.Event()
@@ -234,7 +234,7 @@ async def test_non_database_file_is_reported(tmp_path: Path) -> None:
     await database.close()
 
 
-async def test_a_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statement_on_sqlite_is_one_hop(monkeypatch: pytest.MonkeyPatch) -> None:
     hops = 0
     execute: Any = sqlite_driver.Connection._execute
 
@@ -284,7 +284,7 @@ async def test_cancelled_statement_leaves_connection_usable() -> None:
     await database.close()
 
 
-async def test_the_memory_mode_is_a_file_that_goes() -> None:
+async def test_memory_mode_is_a_file_that_goes() -> None:
     database = Database("sqlite://")
     await database.migrate()
     folder = Path(str(database.url.database)).parent

@@ -144,7 +144,7 @@ async def test_lease_is_free_after_a_clean_end(database: Database) -> None:
 
 
 @pytest.mark.parametrize("every", [5, 20.5])
-async def test_one_that_is_renewed_is_kept(database: Database, hours: Hours, every: float) -> None:
+async def test_renewed_lease_is_kept(database: Database, hours: Hours, every: float) -> None:
     """Even at the last moment: after the look by which it had expired, before the next one."""
     first, second = Lease(database, "a", "a"), Lease(database, "b", "b")
     assert await first.take(0, never) is None
@@ -247,7 +247,7 @@ async def test_lease_renewal_is_retried_after_hang(
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_one_that_cannot_be_written_is_written_later(
+async def test_unwritable_lease_is_written_later(
     database: Database, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     """As on a full disk, whether or not a process of the data folder was there before."""

@@ -5,7 +5,7 @@ from math import prod
 from trainhall.distributed.bench.ranks import BUCKET_ELEMENTS, make_buckets, resnet18
 
 
-def test_the_gradients_of_a_resnet_18_in_buckets() -> None:
+def test_gradients_of_a_resnet_18_in_buckets() -> None:
     parameters = 11_689_512
     assert sum(map(prod, resnet18())) == parameters
     buckets = make_buckets(0, 2)

@@ -81,7 +81,7 @@ def test_endless_collective_ends_with_its_group(ends: Ends) -> None:
     assert one.tolist() == other.tolist() == [2, 2]
 
 
-def test_a_collective_that_takes_long_is_waited_for(ends: Ends) -> None:
+def test_collective_that_takes_long_is_waited_for(ends: Ends) -> None:
     first, second = ends
     one = torch.ones(2)
     work = first.allreduce([one])

@@ -46,7 +46,7 @@ def test_probe_result_is_equal_on_all_ranks(hosts: list[list[int]], kinds: set[L
         assert link.one_way >= link.bandwidth > 0
 
 
-def test_a_link_is_found_again_in_its_times() -> None:
+def test_link_is_found_again_in_its_times() -> None:
     wanted = Link(3e-5, 12.5e6)
     found = fit([(m, 2 * wanted.latency + m / wanted.bandwidth) for m in (4096, 65536, 1 << 20)])
     assert found.latency == pytest.approx(wanted.latency)
@@ -73,7 +73,7 @@ def test_probe_pairs_do_not_overlap() -> None:
     assert [schedule.peer(rank) for rank in range(5)] == [3, 2, 1, 0, None]
 
 
-def test_a_pair_may_send_there_and_back_instead() -> None:
+def test_pair_may_send_there_and_back_instead() -> None:
     schedule = Pairs(3, ((2, 0),), THERE_AND_BACK)
     tensors = [np.full(5, rank) for rank in range(3)]
     simulated = simulate(schedule, tensors)

@@ -24,7 +24,7 @@ def test_torchruns_variables_are_read() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GOOD))
-def test_a_missing_variable_is_named(name: str) -> None:
+def test_missing_variable_is_named(name: str) -> None:
     with pytest.raises(RankEnvironmentError, match=f"^{name} is not set"):
         RankEnvironment.read({k: v for k, v in GOOD.items() if k != name})
 
@@ -33,7 +33,7 @@ def test_a_missing_variable_is_named(name: str) -> None:
     ("change", "words"),
     [({"RANK": "one"}, "RANK='one' is not an integer"), ({"RANK": "2"}, "RANK=2 must lie")],
 )
-def test_a_wrong_variable_is_named(change: dict[str, str], words: str) -> None:
+def test_wrong_variable_is_named(change: dict[str, str], words: str) -> None:
     with pytest.raises(RankEnvironmentError, match=words):
         RankEnvironment.read({**GOOD, **change})
 
@@ -44,7 +44,7 @@ def test_loopback_is_reached_by_the_loopback_interface() -> None:
         assert interface_towards(address) in names
 
 
-def test_an_own_address_has_its_interface() -> None:
+def test_own_address_has_its_interface() -> None:
     for name, addresses in psutil.net_if_addrs().items():
         for address in addresses:
             if address.family == socket.AF_INET and not address.address.startswith("127."):

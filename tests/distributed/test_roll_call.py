@@ -13,7 +13,7 @@ from trainhall.distributed.environment import RankEnvironment
 from trainhall.distributed.process_group import GroupSupersededError, JoinError, call_roll
 
 
-def test_all_come_in_any_order() -> None:
+def test_roll_call_accepts_any_order() -> None:
     store = dist.HashStore()
     others = [
         threading.Thread(target=call_roll, args=(store, rank, 3, timedelta(seconds=30)))
@@ -27,7 +27,7 @@ def test_all_come_in_any_order() -> None:
         assert not other.is_alive()
 
 
-def test_who_is_missing_is_named() -> None:
+def test_roll_call_names_missing_ranks() -> None:
     store = dist.HashStore()
     for rank in (0, 2):
         with pytest.raises(JoinError) as raised:

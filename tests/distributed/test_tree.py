@@ -49,7 +49,7 @@ def test_tree_shards_are_ordered_and_even(sizes: tuple[int, int]) -> None:
     assert {len(part) for part in held} <= {shards // ranks, -(-shards // ranks)}
 
 
-def test_the_tree_adds_left_and_right_halves() -> None:
+def test_tree_adds_left_and_right_halves() -> None:
     leaves = {Node(i, i + 1): str(i) for i in range(5)}
     assert total(5, leaves, lambda left, right: f"({left}+{right})") == "(((0+1)+2)+(3+4))"
     assert [len(part) for part in divide(4, 3)] == [2, 1, 1]

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.sh"
 
 
 @pytest.mark.slow
-def test_the_command_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
+def test_command_for_gpus_runs_on_a_cpu(tmp_path: Path) -> None:
     short = ["--rounds", "1", "--steps", "1", "--warm-up", "1", "--no-compile"]
     options = ["--device", "cpu", "--tiny", *short]
     done = subprocess.run(

@@ -76,7 +76,7 @@ def test_layers_computed_again_and_compiled_train_alike(ranks: RankServer, tmp_p
     ],
     ids=lambda parallelism: " ".join(map(str, parallelism.values())),
 )
-def test_a_strategy_trains_as_one_gpu_does(
+def test_strategy_trains_as_one_gpu_does(
     ranks: RankServer, tmp_path: Path, parallelism: dict[str, Any], precision: str
 ) -> None:
     runs = []

@@ -59,7 +59,7 @@ def test_codec_reads_or_refuses_any_payload(payload: bytes) -> None:
 
 
 @given(st.data())
-def test_a_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
+def test_flipped_bit_is_noticed_or_harmless(data: st.DataObject) -> None:
     body = bytearray(frame(1, table([1, 2], loss=[0.5, 0.25])) + frame(2, table([3], loss=[1.0])))
     at = data.draw(st.integers(0, len(body) - 1))
     body[at] ^= 1 << data.draw(st.integers(0, 7))

@@ -55,7 +55,7 @@ def same(found: np.ndarray[Any, Any], expected: Any) -> bool:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_a_short_curve_comes_point_by_point(hall: Hall, packed: bool) -> None:
+async def test_short_curve_comes_point_by_point(hall: Hall, packed: bool) -> None:
     await hall.send(
         table([1, 2, 3], loss=[3.0, math.nan, math.inf]), table([1], rank=0, loss=[9.0])
     )
@@ -80,7 +80,7 @@ async def test_points_are_packed_once_and_read_once(hall: Hall) -> None:
     assert same((await hall.curve()).steps, range(1, 31))
 
 
-async def test_a_spike_is_never_lost(hall: Hall) -> None:
+async def test_spike_is_never_lost(hall: Hall) -> None:
     values = np.sin(np.arange(200_000) / 1000)
     values[123_457] = 99.0
     values[45_678] = -77.0
@@ -152,7 +152,7 @@ async def test_max_points_below_one_is_refused(hall: Hall) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-async def test_the_newest_attempt_wins_where_steps_overlap(hall: Hall, packed: bool) -> None:
+async def test_newest_attempt_wins_where_steps_overlap(hall: Hall, packed: bool) -> None:
     await hall.send(table(range(1, 11), loss=[1.0] * 10), attempt=1)
     await hall.send(table(range(6, 21), loss=[2.0] * 15), attempt=2)
     await hall.send(table(range(16, 18), loss=[3.0] * 2), attempt=3)
@@ -197,7 +197,7 @@ async def test_steps_that_go_back_are_put_in_order(hall: Hall, pack_after: int) 
     assert same((await hall.curve(from_step=12, to_step=29)).steps, [15, 20])
 
 
-async def test_an_unknown_job_has_no_curves(hall: Hall) -> None:
+async def test_unknown_job_has_no_curves(hall: Hall) -> None:
     assert await read_metrics(hall.database, "ghost") == []
 
 

@@ -94,9 +94,7 @@ async def test_device_history_keeps_peaks_when_thinned(
     assert await read_history(database, "b", at(0), at(1e6), 10) == []
 
 
-async def test_a_node_that_went_takes_its_history_along(
-    database: Database, nodes: list[str]
-) -> None:
+async def test_node_that_went_takes_its_history_along(database: Database, nodes: list[str]) -> None:
     recorder = DeviceRecorder()
     await record(database, recorder, 0, Use(0, 1.0))
     async with database.transaction() as session:

@@ -64,7 +64,7 @@ async def test_batch_is_one_row_and_updates_job(database: Database) -> None:
         assert attempt.first_step == 1
 
 
-async def test_a_repeated_batch_changes_nothing(database: Database) -> None:
+async def test_repeated_batch_changes_nothing(database: Database) -> None:
     await add_job(database)
     woken = Woken()
     ingest = ingest_of(database, woken)
@@ -75,7 +75,7 @@ async def test_a_repeated_batch_changes_nothing(database: Database) -> None:
     assert woken == ["job"]
 
 
-async def test_of_an_overlapping_batch_the_rest_is_taken(database: Database) -> None:
+async def test_ingest_takes_the_rest_of_overlapping_batch(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     frames = [frame(i, table([i], loss=[float(i)])) for i in range(1, 5)]
@@ -113,7 +113,7 @@ async def test_unknown_attempts_and_damage_are_refused(database: Database) -> No
     assert await stored_sequences(database) == []
 
 
-async def test_one_refusal_is_not_the_others(database: Database) -> None:
+async def test_one_refused_item_does_not_affect_others(database: Database) -> None:
     await add_job(database)
     ingest = ingest_of(database)
     body = frame(1, table([1], loss=[0.0]))

@@ -253,7 +253,7 @@ async def test_log_search_covers_all_stored_lines(output: Output) -> None:
     assert [line.text for line in new.items] == ["step last"]
 
 
-async def test_a_search_stops_after_its_share_of_work(
+async def test_search_stops_after_its_share_of_work(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "SEARCH_BYTES", 1000)
@@ -283,7 +283,7 @@ async def test_no_lines_have_a_cursor_too(output: Output) -> None:
     "cursor",
     ["", "x", "é", "WyJsb2dzIiwxXQ", "bnVsbA", "WyJsb2dzIiwiYSIsMV0", "WyJsb2dzIiwtMSwwXQ"],
 )
-async def test_a_cursor_that_is_none_is_refused(database: Database, cursor: str) -> None:
+async def test_cursor_that_is_none_is_refused(database: Database, cursor: str) -> None:
     with pytest.raises(InvalidCursorError, match="next_cursor"):
         await read_logs(database, "job", after=cursor)
 
@@ -321,7 +321,7 @@ async def test_large_log_batch_is_cut_at_lines(output: Output) -> None:
     assert all(line.offset == 9 * i for i, line in enumerate(lines))
 
 
-async def test_a_very_long_line_comes_in_pieces(output: Output) -> None:
+async def test_very_long_line_comes_in_pieces(output: Output) -> None:
     text = "ä€😀x" * 20_000
     for i in range(0, len(text.encode()), 7001):
         await output.write(text.encode()[i : i + 7001])

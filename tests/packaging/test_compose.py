@@ -48,7 +48,7 @@ def agent_env(cluster: Cluster, data: Path) -> dict[str, str]:
     }
 
 
-def test_the_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
+def test_agent_joins_once_and_is_known_again(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     data = tmp_path / "agent"
     shell = SERVICES["agent"]["entrypoint"]
@@ -107,7 +107,7 @@ def test_compose_trains_on_postgres(tmp_path: Path, new_postgres: Callable[[], s
         cluster.sweep()
 
 
-def test_the_files_agree_about_folders_arguments_and_programs() -> None:
+def test_files_agree_about_folders_arguments_and_programs() -> None:
     instructions = [
         line.split(maxsplit=1) for line in DOCKERFILE.splitlines() if line[:1].isupper()
     ]

@@ -87,7 +87,7 @@ def test_make_targets_in_documents_exist() -> None:
             assert target in targets, f"{ids(page)}: make {target}"
 
 
-def test_the_index_lists_every_page() -> None:
+def test_index_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"\]\(([a-z-]+\.md)\)", index))
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}

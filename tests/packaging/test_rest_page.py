@@ -98,7 +98,7 @@ def test_rest_page_commands_work_in_order(cluster: Cluster) -> None:
     eventually("the restored job", lambda: cluster.job(reader.finished)["attempt"] == 2)
 
 
-def test_the_websocket_line_streams_frames(cluster: Cluster) -> None:
+def test_websocket_line_streams_frames(cluster: Cluster) -> None:
     job = cluster.submit(QUICK)
     (address,) = re.findall(r'^websocat "([^"]+)"', PAGE, re.M)
     url = address.replace("http://127.0.0.1:8000", cluster.url).replace("/ID?", f"/{job}?")

@@ -46,7 +46,7 @@ def setup(checkout: Path, path: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", ["git", "node", "npm"])
-def test_a_missing_program_is_one_line(checkout: Path, programs: Path, name: str) -> None:
+def test_missing_program_is_one_line(checkout: Path, programs: Path, name: str) -> None:
     (programs / name).unlink()
     code, printed = setup(checkout, programs, "run")
     assert code == 1
@@ -58,7 +58,7 @@ def test_a_missing_program_is_one_line(checkout: Path, programs: Path, name: str
 
 @pytest.mark.processes
 @pytest.mark.parametrize("version", ["v18.20.4", "v20.18.0", "nonsense"])
-def test_an_old_node_is_one_line(checkout: Path, programs: Path, version: str) -> None:
+def test_old_node_is_one_line(checkout: Path, programs: Path, version: str) -> None:
     (programs / "node").write_text(f"#!/bin/sh\necho {version}\n")
     code, printed = setup(checkout, programs, "run")
     assert code == 1
@@ -80,14 +80,14 @@ def test_setup_reports_a_taken_port_first(checkout: Path, programs: Path) -> Non
 
 @pytest.mark.processes
 @pytest.mark.parametrize("port", ["http", "-1", "65536", ""])
-def test_a_port_that_is_none_is_one_line(checkout: Path, programs: Path, port: str) -> None:
+def test_port_that_is_none_is_one_line(checkout: Path, programs: Path, port: str) -> None:
     code, printed = setup(checkout, programs, "run", f"--port={port}")
     assert code == 1
     assert printed == f"trainhall: PORT is a number from 0 to 65535, not {port!r}\n"
 
 
 @pytest.mark.processes
-def test_an_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> None:
+def test_incomplete_checkout_is_one_line(checkout: Path, programs: Path) -> None:
     (checkout / "pyproject.toml").unlink()
     code, printed = setup(checkout, programs, "run")
     assert code == 1
@@ -130,7 +130,7 @@ def test_setup_replaces_an_incomplete_environment(checkout: Path, programs: Path
 
 
 @pytest.mark.processes
-def test_a_missing_python_is_one_line_of_make(checkout: Path) -> None:
+def test_missing_python_is_one_line_of_make(checkout: Path) -> None:
     shutil.copy(ROOT / "Makefile", checkout / "Makefile")
     done = subprocess.run(
         ["make", "run", "PYTHON=python-of-nowhere"],

@@ -57,7 +57,7 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda p: p.name)
-def test_the_command_of_a_unit_exists(unit: Path) -> None:
+def test_command_of_a_unit_exists(unit: Path) -> None:
     name, *arguments = command(unit)
     found = commands()[name]
     options = {option for param in found.params for option in param.opts}

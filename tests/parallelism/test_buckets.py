@@ -30,7 +30,7 @@ def test_gradient_norm_covers_all_layouts(dtype: torch.dtype) -> None:
         assert float(Buckets().norm(gradients)) == pytest.approx(true_norm(gradients))
 
 
-def test_it_follows_gradients_that_move() -> None:
+def test_bucket_norm_follows_moved_gradients() -> None:
     torch.manual_seed(0)
     buckets = Buckets()
     for _ in range(3):
@@ -41,6 +41,6 @@ def test_it_follows_gradients_that_move() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_a_narrow_type_need_not_hold_the_square(dtype: torch.dtype) -> None:
+def test_narrow_type_need_not_hold_the_square(dtype: torch.dtype) -> None:
     gradients = views(torch.full((20_000,), 20, dtype=dtype), 12_000, 8_000)
     assert float(Buckets().norm(gradients)) == pytest.approx(20 * 20_000**0.5, rel=1e-2)

@@ -51,7 +51,7 @@ def test_omitted_degrees_are_derived(
         ),
     ],
 )
-def test_a_refusal_shows_the_arithmetic(
+def test_refusal_shows_the_arithmetic(
     strategy: Any, workers: int, given: dict[str, int | None], field: str, words: str
 ) -> None:
     with pytest.raises(DegreesError) as caught:

@@ -54,7 +54,7 @@ def test_no_stage_is_empty_however_uneven_the_layers() -> None:
         assert list(chain(*stages)) == ["0", "1", "2", "3"]
 
 
-def test_a_weight_outside_the_layers_is_named() -> None:
+def test_weight_outside_the_layers_is_named() -> None:
     with pytest.raises(DegreesError, match=r"5\.weight is in none of the layers"):
         cut(build(), Declaration(layers=DECLARATION.layers[:-1]), 2)
 
@@ -68,7 +68,7 @@ def test_stages_keep_parameter_names() -> None:
     assert all(torch.equal(after[name], before[name]) for name in after)
 
 
-def test_a_rehearsal_draws_nothing_and_measures_nothing() -> None:
+def test_rehearsal_draws_nothing_and_measures_nothing() -> None:
     layers = Layers(nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()), ["0", "1"])
     before = [buffer.clone() for buffer in layers.buffers()]
     state = torch.get_rng_state()

@@ -20,7 +20,7 @@ def measured(ranks: RankServer, tmp_path_factory: pytest.TempPathFactory) -> Mea
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_one_step_in_many_is_looked_at(measured: Measured, schedule: str) -> None:
+def test_transit_samples_one_step_in_many(measured: Measured, schedule: str) -> None:
     looked_at = range(transit.FIRST, STEPS, transit.EVERY)
     assert list(looked_at) == [transit.FIRST, STEPS - 1]
     for rank in measured:

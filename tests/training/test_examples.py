@@ -53,7 +53,7 @@ def test_every_example_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_the_example_trains(ranks: RankServer, tmp_path: Path, name: str) -> None:
+def test_example_trains(ranks: RankServer, tmp_path: Path, name: str) -> None:
     write, overrides = TASKS[name]
     if write is not None:
         write(tmp_path / "data")

@@ -54,7 +54,7 @@ def write(model: GPT, prompt: bytes, length: int, temperature: float, seed: int 
     )
 
 
-def test_a_checkpoint_is_enough_to_write_text(trained: Path) -> None:
+def test_checkpoint_is_enough_to_write_text(trained: Path) -> None:
     model = sample.read_model(trained / "checkpoints" / "step-00000004-a1-g1")
     # Longer than the context, so that the window moves.
     text = write(model, b"to be", 40, 1.0)
@@ -66,7 +66,7 @@ def test_a_checkpoint_is_enough_to_write_text(trained: Path) -> None:
     assert coldest == write(model, b"to be", 10, 0.0, seed=1)
 
 
-def test_the_likeliest_byte_follows() -> None:
+def test_likeliest_byte_follows() -> None:
     torch.manual_seed(0)
     model = GPT(Shape(layers=1, heads=1, width=8, context=4, vocabulary=300)).eval()
     with torch.no_grad():
@@ -76,7 +76,7 @@ def test_the_likeliest_byte_follows() -> None:
         assert empty == model(torch.tensor([[10]]))[0, -1, :256].argmax().item()
 
 
-def test_a_model_of_another_shape_is_refused(trained: Path) -> None:
+def test_model_of_another_shape_is_refused(trained: Path) -> None:
     folder = trained / "checkpoints" / "step-00000004-a1-g1"
     with pytest.raises(StateMismatchError, match=r"positions.weight is \[16, 64\], not \[8, 64\]"):
         load_model(folder, GPT(Shape(layers=2, heads=2, width=64, context=8)))
@@ -267,7 +267,7 @@ def test_sample_removes_its_copy_when_ended(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_small_model_writes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_model_writes_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     small = GPT(Shape(layers=1, heads=1, width=8, context=4))

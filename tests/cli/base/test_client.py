@@ -170,7 +170,7 @@ def test_slow_response_is_reported_as_timeout(silent: Server) -> None:
         assert caught.value.message == f"the coordinator at {silent.url} did not answer in time"
 
 
-def test_a_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
+def test_deadline_holds_where_nothing_is_answered(silent: Server) -> None:
     with (
         Client(silent.url, timeout=20) as client,
         pytest.raises(UnreachableError, match="did not answer in time"),
@@ -190,7 +190,7 @@ def test_wait_times_out_without_a_response(silent: Server) -> None:
     assert len(silent.requests) == 2
 
 
-def test_a_verification_takes_as_long_as_it_takes(serve: Serve) -> None:
+def test_verification_takes_as_long_as_it_takes(serve: Serve) -> None:
     def answer(n: int, method: str, path: str) -> Answer:
         assert (method, path) == ("POST", "/api/v1/checkpoints/5e60/verify")
         # Longer than any other request may take; nothing can end that wait early.
@@ -223,7 +223,7 @@ def test_non_object_response_is_another_server(serve: Serve, answer: Any) -> Non
                 ask()
 
 
-def test_a_list_without_items_is_another_servers(serve: Serve) -> None:
+def test_list_without_items_is_another_servers(serve: Serve) -> None:
     server = serve(lambda n, method, path: (200, {"status": "ok"}))
     with Client(server.url) as client, pytest.raises(CliError, match="not a Trainhall coordinator"):
         list(client.items("/training/jobs"))
@@ -242,7 +242,7 @@ def test_possibly_received_command_is_not_repeated(serve: Serve) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_submission_is_repeated_under_one_key(serve: Serve) -> None:
+def test_submission_is_repeated_under_one_key(serve: Serve) -> None:
     server = serve(lambda n, method, path: None if n < 3 else (201, {"id": "abc"}))
     with Client(server.url) as client:
         assert client.submit({"name": "x"})["id"] == "abc"
@@ -300,7 +300,7 @@ def jobs(serve: Serve) -> Server:
     return serve(answer)
 
 
-def test_a_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
+def test_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
     with Client(jobs.url) as client:
         assert client.job_id("aa11") == "aa11"
         assert client.job_id("bb") == "bb33"
@@ -311,7 +311,7 @@ def test_a_job_is_found_by_a_unique_beginning(jobs: Server) -> None:
 
 
 @pytest.mark.parametrize("reference", ["", "../nodes", "a/b", "a?b", "%2e%2e"])
-def test_an_id_cannot_climb_out_of_its_path(jobs: Server, reference: str) -> None:
+def test_id_cannot_climb_out_of_its_path(jobs: Server, reference: str) -> None:
     with Client(jobs.url) as client, pytest.raises(UsageError):
         client.job(reference)
     assert not jobs.requests

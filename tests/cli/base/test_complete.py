@@ -83,7 +83,7 @@ def test_completion_describes_ids(shell: str, url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_a_name_is_no_program(url: str, tmp_path: Path) -> None:
+def test_name_is_no_program(url: str, tmp_path: Path) -> None:
     offered = "\n".join(press_tab("trainhall show 9", tmp_path, "zsh", TRAINHALL_URL=url))
     assert "91bc00000000" in offered
     assert not {"$", "\\", "`"} & {*offered.replace("\\\\:", "")}, offered
@@ -117,7 +117,7 @@ def test_completion_is_empty_at_another_server(
 
 
 @pytest.mark.processes
-def test_nothing_heavy_is_imported_for_it() -> None:
+def test_completion_imports_nothing_heavy() -> None:
     code = (
         "import sys; from trainhall.cli.base import complete\n"
         "print({'httpx', 'pydantic', 'rich', 'yaml'} & set(sys.modules))"

@@ -178,7 +178,7 @@ def test_config_defaults_apply_to_aliases(folder: Path) -> None:
     assert found["doctor"] == found["logs"] == {}
 
 
-def test_a_table_ends_with_the_terminal() -> None:
+def test_table_ends_with_the_terminal() -> None:
     rows = [{"id": "a", "why": "short"}, {"id": "b", "why": "a reason that is much too long"}]
     columns = [output.Column("ID", lambda r: r["id"]), output.Column("WHY", lambda r: r["why"])]
     assert output.table(rows, columns, fits=16).splitlines() == [
@@ -228,7 +228,7 @@ def test_config_error_names_the_key(folder: Path, text: str, message: str) -> No
         config.default_map(COMMANDS)
 
 
-def test_a_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_is_named_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRAINHALL_CONFIG", str(folder / "no.toml"))
     with pytest.raises(UsageError, match=r"no\.toml"):
         config.default_map(COMMANDS)
@@ -244,7 +244,7 @@ def test_overrides_are_taken_apart_at_the_first_sign() -> None:
         specs.parse_overrides(["training.steps="])
 
 
-def test_a_wrong_spec_lists_its_fields(tmp_path: Path) -> None:
+def test_wrong_spec_lists_its_fields(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: x\ntask: {name: digits}\ntrainning: {steps: 1}\npriority: much\n")
     with pytest.raises(UsageError) as caught:
@@ -256,14 +256,14 @@ def test_a_wrong_spec_lists_its_fields(tmp_path: Path) -> None:
     assert "given: much" in details
 
 
-def test_a_spec_that_is_not_there(tmp_path: Path) -> None:
+def test_spec_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file"):
         specs.load(str(tmp_path / "no.yaml"), None)
     with pytest.raises(UsageError, match="is a folder"):
         specs.load(str(tmp_path), None)
 
 
-def test_a_relative_script_becomes_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_script_becomes_absolute(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "lab").mkdir()
     (folder / "lab" / "job.yaml").write_text("name: x\nscript: {path: train.py}\n")
     spec = specs.load("lab/job.yaml", None)

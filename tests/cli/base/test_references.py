@@ -27,7 +27,7 @@ def refused(command: tuple[str, ...], reference: str) -> CliError:
 
 
 @pytest.mark.parametrize("command", FOLDER_OR_ID)
-def test_a_missing_folder_is_called_one(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_missing_folder_is_called_one(command: tuple[str, ...], tmp_path: Path) -> None:
     error = refused(command, str(tmp_path / "out"))
     assert error.message.startswith(f"there is no folder {tmp_path / 'out'}; give ")
     where = "`trainhall run`" if command[0] in ("verify", "sample") else "`trainhall ckpt ls JOB`"
@@ -54,7 +54,7 @@ def test_unknown_id_suggests_a_folder(
     assert error.exit_code == 4
 
 
-def test_a_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
+def test_folder_without_a_manifest_is_no_checkpoint(tmp_path: Path) -> None:
     error = refused(("ckpt", "verify", "{}"), str(tmp_path))
     assert error.message == f"{tmp_path} is not a checkpoint: it has no manifest.json"
     assert error.details == []
@@ -79,7 +79,7 @@ def test_failed_export_suggests_a_remedy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("ckpt", "ls", "{}"), ("ckpt", "gc", "{}")])
-def test_a_folder_is_no_job(
+def test_folder_is_no_job(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

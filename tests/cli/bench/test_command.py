@@ -27,7 +27,7 @@ def refused(*arguments: str) -> str:
     return str(error.value)
 
 
-def test_a_table_of_times_and_crossovers() -> None:
+def test_table_of_times_and_crossovers() -> None:
     times, crossovers = printed("collectives", *QUICK).split("\n\n")
     head, *rows = times.splitlines()
     assert head.split()[:4] == ["RANKS", "SIZE", "RING", "TREE"]
@@ -38,7 +38,7 @@ def test_a_table_of_times_and_crossovers() -> None:
     assert crossovers.splitlines()[-1].endswith("hierarchical  ring")
 
 
-def test_the_same_as_json() -> None:
+def test_same_as_json() -> None:
     found = json.loads(
         printed("collectives", *QUICK, "-o", "json", "--link", "host=0.5us,80Gbit/s",
              "--algorithms", "tree,ring")

@@ -44,7 +44,7 @@ def test_goals_of_two_ranks_on_loopback() -> None:
     }
 
 
-def test_a_model_that_is_off_misses_its_goal() -> None:
+def test_model_that_is_off_misses_its_goal() -> None:
     slow = dict.fromkeys(PAIR.methods, 1.0)
     assert list(goals(measured(PAIR, slow)).values()) == [True, True, False]
 
@@ -69,7 +69,7 @@ def test_round_robin_ring_neighbours_are_on_different_hosts() -> None:
             assert {r.send.peer for r in ring.rounds(rank) if r.send}.isdisjoint(host)
 
 
-def test_a_report_has_tables_and_plots(tmp_path: Path) -> None:
+def test_report_has_tables_and_plots(tmp_path: Path) -> None:
     path = bench_report.write(tmp_path / "new", [measured(PAIR)])
     text = path.read_text(encoding="utf-8")
     assert "- loopback, 2 ranks: ring by native, 16.0 MiB: 1.00 (goal ≤ 1.3) ok" in text

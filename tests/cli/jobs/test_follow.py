@@ -120,7 +120,7 @@ class Away:
         return {**JOB, "state": "running"}
 
 
-def test_a_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_holds_while_the_coordinator_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(1, monkeypatch)
     job = follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
     assert job["state"] == "running", "as it was known last"
@@ -138,7 +138,7 @@ def test_follow_shows_elapsed_times_as_elapsed(monkeypatch: pytest.MonkeyPatch) 
         follow.watch(client, "j", lambda job: None, 0.4, timeout=0.01)
 
 
-def test_a_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timeout_is_not_waited_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     client: Any = Away(100, monkeypatch)
     follow.watch(client, "j", lambda job: None, 0.4, timeout=1.0)
     assert client.now == pytest.approx(101.0)

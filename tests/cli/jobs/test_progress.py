@@ -29,7 +29,7 @@ def job(step: int, state: str = "running", attempt: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_a_bar_is_drawn_before_the_first_look(
+def test_bar_is_drawn_before_the_first_look(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -39,7 +39,7 @@ def test_a_bar_is_drawn_before_the_first_look(
     assert "3/100" in capsys.readouterr().err
 
 
-def test_the_time_left_follows_from_new_steps_alone(
+def test_time_left_follows_from_new_steps_alone(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = Progress()

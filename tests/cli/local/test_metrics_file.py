@@ -15,7 +15,7 @@ def lines_of(path: Path) -> list[dict[str, float | None]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_an_evaluation_stands_on_its_steps_line(tmp_path: Path) -> None:
+def test_evaluation_stands_on_its_steps_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     file = MetricsFile(path)
     file.add([1, 2], {"loss": [2.0, 1.0]})

@@ -147,7 +147,7 @@ def last_step(output: Path) -> int:
     return int(json.loads(whole[-1])["step"]) if whole else 0
 
 
-def test_a_run_writes_metrics_checkpoints_and_a_result(finished: Run) -> None:
+def test_run_writes_metrics_checkpoints_and_a_result(finished: Run) -> None:
     run = finished
     lines = metrics(run.output)
     assert [line["step"] for line in lines] == list(range(1, 31))
@@ -164,7 +164,7 @@ def test_a_run_writes_metrics_checkpoints_and_a_result(finished: Run) -> None:
     assert names == ["step-00000020-a1-g1", "step-00000030-a1-g1"]
 
 
-def test_the_best_checkpoint_is_kept_beside_the_newest(start: Start) -> None:
+def test_best_checkpoint_is_kept_beside_the_newest(start: Start) -> None:
     best = "keep_best: 1, metric: learning_rate, metric_mode: max"
     run = start(SPEC, "out", "--set", f"checkpoint={{every_steps: 10, keep_latest: 1, {best}}}")
     code, printed = run.finish()
@@ -174,14 +174,14 @@ def test_the_best_checkpoint_is_kept_beside_the_newest(start: Start) -> None:
     assert names == ["step-00000010-a1-g1", "step-00000030-a1-g1"]
 
 
-def test_an_equal_spec_gives_equal_weights(start: Start, finished: Run) -> None:
+def test_equal_spec_gives_equal_weights(start: Start, finished: Run) -> None:
     run = start(SPEC, "out")
     assert run.finish()[0] == 0
     results = [json.loads((r.output / "result.json").read_text()) for r in (run, finished)]
     assert results[0]["weights_sha256"] == results[1]["weights_sha256"]
 
 
-def test_a_folder_that_is_not_empty_is_refused(start: Start, tmp_path: Path) -> None:
+def test_folder_that_is_not_empty_is_refused(start: Start, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
     code, printed = start(SPEC, "out").finish()
@@ -220,7 +220,7 @@ def test_stopped_run_resumes_identically(
     assert ours == theirs
 
 
-def test_a_second_interrupt_ends_at_once(start: Start, tmp_path: Path) -> None:
+def test_second_interrupt_ends_at_once(start: Start, tmp_path: Path) -> None:
     # A step of a minute: no agreement is near.
     run = start(synthetic({"name": "synthetic", "params": {"step_seconds": 60}}), "out")
     eventually("two ranks", lambda: len(ranks_in(tmp_path)) >= 2)
@@ -273,7 +273,7 @@ def test_complete_run_is_not_repeated(start: Start, output: Path) -> None:
     assert [line["step"] for line in metrics(output)] == list(range(1, 41))
 
 
-def test_a_damaged_checkpoint_is_passed_over(start: Start, output: Path) -> None:
+def test_damaged_checkpoint_is_passed_over(start: Start, output: Path) -> None:
     newest = output / "checkpoints" / "step-00000030-a1-g1"
     tensors = next(newest.glob("**/*.safetensors"))
     data = bytearray(tensors.read_bytes())
@@ -305,9 +305,7 @@ def test_dead_rank_ends_the_run(start: Start, gate: Gate, tmp_path: Path) -> Non
         (SPEC.replace("steps: 30", "stepps: 30"), "did you mean 'steps'"),
     ],
 )
-def test_a_wrong_spec_creates_nothing(
-    start: Start, tmp_path: Path, text: str, message: str
-) -> None:
+def test_wrong_spec_creates_nothing(start: Start, tmp_path: Path, text: str, message: str) -> None:
     code, said = start(text, "out").finish()
     assert code == 2
     assert message in said

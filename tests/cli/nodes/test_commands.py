@@ -51,7 +51,7 @@ def remove(
     nodes.remove("gpu-07", yes=yes, url="http://lab:8000")
 
 
-def test_an_idle_node_goes_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_node_goes_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     coordinator = Coordinator(None, None)
     remove(coordinator, monkeypatch)
     assert coordinator.removed == ["/cluster/nodes/n1"]
@@ -112,7 +112,7 @@ def draining(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Draining]:
     return begin
 
 
-def test_a_drain_is_waited_for(
+def test_drain_is_waited_for(
     draining: Callable[..., Draining], capsys: pytest.CaptureFixture[str]
 ) -> None:
     coordinator = draining("draining", "draining", "drained")

@@ -64,7 +64,7 @@ def test_top_marks_missing_devices() -> None:
     assert "gone" not in line_of(text, "0 NVIDIA H200")
 
 
-def test_a_wide_window_shows_everything() -> None:
+def test_wide_window_shows_everything() -> None:
     text = drawn(SEEN, 180)
     assert "2 nodes, 1 of 3 devices busy; jobs: 1 running" in text
     for word in ("digits [bold]", "120/500  24%", "0.4123", "51,234/s", "3m10s", "1m30s", "runs"):

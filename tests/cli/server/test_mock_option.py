@@ -20,7 +20,7 @@ from trainhall.cli.main import app
         (["up"], {"MOCK_DB": "true"}, True),
     ],
 )
-def test_the_cluster_is_simulated_when_asked_for(
+def test_cluster_is_simulated_when_asked_for(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], environment: dict[str, str], mock: bool
 ) -> None:
     given: dict[str, Any] = {}
@@ -42,7 +42,7 @@ def test_the_cluster_is_simulated_when_asked_for(
         (["--once"], "--once needs --demo"),
     ],
 )
-def test_a_simulated_cluster_runs_no_demo(more: list[str], why: str) -> None:
+def test_simulated_cluster_runs_no_demo(more: list[str], why: str) -> None:
     result = CliRunner().invoke(app, ["up", "--mock", *more])
     assert isinstance(result.exception, UsageError)
     assert why in str(result.exception)

@@ -43,7 +43,7 @@ def child_of(tmp_path: Path, code: str, *arguments: str) -> supervise.Child:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+def test_child_ends_when_its_parent_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     note = tmp_path / "pid"
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(note), str(tmp_path / "log"), PROGRAM]
@@ -137,6 +137,6 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_the_mark_never_matches_its_owner() -> None:
+def test_mark_never_matches_its_owner() -> None:
     assert os.environ.get(supervise.MARK) is None
     assert supervise.sweep("no such mark") == 0

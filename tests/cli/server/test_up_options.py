@@ -11,7 +11,7 @@ from trainhall.cluster.agent import devices
 from trainhall.cluster.agent import options as agent_options
 
 
-def test_a_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_any_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "list_gpus", list)
     with pytest.raises(UsageError, match="--slots 0 leaves this host without a device"):
         serve.check_slots(0)

@@ -266,7 +266,7 @@ def test_verify_compares_mlp_under_every_strategy(start: Start, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_cnn_is_compared(start: Start, tmp_path: Path) -> None:
+def test_cnn_is_compared(start: Start, tmp_path: Path) -> None:
     write_mnist(tmp_path / "MNIST" / "raw")
     spec = "{name: cnn, task: {name: mnist, params: {root: .}}, training: {global_batch_size: 8}}"
     found = agreeing(start, spec, "--strategies", "ddp,model", "--workers", "2", "--steps", "3")
@@ -274,7 +274,7 @@ def test_a_cnn_is_compared(start: Start, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_resnet_is_compared(start: Start, tmp_path: Path) -> None:
+def test_resnet_is_compared(start: Start, tmp_path: Path) -> None:
     write_images(tmp_path / "images", each=5)
     spec = """
     name: resnet

@@ -79,7 +79,7 @@ def test_folders_that_cannot_be_compared(tmp_path: Path, content: str | None, wo
         (("job.yaml", "--compare", "a", "b"), "leave FILE out"),
     ],
 )
-def test_a_file_or_two_runs(arguments: tuple[str, ...], words: str) -> None:
+def test_file_or_two_runs(arguments: tuple[str, ...], words: str) -> None:
     assert words in refused(*arguments)
 
 
@@ -91,7 +91,7 @@ class OnlyLinks:
         return {"series": [{"name": LINK, "rank": None, "points": points}] if names == LINK else []}
 
 
-def test_the_newest_link_needs_no_other_series() -> None:
+def test_newest_link_needs_no_other_series() -> None:
     client: Any = OnlyLinks()
     job = {"id": "a", "spec": {"training": {"reproducible": True}}}
     assert newest_link(client, job) == f"{as_text(1.5)} at step 7"

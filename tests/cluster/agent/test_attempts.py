@@ -230,7 +230,7 @@ async def test_process_started_within_generation_is_shipped(
     await attempts.close()
 
 
-async def test_a_full_disk_puts_off_a_regrouping(
+async def test_full_disk_puts_off_a_regrouping(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_ipc, "read_claim", lambda folder: folder_ipc.Claim.HELD)

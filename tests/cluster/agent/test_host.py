@@ -28,7 +28,7 @@ def test_slots_share_the_host() -> None:
     assert cpus[0].memory_total * 2 <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_the_ranks_of_all_devices_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_all_devices_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     found = {slots: Devices(slots=slots).threads for slots in (0, 1, 2, 4, 6, 12, None)}
     assert found == {0: 6, 1: 6, 2: 3, 4: 1, 6: 1, 12: 1, None: 1}
@@ -181,7 +181,7 @@ def test_devices_list_shared_memory_boards_but_not_lost(
         devices.has_nvml.cache_clear()
 
 
-def test_a_driver_that_fails_offers_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_that_fails_offers_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeNvml(monkeypatch)
 
     def broken() -> int:
@@ -194,13 +194,13 @@ def test_a_driver_that_fails_offers_no_gpu(monkeypatch: pytest.MonkeyPatch) -> N
         devices.has_nvml.cache_clear()
 
 
-def test_the_host_is_measured(tmp_path: Path) -> None:
+def test_host_is_measured(tmp_path: Path) -> None:
     use = host_use(tmp_path)
     assert 0 < use.memory_used <= use.memory_total
     assert 0 < use.disk_used <= use.disk_total
 
 
-def test_a_data_folder_has_one_agent(tmp_path: Path) -> None:
+def test_data_folder_has_one_agent(tmp_path: Path) -> None:
     folder = DataDir(tmp_path / "agent")
     with folder.locked():
         assert folder.path.stat().st_mode & 0o777 == 0o700
@@ -213,7 +213,7 @@ def test_a_data_folder_has_one_agent(tmp_path: Path) -> None:
         pass
 
 
-def test_a_credential_is_for_one_coordinator_and_secret(tmp_path: Path) -> None:
+def test_credential_is_for_one_coordinator_and_secret(tmp_path: Path) -> None:
     folder = DataDir(tmp_path)
     assert folder.read_credential("http://a") is None
     folder.write_credential("http://a", JoinReply(node_id="n", credential="secret"))
@@ -241,12 +241,12 @@ def test_launched_attempts_are_remembered_within_bounds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["lab:8000", "ftp://lab", "http://", ""])
-def test_a_coordinator_has_an_address(url: str, tmp_path: Path) -> None:
+def test_coordinator_has_an_address(url: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="no address of a coordinator"):
         AgentOptions(coordinator=url, data_dir=tmp_path)
 
 
-def test_the_address_leads_to_the_coordinator(tmp_path: Path) -> None:
+def test_address_leads_to_the_coordinator(tmp_path: Path) -> None:
     options = AgentOptions(coordinator="http://127.0.0.1:8000/", data_dir=tmp_path)
     assert options.own_address() == "127.0.0.1"
     assert options.url == "http://127.0.0.1:8000/api/v1/agent"

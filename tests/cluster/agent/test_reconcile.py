@@ -196,7 +196,7 @@ def test_reconcile_keeps_unlisted_attempt_until_shipped() -> None:
     assert decide({}, {token: ObservedAttempt(Stage.ENDED, shipped=True)}, {}) == [CleanUp(token)]
 
 
-def test_a_further_host_waits_for_the_meeting_place() -> None:
+def test_further_host_waits_for_the_meeting_place() -> None:
     token = ("a", 1, 1)
     assert decide({token: DesiredAttempt("run", waits=True)}, {}, {}) == []
     assert decide({token: DesiredAttempt("run")}, {}, {}) == [Prepare(token)]
@@ -233,7 +233,7 @@ def test_reconcile_forwards_gradient_requests_once() -> None:
     ]
 
 
-def test_a_strategy_is_planned_before_anything_is_prepared() -> None:
+def test_strategy_is_planned_before_anything_is_prepared() -> None:
     token = TOKENS[0]
     plans = {token: DesiredAttempt("run", plans=True)}
     assert decide(plans, {}, {}) == [Plan(token)]

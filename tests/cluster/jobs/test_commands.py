@@ -33,11 +33,11 @@ def test_each_state_allows_its_commands(state: str, commands: set[str]) -> None:
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_a_script_records_no_gradients(state: JobState) -> None:
+def test_script_records_no_gradients(state: JobState) -> None:
     assert allowed(state.value, SCRIPT) == allowed(state.value) - {"capture_gradients"}
 
 
-def test_a_refused_command_has_a_reason() -> None:
+def test_refused_command_has_a_reason() -> None:
     refused = refused_commands(Job(state="completed", spec=TASK))
     assert refused[Command.PAUSE] == "It is completed, which is final."
     assert refused[Command.RESIZE] == (
@@ -48,7 +48,7 @@ def test_a_refused_command_has_a_reason() -> None:
     assert running[Command.RESUME] == "It is running; only a paused job can."
 
 
-def test_a_repeated_command_is_accepted_but_not_offered() -> None:
+def test_repeated_command_is_accepted_but_not_offered() -> None:
     paused = Job(state="paused", spec=TASK)
     assert refusal(paused, Command.PAUSE) is None
     assert refused_commands(paused)[Command.PAUSE] == "It is already paused."

@@ -18,7 +18,7 @@ from trainhall.training.spec.recovery import MetricMode
         ({"lr": 0.1, "train/loss": 0.5, "value": 3}, "train/loss"),
     ],
 )
-def test_a_validation_metric_comes_before_a_loss(metrics: dict[str, Any], name: str) -> None:
+def test_validation_metric_comes_before_a_loss(metrics: dict[str, Any], name: str) -> None:
     found = main_metric({}, metrics)
     assert found is not None
     assert (found.name, found.value) == (name, metrics[name])
@@ -30,11 +30,11 @@ def test_main_metric_comes_from_spec_before_reports() -> None:
     assert main_metric(spec, {"psnr": "NaN"}) == MainMetric("psnr", "NaN", MetricMode.MAX)
 
 
-def test_the_goal_follows_from_the_name() -> None:
+def test_goal_follows_from_the_name() -> None:
     goals = [main_metric({}, {name: 1.0}) for name in ("val/loss", "eval_accuracy", "val/f1")]
     assert [found.goal for found in goals if found] == [MetricMode.MIN, MetricMode.MAX, None]
 
 
-def test_a_job_without_such_metrics_has_none() -> None:
+def test_job_without_such_metrics_has_none() -> None:
     assert main_metric({}, {"lr": 0.1}) is None
     assert main_metric({"metric": None}, {}) is None

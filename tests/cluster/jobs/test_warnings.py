@@ -38,7 +38,7 @@ async def test_warning_of_failed_save_lasts_until_next(
     assert await warnings(hall, job_id) == []
 
 
-async def test_only_a_later_checkpoint_takes_it_back(hall: SimulatedCluster) -> None:
+async def test_warning_ends_with_a_later_checkpoint(hall: SimulatedCluster) -> None:
     await hall.add_node("alpha")
     job_id = await hall.submit(checkpoint={"path": "/shared"})
     await hall.run_until(job_id, "running")

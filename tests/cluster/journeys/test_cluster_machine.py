@@ -227,7 +227,7 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"these do not end: {open_jobs}")
 
 
-def test_the_cluster_keeps_its_promises(database_url: str, tmp_path: Path) -> None:
+def test_cluster_keeps_its_promises(database_url: str, tmp_path: Path) -> None:
     loop = asyncio.new_event_loop()
     db = Database(database_url)
     loop.run_until_complete(db.migrate())

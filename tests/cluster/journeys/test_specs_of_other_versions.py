@@ -75,7 +75,7 @@ async def test_running_attempt_of_other_version_ends_everywhere(hall: SimulatedC
     assert (await over(hall, job_id, "failed")).startswith(REASON)
 
 
-async def test_the_others_of_its_node_run_on(hall: SimulatedCluster) -> None:
+async def test_others_of_its_node_run_on(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     job_id, other = await hall.submit(1), await hall.submit(1)
     await hall.run_until(job_id, "running")
@@ -91,7 +91,7 @@ async def test_the_others_of_its_node_run_on(hall: SimulatedCluster) -> None:
 
 @pytest.mark.parametrize("early", [True, False], ids=["before it is heard", "after"])
 @pytest.mark.parametrize("runs", [True, False], ids=["runs", "not told"])
-async def test_a_cancel_ends(hall: SimulatedCluster, early: bool, runs: bool) -> None:
+async def test_cancel_ends(hall: SimulatedCluster, early: bool, runs: bool) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     if runs:
         job_id = await hall.submit(2)
@@ -127,7 +127,7 @@ async def test_resume_of_other_version_reports_why_not(hall: SimulatedCluster) -
     assert job.reason.startswith(REASON)
 
 
-async def test_one_that_regroups_in_place_ends_too(hall: SimulatedCluster) -> None:
+async def test_regrouping_attempt_of_other_version_ends(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=2)
     job_id = await hall.submit(2)
     await hall.run_until(job_id, "running")

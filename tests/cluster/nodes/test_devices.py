@@ -104,7 +104,7 @@ async def test_missing_device_has_no_readings(hall: SimulatedCluster) -> None:
     assert (summary.devices, summary.devices_busy) == (2, 2)
 
 
-async def test_an_elastic_job_leaves_them(hall: SimulatedCluster) -> None:
+async def test_elastic_job_leaves_them(hall: SimulatedCluster) -> None:
     alpha = await hall.add_node("alpha", slots=4)
     job_id = await hall.submit(resources={"min_workers": 2, "max_workers": 4})
     await hall.run_until(job_id, "running")

@@ -65,7 +65,7 @@ def test_node_is_lost_after_isolation_limit(
         assert moves[0].after_seconds == max(30.0, promised or 0.0)
 
 
-def test_the_other_hosts_end_before_it_moves() -> None:
+def test_other_hosts_end_before_it_moves() -> None:
     nodes = node("a", 100, NodeState.LOST), node("b")
     (stop,) = decided(attempt(RUNNING, RUNNING), *nodes)
     assert isinstance(stop, StopAttempt)

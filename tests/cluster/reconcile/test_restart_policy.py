@@ -30,12 +30,12 @@ def failure(message: str, exit_code: int | None = 1, signal: int | None = None) 
     return Failure(rank=1, exit_code=exit_code, signal=signal, message=message)
 
 
-def test_the_first_failure_is_always_tried_again() -> None:
+def test_first_failure_is_always_tried_again() -> None:
     after = after_failure(job(), NO_MODULE)
     assert (after.goes_on, after.restarts) == (True, 1)
 
 
-def test_a_broken_device_costs_no_restart_however_often() -> None:
+def test_broken_device_costs_no_restart_however_often() -> None:
     broken = failure("CUDA error: uncorrectable ECC error").model_copy(
         update={"cause": Cause.DEVICE_FAULT}
     )

@@ -24,7 +24,7 @@ async def test_queue_pages_skip_no_job_between_pages(hall: SimulatedCluster) -> 
     assert [e.position for e in (*second.items, *third.items)] == [1, 2, 3]
 
 
-async def test_one_job_is_found_wherever_it_is(hall: SimulatedCluster) -> None:
+async def test_queue_finds_a_job_on_any_page(hall: SimulatedCluster) -> None:
     ids = [await hall.submit(workers=1) for _ in range(3)]
     page = await hall.coordinator.queue.list(limit=1, job_id=ids[2])
     (entry,) = page.items
@@ -43,7 +43,7 @@ async def test_queue_entry_shows_whether_start_is_possible(hall: SimulatedCluste
 
 
 @pytest.mark.parametrize("position", [("x", "0", 1), ("1.0", "zero", 1)])
-async def test_a_cursor_that_holds_no_place_is_refused(
+async def test_cursor_that_holds_no_place_is_refused(
     hall: SimulatedCluster, position: tuple[str, str, int]
 ) -> None:
     with pytest.raises(InvalidCursorError):

@@ -27,7 +27,7 @@ def test_every_invariant_holds(part: int) -> None:
 
 
 @pytest.mark.processes
-def test_a_seed_replays_exactly_in_any_process() -> None:
+def test_seed_replays_exactly_in_any_process() -> None:
     here = [run_seed(3), run_seed(3)]
     assert here[0].story == here[1].story
     assert run_seed(4).digest != here[0].digest

@@ -48,7 +48,7 @@ def test_archived_folder_is_restored_exactly(folder: Path, tmp_path: Path) -> No
     assert [p.name for p in unpacked.parent.iterdir()] == ["unpacked"]
 
 
-def test_the_same_content_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_same_content_gives_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     first = packed(folder, tmp_path / "a.tar")
     (folder / "train.py").touch()
     (folder / "train.py").chmod(0o600)
@@ -57,7 +57,7 @@ def test_the_same_content_gives_the_same_bytes(folder: Path, tmp_path: Path) -> 
     assert packed(folder, tmp_path / "c.tar") != first
 
 
-def test_an_archive_of_tar_itself_is_fine(folder: Path, tmp_path: Path) -> None:
+def test_archive_of_tar_itself_is_fine(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "made.tar.gz"
     with tarfile.open(path, "w:gz") as tar:
         tar.add(folder, ".")
@@ -151,9 +151,7 @@ def test_non_archive_is_refused(
         inspect(tmp_path / "b.tar")
 
 
-def test_a_bomb_is_refused_while_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bomb_is_refused_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code_archive, "MAX_UNPACKED_BYTES", 1_000_000)
     monkeypatch.setattr(code_archive, "MAX_FILES", 100)
     zeros = gzip.compress(bytes(5_000_000))

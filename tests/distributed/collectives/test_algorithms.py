@@ -99,7 +99,7 @@ def test_allreduce_is_bit_equal_on_all_ranks(
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8, 13])
 @pytest.mark.parametrize("elements", [0, 5, 40])
-def test_the_parts_stand_alone(world_size: int, elements: int) -> None:
+def test_parts_stand_alone(world_size: int, elements: int) -> None:
     tensors = integers(world_size, elements)
     cuts = even_cuts(elements, world_size)
     parts = [slice(a, b) for a, b in pairwise(cuts)]
@@ -188,7 +188,7 @@ def test_hierarchy_sends_between_host_leaders_only() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_layout_that_cannot_be_is_refused(build: Callable[[], object], message: str) -> None:
+def test_layout_that_cannot_be_is_refused(build: Callable[[], object], message: str) -> None:
     with pytest.raises(ScheduleError, match=re.escape(message)):
         build()
 

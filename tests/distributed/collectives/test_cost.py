@@ -144,7 +144,7 @@ def test_hierarchy_is_cheaper_on_slow_host_links() -> None:
     assert hierarchical < ring / 3
 
 
-def test_the_fastest_changes_where_times_are_equal() -> None:
+def test_fastest_changes_where_times_are_equal() -> None:
     cluster, sizes = flat(16), np.geomspace(1, 1e9, 60)
     seconds = {name: predict(all_reduce(name, 16), cluster, sizes) for name in ("ring", "tree")}
     (found,) = crossovers(sizes, seconds)
@@ -160,7 +160,7 @@ def test_equal_times_are_no_crossover() -> None:
 
 
 @pytest.mark.parametrize("name", ["world_size", "devices_per_host", "hosts_per_rack"])
-def test_a_cluster_that_cannot_be_is_refused(name: str) -> None:
+def test_cluster_that_cannot_be_is_refused(name: str) -> None:
     sizes: dict[str, Any] = {"world_size": 4, name: 0}
     with pytest.raises(ScheduleError, match=f"{name} is 0; it must be at least 1"):
         Cluster(**sizes)

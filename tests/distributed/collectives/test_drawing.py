@@ -13,7 +13,7 @@ from trainhall.distributed.collectives.schedule import Schedule
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_a_ring_as_text() -> None:
+def test_ring_as_text() -> None:
     assert (
         draw.text(Ring(3))
         == """\

@@ -107,7 +107,7 @@ def test_in_process_timeout_names_rank_round_and_bytes() -> None:
     )
 
 
-def test_a_broken_group_stays_broken() -> None:
+def test_broken_group_stays_broken() -> None:
     def work(transport: InProcess) -> None:
         if transport.rank == 1:
             return
@@ -164,7 +164,7 @@ def test_in_process_allgather_delivers_every_contribution() -> None:
     }
 
 
-def test_a_schedule_for_another_world_is_refused() -> None:
+def test_schedule_for_another_world_is_refused() -> None:
     def work(transport: InProcess) -> None:
         Communicator(transport, timeout=PATIENCE).run(Ring(3), np.ones(4))
 

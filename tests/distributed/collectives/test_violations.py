@@ -51,7 +51,7 @@ def test_every_message_fault_is_detected(
         (Fault.CORRUPT, 1, "checksum"),
     ],
 )
-def test_a_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
+def test_fault_has_a_name(fault: Fault, number: int, name: str) -> None:
     with pytest.raises(ScheduleViolationError) as raised:
         simulate(Ring(2), [np.ones(4)] * 2, wires=BrokenWires(fault, number))
     assert raised.value.name == name
@@ -76,7 +76,7 @@ def test_violation_names_the_first_fault(claims: dict[str, Any], name: str) -> N
     assert raised.value.name == name
 
 
-def test_a_message_of_another_length_is_named() -> None:
+def test_message_of_another_length_is_named() -> None:
     class Cutting(Wires):
         def send(self, source: int, destination: int, message: Message) -> None:
             self.deliver(source, destination, seal(message.header, message.payload[:1]))
@@ -103,7 +103,7 @@ class Listed(Schedule):
         return iter(())
 
 
-def test_a_schedule_that_waits_for_itself_ends() -> None:
+def test_schedule_that_waits_for_itself_ends() -> None:
     def waits(peer: int) -> Round:
         return Round(1, Phase.REDUCE, receive=Receive(peer, range(1), add=True))
 

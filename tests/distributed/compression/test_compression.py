@@ -137,7 +137,7 @@ def test_topk_residual_is_exact() -> None:
 
 @pytest.mark.parametrize("name", ["none", *LOSSY])
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_a_ratio_of_one_sends_everything(name: str, world_size: int) -> None:
+def test_ratio_of_one_sends_everything(name: str, world_size: int) -> None:
     world = World(name, 1.0, world_size)
     for step in range(3):
         gradients = drawn(step, world_size, elements(SHAPES), torch.float64)
@@ -287,7 +287,7 @@ def test_powersgd_sends_little_and_starts_where_it_was() -> None:
         ((200, 300), 1.0, None),
     ],
 )
-def test_the_rank_follows_from_the_ratio(
+def test_rank_follows_from_the_ratio(
     shape: tuple[int, ...], ratio: float, rank: int | None
 ) -> None:
     assert rank_for(shape, ratio) == rank
@@ -315,7 +315,7 @@ def adversaries() -> list[Callable[[int], Tensor]]:
 @pytest.mark.parametrize("make", adversaries())
 @pytest.mark.parametrize("size", [1, 2, 100, 1 << 14, 40_003])
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.3, 1.0])
-def test_the_largest_are_found(make: Callable[[int], Tensor], size: int, share: float) -> None:
+def test_largest_are_found(make: Callable[[int], Tensor], size: int, share: float) -> None:
     numbers = make(max(size, 5))[:size]
     count = sent(size, share)
     places = largest(numbers, count)

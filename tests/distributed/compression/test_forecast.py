@@ -68,7 +68,7 @@ def test_any_model(name: str, shapes: list[tuple[int, ...]]) -> None:
     assert answer.seconds >= 0
 
 
-def test_only_some_of_a_large_model_is_computed() -> None:
+def test_forecast_samples_a_large_model() -> None:
     huge = Gradients([(1 << 40,)], torch.float32, 25e6, torch.device("cpu"))
     forecast("topk", 0.01, huge, [[0, 1]], {LinkClass.HOST: SLOW})
 

@@ -52,7 +52,7 @@ def saver(tmp_path: Path) -> Checkpointer:
     return made
 
 
-def test_a_thousand_damages_are_all_found_before_use(saver: Checkpointer) -> None:
+def test_thousand_damages_are_all_found_before_use(saver: Checkpointer) -> None:
     rng = random.Random(4)
     folder = saver.folder / NEW
     files = sorted(folder.iterdir())
@@ -216,7 +216,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("form", ["pickle", "torch"])
 @pytest.mark.parametrize("vouched", [False, True])
-def test_a_pickle_is_never_read_wherever_it_lies(
+def test_pickle_is_never_read_wherever_it_lies(
     saver: Checkpointer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

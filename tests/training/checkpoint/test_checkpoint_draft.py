@@ -69,7 +69,7 @@ def test_commit_lists_files_and_manifest_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("occupy", [Path.mkdir, Path.touch])
-def test_nothing_is_ever_overwritten(tmp_path: Path, occupy: Callable[[Path], None]) -> None:
+def test_draft_never_overwrites(tmp_path: Path, occupy: Callable[[Path], None]) -> None:
     token = Token("job", 1, 1)
     draft = Draft.create(tmp_path, token, 7)
     draft.write("a.bin", [b"new"])
@@ -82,7 +82,7 @@ def test_nothing_is_ever_overwritten(tmp_path: Path, occupy: Callable[[Path], No
         draft.write("a.bin", [b"again"])
 
 
-def test_a_manifest_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_manifest_of_another_checkpoint_is_refused(tmp_path: Path) -> None:
     draft = Draft.create(tmp_path, Token("job", 1, 1), 7)
     with pytest.raises(ValueError, match="does not belong to step-00000007-a1-g1"):
         draft.commit(manifest_of(Draft.create(tmp_path, Token("job", 1, 1), 8), Token("job", 1, 1)))

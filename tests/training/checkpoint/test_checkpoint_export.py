@@ -47,7 +47,7 @@ JOB = {
         (2, {"strategy": "pipeline"}),
     ],
 )
-def test_the_file_loads_into_the_plain_model(
+def test_file_loads_into_the_plain_model(
     ranks: RankServer, tmp_path: Path, workers: int, parallelism: dict[str, Any]
 ) -> None:
     spec = {**JOB, "resources": {"workers": workers}, "parallelism": parallelism}
@@ -111,7 +111,7 @@ def tensor() -> torch.Tensor:
     return torch.zeros(1)
 
 
-def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
+def test_failed_export_leaves_nothing(tmp_path: Path) -> None:
     folder = saved(tmp_path / "c", {"model": {"a": tensor()}})
     (tmp_path / "m").write_bytes(b"mine")
     with pytest.raises(FileExistsError, match="nothing is overwritten"):
@@ -164,7 +164,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_the_command_takes_a_folder_with_checkpoints(tmp_path: Path) -> None:
+def test_command_takes_a_folder_with_checkpoints(tmp_path: Path) -> None:
     saved(tmp_path / "out" / "checkpoints", {"model": {"a": tensor()}})
     done = run(tmp_path / "out", tmp_path / "m", "-o", "json")
     assert done.exception is None, done.exception

@@ -52,7 +52,7 @@ def fields_of(folder: Path) -> dict[str, Any]:
     return fields
 
 
-def test_a_good_checkpoint_has_no_problems(good: Path) -> None:
+def test_good_checkpoint_has_no_problems(good: Path) -> None:
     assert verify_folder(good) == []
     assert read_manifest(good).step == 7
 
@@ -144,7 +144,7 @@ def test_paths_that_could_leave_the_folder_are_refused(checkpoint: Path, path: s
 
 
 @given(st.text(max_size=30))
-def test_a_listed_path_stays_within_the_folder(path: str) -> None:
+def test_listed_path_stays_within_the_folder(path: str) -> None:
     try:
         decode_manifest(
             seal(
@@ -211,7 +211,7 @@ def test_malformed_manifest_is_refused(fields: Any) -> None:
         decode_manifest(seal(fields))
 
 
-def test_a_file_listed_twice_is_refused(checkpoint: Path) -> None:
+def test_file_listed_twice_is_refused(checkpoint: Path) -> None:
     fields = fields_of(checkpoint)
     fields["files"].append(fields["files"][0])
     (checkpoint / "manifest.json").write_bytes(seal(fields))
@@ -241,7 +241,7 @@ def test_verifying_needs_no_torch() -> None:
 
 
 @given(st.lists(st.integers(0, 1000)), st.integers(1, 9))
-def test_the_work_of_hashing_is_divided_evenly(sizes: list[int], parts: int) -> None:
+def test_work_of_hashing_is_divided_evenly(sizes: list[int], parts: int) -> None:
     files = [
         FileRecord(path=f"{i}.bin", size=size, sha256="0" * 64) for i, size in enumerate(sizes)
     ]

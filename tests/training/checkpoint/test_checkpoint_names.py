@@ -26,7 +26,7 @@ names = st.builds(
 )
 
 
-def test_a_name_reads_as_documented() -> None:
+def test_name_reads_as_documented() -> None:
     assert str(CheckpointName(120, 2, 1)) == "step-00000120-a2-g1"
     assert parse_name("step-00000120-a2-g1") == CheckpointName(120, 2, 1)
     assert parse_name("step-123456789-a1-g1") == CheckpointName(123456789, 1, 1)
@@ -82,7 +82,7 @@ def test_impossible_parts_are_refused(parts: tuple[int, int, int]) -> None:
         CheckpointName(*parts)
 
 
-def test_a_later_attempt_is_newer_whatever_its_step(tmp_path: Path) -> None:
+def test_later_attempt_is_newer_whatever_its_step(tmp_path: Path) -> None:
     for name in ("step-00000300-a1-g1", "step-00000200-a1-g2", "step-00000100-a2-g1"):
         (tmp_path / name).mkdir()
     assert [found.path.name for found in scan(tmp_path)] == [
@@ -92,7 +92,7 @@ def test_a_later_attempt_is_newer_whatever_its_step(tmp_path: Path) -> None:
     ]
 
 
-def test_a_scan_passes_over_all_else(tmp_path: Path) -> None:
+def test_scan_passes_over_all_else(tmp_path: Path) -> None:
     good = tmp_path / "step-00000001-a1-g1"
     good.mkdir()
     (tmp_path / str(PartialName.of(Token("job", 1, 1), 2))).mkdir()
@@ -106,7 +106,7 @@ def test_a_scan_passes_over_all_else(tmp_path: Path) -> None:
 
 
 @given(st.sets(names, max_size=8), st.sets(st.tuples(st.integers(1, 3), st.integers(1, 3))))
-def test_a_scan_finds_all_that_is_not_revoked(
+def test_scan_finds_all_that_is_not_revoked(
     tmp_path_factory: pytest.TempPathFactory,
     chosen: set[CheckpointName],
     revoked: set[tuple[int, int]],

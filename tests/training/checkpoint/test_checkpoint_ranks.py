@@ -112,7 +112,7 @@ def test_ranks_of_a_host_share_the_hashing(ranks: RankServer, tmp_path: Path) ->
             path.write_bytes(data)
 
 
-def test_a_mismatch_on_one_rank_stops_all(ranks: RankServer, tmp_path: Path) -> None:
+def test_mismatch_on_one_rank_stops_all(ranks: RankServer, tmp_path: Path) -> None:
     save_alone(tmp_path, 1)
     call(ranks, "mismatch_on_one", 2, tmp_path)
 

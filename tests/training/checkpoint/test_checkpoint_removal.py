@@ -19,7 +19,7 @@ from trainhall.training.checkpoint.format.removal import (
 from trainhall.training.spec.recovery import CheckpointSpec
 
 
-def test_a_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:
+def test_checkpoint_is_removed_even_if_damaged(tmp_path: Path) -> None:
     write(tmp_path, 1, 7)
     folder = tmp_path / "step-00000007-a1-g1"
     (folder / "manifest.json").write_bytes(b"damaged")

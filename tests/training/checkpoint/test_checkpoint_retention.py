@@ -29,7 +29,7 @@ def given_up(rule: CheckpointSpec, *candidates: Candidate) -> dict[int, str]:
 LOSSES = [at(s, eval_loss=loss) for s, loss in ((10, 0.5), (20, 0.1), (30, 0.3), (40, 0.4))]
 
 
-def test_the_newest_the_best_and_the_pinned_stay() -> None:
+def test_newest_the_best_and_the_pinned_stay() -> None:
     rule = CheckpointSpec(keep_latest=1, keep_best=2, metric="eval_loss")
     assert kept(rule, *LOSSES, at(5, pinned=True)) == {
         40: "the newest",
@@ -76,13 +76,13 @@ def test_retention_ignores_nan_values() -> None:
     assert kept(rule, *odd) == {5: "the newest"}
 
 
-def test_of_equally_good_ones_the_older_is_kept() -> None:
+def test_retention_keeps_the_older_of_equals() -> None:
     rule = CheckpointSpec(keep_latest=1, keep_best=1, metric="eval_loss")
     found = [at(20, eval_loss=0.1), at(10, eval_loss=0.1), at(30, eval_loss=0.1)]
     assert set(kept(rule, *found)) == {10, 30}
 
 
-def test_a_later_attempt_is_newer_whatever_its_step() -> None:
+def test_later_attempt_is_newer_whatever_its_step() -> None:
     assert set(kept(CheckpointSpec(keep_latest=1), at(90), at(20, attempt=2))) == {20}
 
 

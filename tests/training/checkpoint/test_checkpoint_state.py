@@ -69,7 +69,7 @@ def test_state_refuses_lossy_values(value: Any, message: str) -> None:
         to_json(value)
 
 
-def test_a_state_of_other_things_is_refused() -> None:
+def test_state_of_other_things_is_refused() -> None:
     with pytest.raises(TypeError, match="model/hook is a function"):
         flatten({"model": {"hook": lambda: None}})
     with pytest.raises(TypeError, match="model has the key"):

@@ -237,7 +237,7 @@ def test_checkpointer_reports_unavailable_better_checkpoint(job: Job) -> None:
         job.checkpointer.load([], small_state(), lacking=lacking)
 
 
-def test_a_damaged_one_is_not_read_at_all(job: Job) -> None:
+def test_damaged_one_is_not_read_at_all(job: Job) -> None:
     name = job.save(1, {"model": {"a": torch.ones(3), "b": torch.ones(3)}})
     (job.folder / name / "state.json").write_bytes(b"{}")
     target = {"model": {"a": torch.zeros(3), "b": torch.zeros(3)}}
@@ -269,7 +269,7 @@ def test_no_names_load_nothing(job: Job) -> None:
         (lambda s: s.pop("n"), "n is in the checkpoint, but not"),
     ],
 )
-def test_the_first_difference_is_named(
+def test_first_difference_is_named(
     job: Job, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     state = {"model": {"a": torch.ones(2), "b": torch.ones(2)}, "n": 1}
@@ -333,7 +333,7 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_a_write_that_fails_half_way_leaves_nothing(job: Job) -> None:
+def test_write_that_fails_half_way_leaves_nothing(job: Job) -> None:
     old = job.save(1, small_state())
     job.checkpointer.save(2, {"model": {"weight": torch.zeros(100_000)}})
     job.checkpointer.wait()
@@ -343,7 +343,7 @@ def test_a_write_that_fails_half_way_leaves_nothing(job: Job) -> None:
     assert [path.name for path in job.folder.iterdir()] == [old]
 
 
-def test_the_same_step_is_never_saved_over(job: Job) -> None:
+def test_same_step_is_never_saved_over(job: Job) -> None:
     name = job.save(1, small_state(1.0))
     before = {p.name: p.read_bytes() for p in (job.folder / name).iterdir()}
     job.checkpointer.save(1, small_state(2.0))
@@ -352,7 +352,7 @@ def test_the_same_step_is_never_saved_over(job: Job) -> None:
     assert {p.name: p.read_bytes() for p in (job.folder / name).iterdir()} == before
 
 
-def test_a_callback_that_fails_ends_nothing(tmp_path: Path, caplog: Any) -> None:
+def test_callback_that_fails_ends_nothing(tmp_path: Path, caplog: Any) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("no one listens")
 
@@ -366,7 +366,7 @@ def test_a_callback_that_fails_ends_nothing(tmp_path: Path, caplog: Any) -> None
     assert "so did its callback" in caplog.text
 
 
-def test_a_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
+def test_save_cleans_up_after_dead_attempts(tmp_path: Path) -> None:
     dead = Draft.create(tmp_path, Token("job", 1, 1), 5)
     dead.write("half", [b"half"])
     other = Draft.create(tmp_path, Token("other", 1, 1), 5)

@@ -37,9 +37,7 @@ def saved(tmp_path: Path) -> Saved:
     return Saved(tmp_path / "checkpoints")
 
 
-def test_it_commits_nothing_though_all_is_written(
-    saved: Saved, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_abandoned_save_is_not_committed(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = draft.fsync_folder
 
     def then_give_up(folder: Path) -> None:

@@ -20,7 +20,7 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 
 @given(st.integers(1, 3000), SEEDS, st.integers(0, 100))
-def test_an_epoch_holds_every_sample_once(size: int, seed: int, epoch: int) -> None:
+def test_epoch_holds_every_sample_once(size: int, seed: int, epoch: int) -> None:
     assert sorted(epoch_order(size, seed, epoch, 0, size)) == list(range(size))
 
 
@@ -45,7 +45,7 @@ def test_orders_look_random() -> None:
     assert abs(neighbours) < 0.02
 
 
-def test_the_order_is_the_same_for_ever() -> None:
+def test_order_is_the_same_for_ever() -> None:
     """A resumed job must not see another order after an upgrade."""
     assert epoch_order(10, 7, 0, 0, 10).tolist() == [9, 2, 6, 7, 1, 4, 3, 5, 8, 0]
 
@@ -115,7 +115,7 @@ def test_sampler_refuses_batch_size_change_when_counting() -> None:
     Sampler(100, 10, 0, counted_by="training.epochs").restore(before.state())
 
 
-def test_an_epoch_drops_the_last_partial_batch() -> None:
+def test_epoch_drops_the_last_partial_batch() -> None:
     sampler = Sampler(size=10, batch=4, seed=0)
     dealt = [sampler.next_batch(0, 1, 1)[0].tolist() for _ in range(4)]
     assert sampler.epoch == 1

@@ -12,5 +12,5 @@ from trainhall.training.common.units import brief
         (99.6, "100 s"), (1234.5, "1,234 s"),
     ],
 )  # fmt: skip
-def test_a_time_has_three_digits_and_no_exponent(seconds: float, text: str) -> None:
+def test_time_has_three_digits_and_no_exponent(seconds: float, text: str) -> None:
     assert brief(seconds) == text

@@ -64,7 +64,7 @@ def test_membership_leaves_a_broken_group(rank: Rank, left: list[str]) -> None:
         rank.membership.confirm()
 
 
-def test_a_later_launch_knows_who_was_lost_before(rank: Rank, left: list[str]) -> None:
+def test_later_launch_knows_who_was_lost_before(rank: Rank, left: list[str]) -> None:
     rank.tell(generation=4, broken=2)
     rank.membership._watch(Looks(1))
     assert left == ["left"]

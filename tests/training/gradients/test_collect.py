@@ -86,7 +86,7 @@ def test_gradient_norms_match_a_single_rank(
 
 
 @pytest.mark.parametrize("parallelism", [{}, {"strategy": "fsdp"}])
-def test_a_request_is_answered_once_with_histograms(
+def test_request_is_answered_once_with_histograms(
     ranks: RankServer, tmp_path: Path, parallelism: dict[str, Any]
 ) -> None:
     spec = digits(2, parallelism, capture_gradients_every_steps=None)

@@ -110,7 +110,7 @@ def test_chain_part_digests_add_up(samples: list[int], data: st.DataObject) -> N
     assert parts % 2**64 == samples_digest(indices, 0)
 
 
-def test_a_digest_knows_places() -> None:
+def test_digest_knows_places() -> None:
     assert samples_digest(np.asarray([3, 4]), 0) != samples_digest(np.asarray([4, 3]), 0)
 
 
@@ -123,5 +123,5 @@ def test_chain_links_normalise_nan_not_zero() -> None:
 
 
 @pytest.mark.parametrize("digest", ["0" * 64, "f" * 64, "0123456789abcdef" * 4])
-def test_a_series_keeps_52_bits_of_a_digest(digest: str) -> None:
+def test_series_keeps_52_bits_of_a_digest(digest: str) -> None:
     assert as_text(as_number(digest)) == digest[:13]

@@ -45,7 +45,7 @@ def test_progress_is_rare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     ]
 
 
-def test_an_output_that_is_full_stops_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_is_full_stops_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     monkeypatch.setattr(console, "_STDOUT", writer)

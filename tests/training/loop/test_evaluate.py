@@ -64,7 +64,7 @@ def evaluated(task: Task, model: nn.Module, shares: list[Share], batch: int) -> 
 @pytest.mark.parametrize("size", [1, 7, 30])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 @pytest.mark.parametrize("batch", [1, 4, 1024])
-def test_the_mean_counts_every_sample_once(size: int, world_size: int, batch: int) -> None:
+def test_mean_counts_every_sample_once(size: int, world_size: int, batch: int) -> None:
     task = Distances(size)
     model = task.build_model()
 

@@ -54,7 +54,7 @@ def test_steps_at_changing_rates() -> None:
         pair.check()
 
 
-def test_a_parameter_without_a_gradient_is_left_alone() -> None:
+def test_parameter_without_a_gradient_is_left_alone() -> None:
     pair = Pair()
     for number, none_for in enumerate([1, None, 2, None]):
         pair.gradients(number, none_for=none_for)
@@ -62,7 +62,7 @@ def test_a_parameter_without_a_gradient_is_left_alone() -> None:
         pair.check()
 
 
-def test_a_step_that_overflowed_is_left_out() -> None:
+def test_step_that_overflowed_is_left_out() -> None:
     pair = Pair()
     scalers = [GradScaler("cpu", init_scale=4.0, growth_interval=2) for _ in pair.optimizers]
     for number in range(6):

@@ -116,7 +116,7 @@ def test_warm_parent_survives_a_bad_request(warm: Warm, tmp_path: Path) -> None:
     eventually("the next fork's word", path.exists)
 
 
-def test_it_ends_with_the_agent(warm: Warm) -> None:
+def test_warm_parent_ends_with_the_agent(warm: Warm) -> None:
     assert warm.read() == {"ready": True}
     warm.close()
     assert warm.process.wait(timeout=20) == 0

@@ -100,14 +100,14 @@ def test_pause_reaches_all_ranks_at_one_step(ranks: RankServer, tmp_path: Path) 
         assert steps == list(range(1, step + 1))
 
 
-def test_a_stop_saves_nothing(ranks: RankServer, tmp_path: Path) -> None:
+def test_stop_saves_nothing(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, digits(), command=Command.STOP)
     assert attempt.codes == [EXIT_STOPPED, EXIT_STOPPED]
     assert not attempt.events(kind="checkpoint")
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
-def test_a_pause_at_the_last_step_completes(ranks: RankServer, tmp_path: Path) -> None:
+def test_pause_at_the_last_step_completes(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, digits(steps=1), command=Command.PAUSE)
     assert attempt.codes == [0, 0]
     assert attempt.event("completed")["steps"] == 1

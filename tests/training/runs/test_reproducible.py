@@ -99,7 +99,7 @@ def test_paused_and_resized_run_is_bit_exact(ranks: RankServer, tmp_path: Path) 
     assert bits(attempts) == bits([whole])
 
 
-def test_a_parameter_without_a_gradient_is_named(ranks: RankServer, tmp_path: Path) -> None:
+def test_parameter_without_a_gradient_is_named(ranks: RankServer, tmp_path: Path) -> None:
     attempt = ranks.run(tmp_path, spec(2, {"name": "support.tasks.own:Unused"}))
     assert attempt.codes == [1, 1]
     message = attempt.event("failure")["message"]

@@ -28,7 +28,7 @@ def job(task: str = "digits", workers: int = 2, **training: Any) -> dict[str, An
     }
 
 
-def test_the_digits_example_learns_to_read(ranks: RankServer, tmp_path: Path) -> None:
+def test_digits_example_learns_to_read(ranks: RankServer, tmp_path: Path) -> None:
     spec = yaml.safe_load((EXAMPLES / "digits.yaml").read_text())
     spec["training"]["steps"] = 700
     spec.pop("checkpoint")

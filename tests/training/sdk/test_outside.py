@@ -36,7 +36,7 @@ assert "Trainer" in dir(th) or "Trainer" in th.__all__
 
 
 @pytest.mark.processes
-def test_a_script_leaves_as_it_would(tmp_path: Path) -> None:
+def test_script_leaves_as_it_would(tmp_path: Path) -> None:
     assert run("th.leave()", tmp_path).returncode == 0
     assert run("th.init()\nsys.exit(3)", tmp_path).returncode == 3
     failed = run("th.init()\nraise ValueError('wrong')", tmp_path)
@@ -58,7 +58,7 @@ def test_sdk_reports_wrong_use(tmp_path: Path, text: str, why: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
+def test_rank_that_reports_waits_for_no_other(tmp_path: Path) -> None:
     """Nobody listens at the port: joining would fail, or wait."""
     env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     text = """
@@ -73,7 +73,7 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.processes
-def test_a_fork_is_no_rank(tmp_path: Path) -> None:
+def test_fork_is_no_rank(tmp_path: Path) -> None:
     text = """
 import os
 th.init()

@@ -139,7 +139,7 @@ def test_reporting_queue_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert spooled._points[-1].step == 99
 
 
-def test_the_terminal_shows_a_line_a_second(
+def test_terminal_shows_a_line_a_second(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]

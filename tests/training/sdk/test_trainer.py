@@ -87,12 +87,12 @@ def test_trainer_errors_name_allowed_options(options: dict[str, Any], why: str) 
         Trainer(make_model(), optimizer=torch.optim.AdamW, device="cpu", **options)
 
 
-def test_a_model_without_parameters_is_refused() -> None:
+def test_model_without_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="no parameter that requires a gradient"):
         Trainer(nn.Tanh(), optimizer=torch.optim.AdamW, device="cpu")
 
 
-def test_a_batch_must_divide() -> None:
+def test_batch_must_divide() -> None:
     trainer = Trainer(
         make_model(), optimizer=torch.optim.AdamW, device="cpu", gradient_accumulation=5
     )

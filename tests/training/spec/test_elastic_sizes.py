@@ -68,13 +68,13 @@ def test_min_workers_defaults_to_one() -> None:
         ),
     ],
 )
-def test_a_refused_value_is_named(resources: dict[str, Any], field: str, expected: str) -> None:
+def test_refused_value_is_named(resources: dict[str, Any], field: str, expected: str) -> None:
     found, message = problem(resources)
     assert found == field
     assert expected in message
 
 
-def test_a_single_number_of_workers_is_no_range() -> None:
+def test_single_number_of_workers_is_no_range() -> None:
     _, message = problem({"min_workers": 3, "max_workers": 3})
     assert message.startswith("batch size 64 is not divisible by 3 (3 workers)")
 
@@ -106,7 +106,7 @@ def test_script_refuses_task_only_options(given: dict[str, Any]) -> None:
     assert "is for tasks" in caught.value.problems[0].message
 
 
-def test_a_selector_has_labels_that_nodes_may_have() -> None:
+def test_selector_has_labels_that_nodes_may_have() -> None:
     assert spec({"selector": {"rack.row-1": "c", "a" * 64: "x"}}).resources.selector
     assert NewNode(labels={"a" * 64: "x"})
     with pytest.raises(ValidationError):
@@ -117,7 +117,7 @@ def test_a_selector_has_labels_that_nodes_may_have() -> None:
     assert "is not a valid node label" in message
 
 
-def test_an_attempt_gets_a_spec_of_one_size() -> None:
+def test_attempt_gets_a_spec_of_one_size() -> None:
     elastic = spec({"max_workers": 4})
     one = elastic.at(2)
     assert one.model_dump(mode="json")["resources"] == {"workers": 2, "device": "auto"} | {

@@ -134,7 +134,7 @@ def test_restore_refuses_options_without_effect() -> None:
     assert [problem.field for problem in refused.value.problems] == ["parallelism.schedule"]
 
 
-def test_the_jobs_in_the_documents_are_valid() -> None:
+def test_jobs_in_the_documents_are_valid() -> None:
     found = 0
     for path in sorted(DOCS.glob("*.md")):
         for block in re.findall(r"```yaml\n(.*?)```", path.read_text(), re.DOTALL):

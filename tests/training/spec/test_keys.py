@@ -55,7 +55,7 @@ def test_foreign_key_gets_no_wrong_suggestion(key: str) -> None:
     assert message.startswith("unknown key; known here: checkpoint, code, ")
 
 
-def test_a_key_of_several_parts_is_not_guessed() -> None:
+def test_key_of_several_parts_is_not_guessed() -> None:
     ((_, message),) = errors({"resources": {"path": "/x"}})
     assert message.startswith("unknown key; known here: device, ")
 

@@ -68,5 +68,5 @@ def test_every_built_in_model_is_declared(name: str) -> None:
     assert models.declaration_of(params).layers
 
 
-def test_nothing_is_declared_of_others() -> None:
+def test_unknown_models_have_no_declaration() -> None:
     assert models.declaration_of(TaskParams()) == Declaration()

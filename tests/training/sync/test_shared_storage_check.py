@@ -25,7 +25,7 @@ def test_unshared_folders_are_detected_on_all_ranks(ranks: RankServer, tmp_path:
         assert "leave checkpoint.path out" in message
 
 
-def test_a_folder_that_cannot_be_written_is_named(ranks: RankServer, tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_named(ranks: RankServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     first, second = prove(ranks, tmp_path, tmp_path / "file", tmp_path / "file")
     assert first == second

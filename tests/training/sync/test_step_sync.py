@@ -41,7 +41,7 @@ def test_step_sync_result_combines_all_ranks(drawn: tuple[list[np.ndarray], int]
     np.testing.assert_allclose(first.means, expected, rtol=1e-12, atol=1e-6)
 
 
-def test_the_mean_is_summed_in_rank_order() -> None:
+def test_mean_is_summed_in_rank_order() -> None:
     values = [1e16, 1.0, -1e16, 1.0]
     ranks = [np.asarray([0, 0, 0, 0, 1, value]) for value in values]
     assert combine(ranks, 1).means.tolist() == [[((1e16 + 1.0 - 1e16) + 1.0) / 4]]

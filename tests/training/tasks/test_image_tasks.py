@@ -258,7 +258,7 @@ def test_image_folder_classes_are_its_folders(tmp_path: Path) -> None:
     assert not torch.equal(reader.read(Request(1, torch.tensor([5])))[0], images[5:6])
 
 
-def test_an_image_folder_may_have_a_validation_set(tmp_path: Path) -> None:
+def test_image_folder_may_have_a_validation_set(tmp_path: Path) -> None:
     write_images(tmp_path / "train")
     write_images(tmp_path / "val", each=3)
     task = build("image_folder", tmp_path)
@@ -282,7 +282,7 @@ def test_empty_image_folder_is_reported(tmp_path: Path) -> None:
     assert "find any class folder" in refusal("image_folder", flat)
 
 
-def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
+def test_file_that_is_no_image_is_named(tmp_path: Path) -> None:
     write_images(tmp_path, each=5)
     for name, content in (("text.jpg", b"hello"), ("empty.png", b"")):
         (tmp_path / "cat" / name).write_bytes(content)
@@ -303,7 +303,7 @@ def test_a_file_that_is_no_image_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_job_s_reason_names_the_image(ranks: RankServer, tmp_path: Path, workers: int) -> None:
+def test_job_s_reason_names_the_image(ranks: RankServer, tmp_path: Path, workers: int) -> None:
     images = tmp_path / "images"
     write_images(images, each=4)
     for path in (images / "dog").iterdir():

@@ -142,7 +142,7 @@ def test_texts_are_files_folders_and_patterns(tmp_path: Path) -> None:
         ("short.txt", "too few"),
     ],
 )
-def test_a_text_that_is_none_is_named(tmp_path: Path, name: str, words: str) -> None:
+def test_text_that_is_none_is_named(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "empty.txt").touch()
     (tmp_path / "short.txt").write_text("short")
     (tmp_path / "image.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
@@ -155,7 +155,7 @@ def test_a_text_that_is_none_is_named(tmp_path: Path, name: str, words: str) -> 
         assert str(tmp_path / name) in str(caught.value)
 
 
-def test_it_learns_more_than_pairs_of_letters(tmp_path: Path) -> None:
+def test_language_model_learns_beyond_letter_pairs(tmp_path: Path) -> None:
     # What follows a `b` is told by what followed the one before.
     (tmp_path / "text.txt").write_text("abcabdabeabf" * 800)
     task = build(files=str(tmp_path / "text.txt"), size="tiny", context=16)

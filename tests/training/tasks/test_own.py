@@ -190,7 +190,7 @@ def test_parameters_are_checked_by_the_class(params: dict[str, Any], words: str)
     assert str(caught.value) == words
 
 
-def test_without_a_class_for_them_parameters_are_free() -> None:
+def test_own_task_without_params_class_accepts_any() -> None:
     spec = {"name": "x", "task": {"name": "support.tasks.own:Plain", "params": {"any": [1]}}}
     task: Any = build_task(validate_spec(spec))
     assert task._own.params == {"any": [1]}
@@ -202,7 +202,7 @@ def test_own_task_name_must_be_a_class(name: str) -> None:
         validate_spec({"name": "x", "task": {"name": name}})
 
 
-def test_the_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
+def test_documented_task_trains(ranks: RankServer, tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text()
     code = tmp_path / "code"
     code.mkdir()
@@ -244,7 +244,7 @@ class _OneElement(Task):
         return away.square().mean(dim=0), (away.abs().mean(),)
 
 
-def test_a_rank_that_others_left_blames_no_task(ranks: RankServer, tmp_path: Path) -> None:
+def test_rank_that_others_left_blames_no_task(ranks: RankServer, tmp_path: Path) -> None:
     spec = {**job("Killed"), "parallelism": {"strategy": "pipeline", "microbatches": 2}}
     attempt = ranks.run(tmp_path, spec)
     assert attempt.codes[0] == 1
@@ -252,7 +252,7 @@ def test_a_rank_that_others_left_blames_no_task(ranks: RankServer, tmp_path: Pat
     assert message.startswith("this rank lost its connection to another rank (Gloo: ")
 
 
-def test_a_layer_is_a_tuple_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layer_is_a_tuple_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
     layers: Any = ("0", "2")
     monkeypatch.setattr(own_tasks.Named, "declaration", lambda _: Declaration(layers))
     task = CheckedTask(own_tasks.Named({}, None), "support.tasks.own:Named")

@@ -56,7 +56,7 @@ def test_synthetic_data_of_any_size_fits_into_memory(features: int) -> None:
     assert targets.isfinite().all()
 
 
-def test_the_weights_digest_follows_its_definition() -> None:
+def test_weights_digest_follows_its_definition() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).double()
     model[0].to(torch.bfloat16)

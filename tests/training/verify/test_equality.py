@@ -216,7 +216,7 @@ def snapshot(a: float, *, loss: float = 1.0, step: int = 1) -> Snapshot:
     return Snapshot(step, loss, 2.0, tensors, {**tensors, "zero": torch.zeros(2)})
 
 
-def test_a_difference_is_measured_by_the_norm() -> None:
+def test_difference_is_measured_by_the_norm() -> None:
     judge = Judge(TOLERANCES["float64"], ["b", "a", "zero"], ["b", "a"])
     assert judge.compare(snapshot(3.0), snapshot(3.0)) == {
         "step": 1, "loss": 0.0, "gradient_norm": 0.0, "gradient": 0.0, "weight": 0.0,

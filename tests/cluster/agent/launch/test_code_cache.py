@@ -72,7 +72,7 @@ async def test_code_cache_copies_code_fetched_once(
     assert [p.name for p in (tmp_path / "code").iterdir()] == [sha256]
 
 
-async def test_a_fetch_is_tried_again(
+async def test_fetch_is_tried_again(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path
 ) -> None:
     sha256 = coordinator.keep("print(1)")
@@ -100,7 +100,7 @@ async def test_code_cache_reports_unavailable_code(
     assert list((tmp_path / "code").iterdir()) == []
 
 
-async def test_a_hostile_archive_stays_outside(
+async def test_hostile_archive_stays_outside(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path
 ) -> None:
     hostile = hashlib.sha256(b"junk").hexdigest()
@@ -110,7 +110,7 @@ async def test_a_hostile_archive_stays_outside(
     assert list((tmp_path / "code").iterdir()) == []
 
 
-async def test_the_least_lately_used_goes(coordinator: Coordinator, tmp_path: Path) -> None:
+async def test_least_lately_used_goes(coordinator: Coordinator, tmp_path: Path) -> None:
     cache = CodeCache(tmp_path / "code", coordinator, limit=2500)
     kept = [coordinator.keep(letter * 1000) for letter in "abc"]
     for number, sha256 in enumerate(kept):
@@ -162,7 +162,7 @@ async def test_code_cache_reports_failed_copy_in_one_line(
 
 
 @pytest.mark.parametrize("step", ["unpack", "_copy"])
-async def test_a_cancelled_copy_waits_for_its_thread(
+async def test_cancelled_copy_waits_for_its_thread(
     cache: CodeCache, coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:  # fmt: skip

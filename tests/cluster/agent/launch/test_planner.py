@@ -29,7 +29,7 @@ class Sleepy(Task):
 
 @pytest.mark.processes
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="on one core it makes no copies")
-async def test_a_planner_that_is_cancelled_leaves_no_copy(tmp_path: Path) -> None:
+async def test_planner_that_is_cancelled_leaves_no_copy(tmp_path: Path) -> None:
     (tmp_path / "sleepy.py").write_text(SLEEPY)
     spec = validate_spec(
         {

@@ -48,7 +48,7 @@ def test_nothing_is_a_hang_before_the_limit() -> None:
         ({"mean_seconds": 0.1, "longest_seconds": 300.0}, 600),
     ],
 )
-def test_the_limit_follows_from_the_jobs_own_steps(options: dict[str, Any], limit: float) -> None:
+def test_limit_follows_from_the_jobs_own_steps(options: dict[str, Any], limit: float) -> None:
     assert detect_stall([seen(0, limit - 1, **options), seen(1, limit - 1)], 30) is None
     stall = detect_stall([seen(0, limit, **options), seen(1, limit)], 30)
     assert stall is not None

@@ -24,7 +24,7 @@ def test_first_save_then_kill_then_lost(lost_after: float, saving: float) -> Non
     assert lost_after - bounds.kill > CHECK_SECONDS + drift, "the margin covers looks and clocks"
 
 
-def test_the_times_of_the_default() -> None:
+def test_times_of_the_default() -> None:
     long, short = limits(90.0, math.inf), limits(90.0, 10.0)
     assert (long.save, long.kill) == pytest.approx((55.5, 85.5))
     assert (short.save, short.kill) == pytest.approx((75.5, 85.5))
@@ -70,7 +70,7 @@ def test_isolated_ranks_end_before_their_replacement(
     assert look < lost_at
 
 
-def test_the_newest_time_counts(tmp_path: Path) -> None:
+def test_newest_time_counts(tmp_path: Path) -> None:
     folder = AttemptFolder(tmp_path)
     watch = isolation.IsolationWatch(folder, 90.0)
     assert watch.look(10.0) is Step.KILL, "nobody has said that the node is heard"

@@ -107,7 +107,7 @@ def test_supervisor_sees_an_exit_without_sigchld(run: Any, tmp_path: Path) -> No
     assert one.wait().failure.exit_code == 3
 
 
-def test_a_missing_script_is_named(run: Any, tmp_path: Path) -> None:
+def test_missing_script_is_named(run: Any, tmp_path: Path) -> None:
     spec = {"script": {"path": str(tmp_path / "gone" / "train.py")}}
     status = run(spec).wait()
     assert status.outcome is Outcome.FAILED
@@ -150,7 +150,7 @@ time.sleep(600)
     ("command", "outcome"),
     [(Command.STOP, Outcome.STOPPED), (Command.PAUSE, Outcome.PAUSED)],
 )
-def test_a_script_may_tidy_up(run: Any, tmp_path: Path, command: Command, outcome: Outcome) -> None:
+def test_script_may_tidy_up(run: Any, tmp_path: Path, command: Command, outcome: Outcome) -> None:
     one = run(script(tmp_path, GRACEFUL))
     one.wait_for_output(b"ready")
     one.tell(command)
@@ -166,7 +166,7 @@ def test_sigterm_means_stop(run: Any, tmp_path: Path) -> None:
     assert one.wait().outcome is Outcome.STOPPED
 
 
-def test_an_attached_attempt_ends_with_its_terminal(run: Any, tmp_path: Path) -> None:
+def test_attached_attempt_ends_with_its_terminal(run: Any, tmp_path: Path) -> None:
     one = run(script(tmp_path, GRACEFUL), "--attached")
     one.wait_for_output(b"ready")
     one.process.stdin.close()
@@ -225,7 +225,7 @@ SYNTHETIC = {
 
 
 @pytest.mark.parametrize("arguments", [("--preload",), ()], ids=["forked", "executed"])
-def test_a_task_runs_either_way(run: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_task_runs_either_way(run: Any, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
     one = run(SYNTHETIC, *arguments, checkpoint=plan)
     status = one.wait()
@@ -289,7 +289,7 @@ def _three(folder: AttemptFolder) -> set[int] | None:
     return found if len(found) == 3 else None
 
 
-def test_two_hosts_meet_at_the_first_ones_store(run: Any, tmp_path: Path) -> None:
+def test_two_hosts_join_at_the_first_store(run: Any, tmp_path: Path) -> None:
     plan = CheckpointPlan(folder=str(tmp_path / "checkpoints"), upload=False)
 
     def host(node_rank: int, rendezvous: Rendezvous | None) -> Run:

@@ -104,7 +104,7 @@ def names_in(folder: Path) -> list[str]:
 FILES = {"rank-0.safetensors": b"weights" * 1000, "state/extra.json": b"{}"}
 
 
-async def test_there_and_back(tmp_path: Path) -> None:
+async def test_checkpoint_transfer_round_trip(tmp_path: Path) -> None:
     store = Store()
     path = write_checkpoint(tmp_path / "here", FILES)
     assert await checkpoint_transfer.upload(store, path.parent, "job", {"name": NAME}) is None
@@ -298,7 +298,7 @@ async def test_fetch_works_without_verification_by_the_store(
         await api.close()
 
 
-async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
+async def test_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
     store = Store()
     here, there = tmp_path / "here", tmp_path / "there"
     there.mkdir()
@@ -311,7 +311,7 @@ async def test_an_absent_coordinator_is_waited_for(tmp_path: Path) -> None:
         await checkpoint_transfer.upload(store, here, "job", {"name": NAME})
 
 
-async def test_a_local_checkpoint_is_not_fetched_again(tmp_path: Path) -> None:
+async def test_local_checkpoint_is_not_fetched_again(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, FILES)
     assert (
         await checkpoint_transfer.fetch(Store(), tmp_path, "job", [NAME, "step-00000100-a1-g1"])
@@ -432,7 +432,7 @@ def test_only_checkpoints_are_removed(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_removal_that_was_cut_short_is_finished(tmp_path: Path) -> None:
+def test_removal_that_was_cut_short_is_finished(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, FILES)
     path.rename(tmp_path / f".removed-{NAME}")
     assert checkpoint_transfer.remove_given_up(path)

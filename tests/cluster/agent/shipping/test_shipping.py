@@ -242,7 +242,7 @@ def test_refused_upload_backs_off_without_other_traffic(
     virtual.run(run())
 
 
-def test_a_coordinator_that_is_away_is_found_soon(tmp_path: Path, virtual: asyncio.Runner) -> None:
+def test_coordinator_that_is_away_is_found_soon(tmp_path: Path, virtual: asyncio.Runner) -> None:
     """Where nothing gets through, one pause for all is enough."""
 
     class Away(Coordinator):

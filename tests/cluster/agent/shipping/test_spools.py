@@ -184,7 +184,7 @@ async def test_spool_waits_for_an_incomplete_frame(tmp_path: Path) -> None:
     assert b"".join(sink.frames) == data
 
 
-async def test_a_frame_larger_than_a_batch_is_shipped(tmp_path: Path) -> None:
+async def test_frame_larger_than_a_batch_is_shipped(tmp_path: Path) -> None:
     path, sink = tmp_path / "metrics.bin", Sink()
     table = metric_frames.MetricTable(0, range(100_000), [0.0] * 100_000, {"loss": [1.0] * 100_000})
     path.write_bytes(metric_frames.encode_frame(1, metric_frames.encode_tables([table])))

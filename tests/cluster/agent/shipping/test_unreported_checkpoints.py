@@ -220,7 +220,7 @@ async def test_reported_uploads_come_first(tmp_path: Path) -> None:
     assert coordinator.names() == names
 
 
-def test_only_this_attempt_s_own_are_looked_for(tmp_path: Path) -> None:
+def test_unreported_search_covers_only_own_attempt(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path, attempt=2, generation=3)
     assert attempt.unreported() == [], "there is no folder yet"
     for token in (Token("job", 1, 3), Token("job", 2, 2), Token("job", 3, 3)):
@@ -270,7 +270,7 @@ def test_unsearchable_folder_is_reported(tmp_path: Path) -> None:
     assert "could not be searched for checkpoints: Not a directory" in note["data"]["message"]
 
 
-async def test_the_host_without_rank_0_looks_for_nothing(tmp_path: Path) -> None:
+async def test_host_without_rank_0_looks_for_nothing(tmp_path: Path) -> None:
     attempt, coordinator = Attempt(tmp_path), Coordinator()
     attempt.commit(10)
     place = attempt.launch.ranks[0].model_copy(update={"rank": 1})
